@@ -26,7 +26,7 @@ export function closest(changes) {
   const all = changes.filter(({ fits }) => fits);
   const held = all.filter(({ device_bytes: needs = 0, gpu_bytes: has = Infinity }) => needs <= has);
   const fitting = [all.filter(({ lasts }) => lasts), held, all].find((some) => some.length) ?? [];
-  return fitting.findLast(({ settings }) => !settings.some((word) => word.startsWith('parallel.dp='))) ?? fitting.at(-1) ?? null;
+  return fitting.findLast(({ settings }) => !settings.some((word) => /^(parallel\.dp|gpu)=/.test(word))) ?? fitting.at(-1) ?? null;
 }
 
 /** Where no change by itself is enough: the batch that is. @param {number | undefined} largest @returns {Change | null} */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/units.h"
+#include "report/other_gpus.h"
 #include "report/queries.h"
 
 enum { CHANGE_WORD_LIMIT = 4 };
@@ -168,7 +169,13 @@ static const change_row over_8_gpus = {
     .effect = "7 more GPUs, and parameters travel in every pass",
 };
 
-enum { CHANGE_COUNT = TIDE_COUNT_OF(changes), SCALED_COUNT = 2, TOGETHER_COUNT = 2, TOGETHER_LIMIT = 12 };
+enum {
+    CHANGE_COUNT = TIDE_COUNT_OF(changes),
+    SCALED_COUNT = 2,
+    TOGETHER_COUNT = 2,
+    GPUS_COUNT = 2,
+    TOGETHER_LIMIT = 12
+};
 
 typedef struct tried_change {
     const char *const *words;
@@ -180,7 +187,7 @@ typedef struct tried_change {
 typedef struct adviser {
     const tide_query *query;
     tide_what_if now;
-    tried_change list[CHANGE_COUNT + SCALED_COUNT + TOGETHER_COUNT];
+    tried_change list[CHANGE_COUNT + SCALED_COUNT + TOGETHER_COUNT + GPUS_COUNT];
     uint32_t count;
 } adviser;
 
@@ -336,6 +343,21 @@ static bool is_any_lasting(const adviser *a) {
     return tide_what_if_lasts(&a->now);
 }
 
+static bool is_tried(const adviser *a, const char *word) {
+    for (uint32_t i = 0; i < a->count; i++)
+        for (uint32_t k = 0; k < a->list[i].count; k++)
+            if (strcmp(a->list[i].words[k], word) == 0 && tide_what_if_lasts(&a->list[i].verdict)) return true;
+    return false;
+}
+
+/* What holds the job as it is. */
+static void add_gpus(adviser *a, tide_other_gpus found) {
+    if (!found.count || is_tried(a, found.words[0])) return;
+    const char **words = TIDE_NEW(a->query->arena, const char *, found.count);
+    memcpy(words, found.words, found.count * sizeof *words);
+    a->list[a->count++] = (tried_change){words, found.count, found.title, found.effect, found.verdict};
+}
+
 static void write_change(tide_writer *w, const tide_what_if *now, const tried_change *change) {
     tide_write_open(w, '{');
     tide_write_string_at(w, "title", change->title);
@@ -359,6 +381,10 @@ bool tide_write_advice(tide_writer *w, const tide_query *q, tide_diagnostics *di
     if (!a->now.serves && !is_any_lasting(a)) {
         try_together(a, NULL, mode, kind);
         if (strcmp(mode, "train") == 0 && strcmp(kind, "none") == 0) try_together(a, &over_8_gpus, mode, "fsdp2");
+    }
+    if (a->now.there && !tide_what_if_holds(&a->now)) {
+        add_gpus(a, tide_smallest_gpu(q, &a->now));
+        if (a->now.serves || strcmp(mode, "train") == 0) add_gpus(a, tide_fewest_gpus(q, &a->now));
     }
     qsort(a->list, a->count, sizeof *a->list, by_need);
     tide_write_open_at(w, "now", '{');
