@@ -17,8 +17,8 @@ typedef struct call {
     const tide_json *request;
     tide_recording *recording; /* NULL: none was given but in the request */
     tide_link *link;           /* NULL: the request has none */
-    bool has_read_words; /* of the job */
-    const char *read_as; /* what words of the request were read as; NULL: each was a setting */
+    bool has_read_words;       /* of the job */
+    const char *read_as;       /* what words of the request were read as; NULL: each was a setting */
 } call;
 
 typedef struct call_table {

@@ -4,7 +4,6 @@
 
 #include <string.h>
 
-#include "job/phrases.h"
 #include "report/report.h"
 #include "tidemark/tidemark.h"
 

@@ -148,6 +148,10 @@ typedef struct tide_file {
 tide_job *tide_job_build(tide_arena *arena, const tide_text *words, uint32_t word_count, const tide_file *files,
                          uint32_t file_count, tide_diagnostics *diags);
 
+/* The words of a request where those that are a job in words ("mistral 7b qlora on a 4090") are read as a model of the
+ * catalogue and settings, and what they were read as is said. */
+tide_text *tide_phrases_read(tide_arena *arena, const tide_text *words, uint32_t *count, tide_diagnostics *diags);
+
 /* Whether the adapter is trained tokens before the sample: prompt, prefix and p tuning. */
 bool tide_job_prompts(const tide_job *job);
 /* Whether weights are kept as GPTQ, AWQ, fp8 or compressed-tensors pack them. */

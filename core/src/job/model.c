@@ -96,7 +96,8 @@ static void model_asked(tide_job_builder *b) {
     } else if (tide_catalogue_variant(b->arena, asked, &read)) {
         tide_setting_put(&b->arguments, TIDE_TEXT("model"), tide_text_of(asked), TIDE_ORIGIN_FILE);
     } else {
-        const char *near = asked[0] == '$' ? NULL : tide_catalogue_near(b->arena, asked), *file = "give its config.json too";
+        const char *near = asked[0] == '$' ? NULL : tide_catalogue_near(b->arena, asked),
+                   *file = "give its config.json too";
         tide_error(b->diags, TIDE_ERR_MODEL_UNKNOWN, b->inputs.asked_place,
                    tide_format(b->arena, "\"%s\", which a file names, is not in the catalogue",
                                tide_shown(b->arena, tide_text_of(asked))),

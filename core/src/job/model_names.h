@@ -10,8 +10,8 @@
  * underscores, colons and blanks say nothing but between digits. */
 const tide_source *tide_catalogue_find(tide_arena *arena, const char *name);
 
-/* The entry that a name of the Hub is a variant of, and what the name says of it; NULL: none, or one whose configuration
- * is not known. */
+/* The entry that a name of the Hub is a variant of, and what the name says of it; NULL: none, or one whose
+ * configuration is not known. */
 const tide_source *tide_catalogue_variant(tide_arena *arena, const char *name, tide_hub_name *read);
 
 /* Whether the catalogue has it, or what it is a variant of. */

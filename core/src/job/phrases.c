@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A job in words: "llama 3 8b qlora on a 4090, batch 4". The model is the longest run of words that the catalogue has;
  * the others are words of words.def, choices, GPUs, sizes, names of settings beside a number, or say nothing. */
-#include "job/phrases.h"
-
 #include <string.h>
 
 #include "base/units.h"

@@ -2,7 +2,6 @@
 /* The job with other settings, many times: for a table of them. */
 #include <setjmp.h>
 
-#include "job/phrases.h"
 #include "report/estimate.h"
 #include "report/members.h"
 #include "report/queries.h"
@@ -18,8 +17,7 @@ static bool play_cell(tide_writer *w, const tide_query *q, const tide_json *cell
     for (const tide_json *argument = cell->first; argument; argument = argument->next) given[count++] = argument->text;
     count = tide_words_join(arena, q->arguments, q->argument_count, given, count, &all);
     if (count) all = tide_phrases_read(arena, all, &count, &diags);
-    tide_job *job =
-        diags.error_count ? NULL : tide_job_build(arena, all, count, q->files, q->file_count, &diags);
+    tide_job *job = diags.error_count ? NULL : tide_job_build(arena, all, count, q->files, q->file_count, &diags);
     tide_run *run = job ? tide_run_what_if(q->cache, job, arena, scratch, &diags) : NULL;
     tide_write_bool_at(w, "ok", run != NULL);
     if (run) return tide_write_cell(w, run, job);
