@@ -29,7 +29,7 @@ static size_t common_length(const char *a, const char *b) {
 }
 
 /* Rows of models/gpus.json that have more memory than the job allocates, the smallest first. */
-static uint32_t candidates(gpu_row *rows, const tide_query *q, const tide_what_if *now) {
+static uint32_t gpus_with_room(gpu_row *rows, const tide_query *q, const tide_what_if *now) {
     tide_diagnostics scratch;
     tide_diagnostics_init(&scratch, q->arena);
     const tide_text text = {tide_gpu_source.text, tide_gpu_source.length};
@@ -62,7 +62,7 @@ static tide_what_if play_on(const tide_query *q, const gpu_row *row) {
 
 tide_other_gpus tide_smallest_gpu(const tide_query *q, const tide_what_if *now) {
     gpu_row rows[GPUS_LIMIT];
-    const uint32_t count = candidates(rows, q, now);
+    const uint32_t count = gpus_with_room(rows, q, now);
     const gpu_row *found = NULL;
     uint64_t smallest = 0;
     tide_other_gpus other = {.effect = "another GPU, the job as it is"};
