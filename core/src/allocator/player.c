@@ -224,12 +224,21 @@ static bool make_allocator(tide_player *p, const tide_replay_config *config) {
     return true;
 }
 
+/* Of those that have figures. */
+static uint32_t last_step(const tide_event_source *s) {
+    uint32_t last = 0;
+    for (uint32_t i = 0; i < s->mark_count; i++) last = s->marks[i].step > last ? s->marks[i].step : last;
+    for (uint32_t i = 0; i < s->repetition_count; i++) last += s->repetitions[i].times * s->repetitions[i].steps;
+    return last < TIDE_STEP_LIMIT ? last : TIDE_STEP_LIMIT;
+}
+
 bool tide_player_open(tide_player *p, const tide_event_source *source, const tide_replay_config *config,
                       tide_arena *arena) {
     size_t slots = (size_t)source->slot_count + 1;
     *p = (tide_player){.source = source, .arena = arena, .conf = config->conf, .may_touch = !config->keeps_statistics};
     p->figures.block_bytes = tide_arena_grow(arena, NULL, 0, slots * sizeof *p->figures.block_bytes);
     p->blocks = tide_arena_grow(arena, NULL, 0, slots * sizeof *p->blocks);
+    p->figures.steps = TIDE_NEW(arena, tide_step_figures, last_step(source) + 1);
     tide_cursor_open(&p->cursor, source, arena);
     if (!make_allocator(p, config)) return false;
     if (source->pending_count) {

@@ -30,7 +30,7 @@ typedef struct tide_step_figures {
     uint64_t allocated_peak, reserved_peak, reserved;
 } tide_step_figures;
 
-enum { TIDE_STEP_LIMIT = 16 };
+enum { TIDE_STEP_LIMIT = 1000 };
 
 typedef struct tide_replay {
     uint32_t events; /* played: all, or those before the request that could not be had */
@@ -48,7 +48,7 @@ typedef struct tide_replay {
     uint64_t allocated, reserved, requested; /* at the end */
     uint64_t retries, ooms;
     uint64_t small_segments, small_bytes, large_segments, large_bytes; /* held at the end */
-    tide_step_figures steps[TIDE_STEP_LIMIT];
+    tide_step_figures *steps; /* the arena's */
     uint32_t step_count;
     uint64_t *block_bytes; /* by slot: the block that it holds, or held last */
 } tide_replay;

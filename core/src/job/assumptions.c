@@ -31,8 +31,9 @@ static void assume_data(tide_job_builder *b) {
     bool sees_images = tide_json_at(config, "vision_config") || tide_json_at(config, "image_size");
     assume(b, TIDE_SET_batch, "1 sample per micro-batch");
     if (config_has(b, "vocab_size")) {
-        if (!tide_trainer_generates(b->job)) assume(b, TIDE_SET_seq, "512 tokens of text per sample");
-        assume(b, TIDE_SET_padding, "no mask of padded positions: every sample fills seq");
+        bool has_lengths = tide_job_sets(b->job, TIDE_SET_lengths);
+        if (!tide_trainer_generates(b->job) && !has_lengths) assume(b, TIDE_SET_seq, "512 tokens of text per sample");
+        if (!has_lengths) assume(b, TIDE_SET_padding, "no mask of padded positions: every sample fills seq");
     }
     if (tide_json_at(config, "image_token_index") || tide_json_at(config, "image_token_id"))
         assume(b, TIDE_SET_images, "1 image per sample");

@@ -2,9 +2,11 @@
 /* Values of settings as fields of the job. */
 #include "job/builder.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/units.h"
+#include "job/lengths.h"
 
 void tide_read_allocator(tide_job_builder *b) {
     tide_job *job = b->job;
@@ -104,6 +106,9 @@ static void fill(tide_job_builder *b, tide_setting_id id) {
     case TIDE_SETTING_SIZE:
         *(tide_pixels *)field = pixels_of(text);
         break;
+    case TIDE_SETTING_LENGTHS:
+        tide_lengths_read(b->arena, tide_text_of(text), field);
+        break;
     case TIDE_SETTING_NAME:
     case TIDE_SETTING_RECIPE:
     case TIDE_SETTING_OVERRIDES:
@@ -111,10 +116,29 @@ static void fill(tide_job_builder *b, tide_setting_id id) {
     }
 }
 
+/* Without seq nothing cuts the samples, and without steps all of them are taken. */
+static void follow_lengths(tide_job_builder *b) {
+    enum { STEPS_DRAWN = 20 };
+    tide_job *job = b->job;
+    const tide_lengths *lengths = &job->lengths;
+    if (!tide_lengths_are_set(lengths)) return;
+    if (!b->arguments.is_given[TIDE_SET_seq]) {
+        b->arguments.values[TIDE_SET_seq] = tide_format(b->arena, "%" PRId64, tide_lengths_longest(lengths));
+        fill(b, TIDE_SET_seq);
+    }
+    if (b->arguments.is_given[TIDE_SET_steps]) return;
+    int64_t of_step = tide_job_rows(job) * job->grad_accum, steps = (lengths->count + of_step - 1) / of_step,
+            most = tide_settings[TIDE_SET_steps].most;
+    if (lengths->quantile_count) steps = STEPS_DRAWN;
+    b->arguments.values[TIDE_SET_steps] = tide_format(b->arena, "%" PRId64, steps < most ? steps : most);
+    fill(b, TIDE_SET_steps);
+}
+
 void tide_fill_fields(tide_job_builder *b) {
     choose_dtype(b);
     b->arguments.values[TIDE_SET_adapter] = tide_arguments_adapter(&b->arguments);
     for (unsigned id = 0; id < TIDE_SET_COUNT; id++) fill(b, (tide_setting_id)id);
+    follow_lengths(b);
 }
 
 bool tide_job_sets(const tide_job *job, tide_setting_id id) {

@@ -12,6 +12,19 @@ typedef struct tide_name_list {
     uint32_t count;
 } tide_name_list;
 
+/* Tokens of the samples of a run, or quantiles from which they are drawn (job/lengths.h). */
+typedef struct tide_quantile {
+    int64_t at; /* millionths of a percent */
+    int64_t tokens;
+} tide_quantile;
+
+typedef struct tide_lengths {
+    const int64_t *tokens;
+    uint32_t count;
+    const tide_quantile *quantiles; /* rising, from p0 to p100 */
+    uint32_t quantile_count;
+} tide_lengths;
+
 typedef struct tide_pixels {
     int64_t frames, height, width; /* 0: not set */
 } tide_pixels;
@@ -44,6 +57,7 @@ typedef enum tide_optimizer_choice {
 #define TIDE_CHOICES_TEXT NOTHING, none
 #define TIDE_CHOICES_LIST NOTHING, none
 #define TIDE_CHOICES_SIZE NOTHING, none
+#define TIDE_CHOICES_LENGTHS NOTHING, none
 #define TIDE_CHOICES_NAME NOTHING, none
 #define TIDE_CHOICES_RECIPE NOTHING, none
 #define TIDE_CHOICES_OVERRIDES NOTHING, none
@@ -76,6 +90,7 @@ typedef enum tide_optimizer_choice {
 #define TIDE_FIELD_TEXT(name) const char *name;
 #define TIDE_FIELD_LIST(name) tide_name_list name;
 #define TIDE_FIELD_SIZE(name) tide_pixels name;
+#define TIDE_FIELD_LENGTHS(name) tide_lengths name;
 #define TIDE_FIELD_NAME(name)
 #define TIDE_FIELD_RECIPE(name)
 #define TIDE_FIELD_OVERRIDES(name)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Values of settings turned into canonical text. */
+#include "job/lengths.h"
 #include "job/settings.h"
 
 #include <inttypes.h>
@@ -180,6 +181,14 @@ static const char *value_size(const value_reader *r) {
     return tide_format(r->arena, "%" PRId64 "x%" PRId64, height, width);
 }
 
+static const char *value_lengths(const value_reader *r) {
+    tide_lengths lengths;
+    if (value_is_unset(r)) return "";
+    if (!value_fits(r)) return NULL;
+    const char *rule = tide_lengths_read(r->arena, r->given, &lengths);
+    return rule ? value_refuse(r, TIDE_ERR_FIELD_RANGE, rule, NULL) : tide_lengths_text(r->arena, &lengths);
+}
+
 const char *tide_setting_read(tide_arena *arena, tide_setting_id id, tide_text value, tide_diagnostics *diags) {
     value_reader r = {arena, diags, &tide_settings[id], tide_trimmed(value)};
     bool is_time = tide_text_is(tide_text_of(r.setting->unit), "seconds");
@@ -204,6 +213,8 @@ const char *tide_setting_read(tide_arena *arena, tide_setting_id id, tide_text v
         return value_list(&r);
     case TIDE_SETTING_SIZE:
         return value_size(&r);
+    case TIDE_SETTING_LENGTHS:
+        return value_lengths(&r);
     case TIDE_SETTING_OVERRIDES:
         break;
     }

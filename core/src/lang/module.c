@@ -131,11 +131,15 @@ bool tide_model_build(tide_model *model, tide_description *description, tide_tex
     return !m->has_failed;
 }
 
-bool tide_model_resize(tide_model *model) {
+void tide_model_forget_step_sizes(tide_model *model) {
     model->size_op_count = 0;
     for (uint32_t i = 0; i < model->scope_count; i++)
         for (uint32_t k = 0; k < model->scopes[i].capacity; k++)
             if (model->scopes[i].states[k] == TIDE_SIZE_OF_STEP) model->scopes[i].states[k] = TIDE_SIZE_UNKNOWN;
+}
+
+bool tide_model_resize(tide_model *model) {
+    tide_model_forget_step_sizes(model);
     make_room_for_media(model, 0);
     for (uint32_t i = 0; i < model->scope_count && !model->m->has_failed; i++) tide_run_checks(model, i);
     return !model->m->has_failed;

@@ -170,6 +170,8 @@ bool tide_model_build(tide_model *model, tide_description *description, tide_tex
 /* For a model that was loaded without a look at settings of the step (step_reads is 0), and which have changed now:
  * sizes that follow them are computed anew, and the checks are made again. False where one fails. */
 bool tide_model_resize(tide_model *model);
+/* Sizes that settings of the step decide are computed anew when they are next read. */
+void tide_model_forget_step_sizes(tide_model *model);
 
 /* A new instance of a class of the library around a module: its constructor's first argument. It takes the module's
  * place in its parent and its path. 0 after an error. */

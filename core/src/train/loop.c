@@ -27,6 +27,7 @@ typedef struct loop {
     tide_wrapper wrapper;
     tide_micro_batch_memo repeats;
     uint64_t op_count; /* before the step */
+    bool has_lengths;  /* no two batches need be alike */
 } loop;
 
 static const tide_strategy alone;
@@ -219,19 +220,35 @@ static bool leaves_state(const loop *l, uint64_t key) {
     return may_be_replayed(l) && key_of(l) == key;
 }
 
+/* for batch in loader: the one before lives until this one is there. */
+static bool next_batch(loop *l, uint64_t index) {
+    tide_run *run = l->run;
+    tide_batch before = l->batch;
+    l->batch = (tide_batch){.count = 0};
+    run->machine.module = run->machine.statement = 0;
+    tide_take_micro_batch(run, l->job, index);
+    if (!tide_make_batch(run, l->job, &l->batch, run->machine.diags)) return false;
+    tide_freeing freeing = tide_freeing_begins(&run->machine, TIDE_FREED_BY_LOOP, "next batch");
+    for (uint32_t i = 0; i < before.count; i++) tide_value_release(&run->machine, before.values[i]);
+    tide_freeing_ends(&run->machine, freeing);
+    take_inputs(l);
+    return true;
+}
+
 /* A step's micro-batches: those that would repeat the one before them are kept once (micro_batches.c). The last one is
  * another where there is a strategy: gradients are reduced after it. */
 static void play_micro_batches(loop *l, unsigned step) {
     tide_alike alike = {.run = l->run, .step = step, .count = (uint32_t)l->job->grad_accum};
     for (uint32_t i = 0; i < alike.count && !l->run->machine.has_failed; i++) {
         uint32_t left = alike.count - 1 - i;
-        uint64_t key = left && may_be_replayed(l) ? key_of(l) : 0;
+        uint64_t key = left && !l->has_lengths && may_be_replayed(l) ? key_of(l) : 0;
         tide_alike_begins(&alike);
         l->wrapper.micro = i;
         l->wrapper.is_last = left == 0;
+        if (l->has_lengths && !next_batch(l, (uint64_t)(step - 1) * alike.count + i)) return;
         if (zeroes_at(l, TIDE_zero_grad_at_before_forward)) zero_grad(l);
         next_micro_batch(l, step);
-        uint32_t repeated = tide_alike_ends(&alike, i, left && leaves_state(l, key));
+        uint32_t repeated = l->has_lengths ? 0 : tide_alike_ends(&alike, i, left && leaves_state(l, key));
         i += repeated;
         if (!repeated && (i == 0 || i == TIDE_MICRO_BATCHES_KEPT) && is_too_long(l, i + 1)) return;
     }
@@ -285,7 +302,8 @@ bool tide_play_loop(tide_run *run, const tide_job *job) {
     bool is_training = job->mode == TIDE_mode_train;
     loop l = {.run = run, .job = job};
     bool has_trainer = is_training && job->trainer != TIDE_trainer_none;
-    if (!wrap(&l) || (!has_trainer && !tide_make_batch(run, job, &l.batch, m->diags))) return false;
+    l.has_lengths = tide_job_sets(job, TIDE_SET_lengths);
+    if (!wrap(&l) || (!has_trainer && !l.has_lengths && !tide_make_batch(run, job, &l.batch, m->diags))) return false;
     if (!has_trainer) take_inputs(&l);
     if (job->quant != TIDE_quant_none && job->kbit_prepare && is_training)
         tide_model_setting(&run->model, "model_dtype")->dtype = TIDE_FP32; /* self.dtype */

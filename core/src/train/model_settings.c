@@ -84,6 +84,8 @@ void tide_set_model_settings(tide_run *run, const tide_job *job, bool uses_cache
     TRUTH("loss_is_fused", false);
     TRUTH("loss_is_read", false); /* by the functions of library/losses.json that know loss_function */
     NUMBER("sequences_of_row", tide_sequences_of_row(job));
+    NUMBER("row_tokens", job->batch * job->seq);
+    s[n - 1].is_of_step = true;
     TRUTH("use_cache", uses_cache);
     TRUTH("checkpointing", run->model.state.is_checkpointing);
     TRUTH("autocast", job->autocast.is_set);

@@ -72,6 +72,11 @@ void tide_alike_begins(tide_alike *a);
  * state is known to be that in which it began. */
 uint32_t tide_alike_ends(tide_alike *a, uint32_t micro, bool leaves_state);
 
+/* ---- lengths.c ---- */
+
+/* Makes micro-batch `index` of the run the one that is played next, of a job with lengths; of others all are alike. */
+void tide_take_micro_batch(tide_run *run, const tide_job *job, uint64_t index);
+
 /* ---- batch.c, loop.c, infer.c ---- */
 
 enum { TIDE_INPUT_LIMIT = 32 };

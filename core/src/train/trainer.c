@@ -126,6 +126,10 @@ static tide_tensor *count_items(trainer *t, const tide_batch *batches) {
     return made.kind == TIDE_VALUE_TENSOR ? made.tensor : NULL;
 }
 
+static uint64_t first_of_step(const trainer *t, unsigned step) {
+    return (uint64_t)(step - 1) * (uint64_t)t->job->grad_accum;
+}
+
 static void drop_batch(tide_machine *m, tide_batch *b) {
     tide_freeing before = tide_freeing_begins(m, TIDE_FREED_BY_LOOP, "next batch");
     for (uint32_t i = 0; i < b->count; i++) tide_value_release(m, b->values[i]);
@@ -134,13 +138,15 @@ static void drop_batch(tide_machine *m, tide_batch *b) {
 }
 
 /* The step's batches, while those of the step before are there still: the last of them, `inputs`, for longest. */
-static bool get_batch_samples(trainer *t) {
+static bool get_batch_samples(trainer *t, unsigned step) {
     tide_machine *m = &t->run->machine;
     int64_t count = t->job->grad_accum;
     tide_batch *batches = TIDE_NEW(m->arena, tide_batch, (size_t)count), *before = t->batch_samples;
     m->module = m->statement = 0;
-    for (int64_t i = 0; i < count; i++)
+    for (int64_t i = 0; i < count; i++) {
+        tide_take_micro_batch(t->run, t->job, first_of_step(t, step) + (uint64_t)i);
         if (!make_batch(t, &batches[i])) return false;
+    }
     tide_tensor *num_items = count_items(t, batches);
     for (int64_t i = 0; before && i < count - 1; i++) drop_batch(m, &before[i]);
     tide_del(m, "del num_items_in_batch", t->num_items);
@@ -468,12 +474,14 @@ static void play_training_steps(trainer *t, unsigned step) {
     const tide_job *job = t->job;
     tide_alike alike = {.run = t->run, .step = step, .count = (uint32_t)job->grad_accum};
     bool generates = tide_trainer_generates(job),
+         has_lengths = tide_job_sets(job, TIDE_SET_lengths),
          is_one = !generates ||
                   (t->micro % tide_steps_per_generation(job) == 0 && tide_steps_per_generation(job) >= job->grad_accum);
     for (uint32_t i = 0; i < alike.count && !t->run->machine.has_failed; i++) {
         tide_alike_begins(&alike);
+        tide_take_micro_batch(t->run, job, first_of_step(t, step) + i);
         training_step(t, step, &t->batch_samples[i]);
-        uint32_t repeated = is_one ? tide_alike_ends(&alike, i, false) : 0;
+        uint32_t repeated = is_one && !has_lengths ? tide_alike_ends(&alike, i, false) : 0;
         t->micro += generates ? repeated : 0;
         i += repeated;
     }
@@ -500,7 +508,7 @@ bool tide_play_trainer(tide_run *run, const tide_job *job, tide_optimizer *optim
     m->op = "_tr_loss";
     tide_tensor *sum = tide_scalar(m, TIDE_FP32);
     for (unsigned step = 1; step <= (unsigned)job->steps && !m->has_failed; step++) {
-        if (!get_batch_samples(&t)) break;
+        if (!get_batch_samples(&t, step)) break;
         tide_timeline_mark(&m->timeline, step, TIDE_PHASE_LOAD); /* where the step begins */
         play_training_steps(&t, step);
         if (!m->has_failed) trainer_update(&t, step);

@@ -33,6 +33,9 @@ class Case:
     # -- the batch --
     batch: int = 1  # samples per micro-batch
     seq: int = 512  # tokens per sample that the decoder (or encoder) sees, image tokens included
+    lengths: list[int] = listed()  # tokens of each sample (of a pair: chosen, rejected), in the order in which batches
+    # take them, and again from the first; a batch is as long as its longest sample (all have seq)
+    pad_to_multiple_of: int | None = None  # with lengths: and then up to a multiple
     target_seq: int | None = None  # decoder tokens of an encoder-decoder model (as seq)
     images: int = 1  # images per sample of a multimodal model; tiles where it cuts images into tiles
     image_size: list[int] | None = None  # height, width in pixels (what the preprocessor makes)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any, Callable
 
@@ -61,6 +62,15 @@ def make(case: Case, model: Model) -> Batch:
     if case.mode == "infer" or not case.labels:
         batch = {k: v for k, v in batch.items() if k not in ("labels", "target", "return_loss")}
     return {k: v.to("cuda") if isinstance(v, torch.Tensor) and k not in HOST_ARGUMENTS else v for k, v in batch.items()}
+
+
+def of_lengths(case: Case, micro: int) -> Case:
+    """The case of a micro-batch: as long as its longest sample, with a mask where others are shorter."""
+    first = micro * case.batch
+    lengths = [case.lengths[(first + i) % len(case.lengths)] for i in range(case.batch)]
+    multiple = case.pad_to_multiple_of or 1
+    seq = -(-max(lengths) // multiple) * multiple
+    return dataclasses.replace(case, seq=seq, padding=min(lengths) < seq)
 
 
 def maker_of(model: Model) -> Callable[[Maker], Batch]:

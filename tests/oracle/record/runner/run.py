@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Iterator
 
 import torch
 
@@ -72,11 +73,11 @@ def play(case: Case, model: Model, meter: Meter, state: Result) -> None:
     net = models.build(case, model.config)
     loaded(net, meter, state)
     kernels.apply(case, net)
-    batch = make_batch(case, model, meter, state)
+    batch = {} if case.lengths else make_batch(case, model, meter, state)
     if case.mode == "infer":
         generate.infer(case, net, batch, meter)
     else:
-        train.train(case, net, batch, meter, state)
+        train.train(case, net, each_batch(case, model, batch, meter, state), meter, state)
 
 
 def loaded(net: Any, meter: Meter, state: Result) -> None:
@@ -100,6 +101,17 @@ def make_batch(case: Case, model: Model, meter: Meter, state: Result) -> batches
     if case.use_cache is not None and case.mode == "train":
         batch["use_cache"] = case.use_cache
     return batch
+
+
+def each_batch(case: Case, model: Model, first: batches.Batch, meter: Meter, state: Result) -> Iterator[batches.Batch]:
+    """One for each micro-batch: of samples of these lengths, or the same for all."""
+    if not case.lengths:
+        yield from itertools.repeat(first)
+    first = {}  # not held on to
+    for i in itertools.count():
+        micro = batches.of_lengths(case, i)
+        stand_ins.batch_is_padded(bool(micro.padding))
+        yield make_batch(micro, model, meter, state)
 
 
 # ---- what is written down ----

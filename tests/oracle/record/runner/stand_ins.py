@@ -27,7 +27,8 @@ def install(case: Case, model: Model) -> None:
     if not case.packing:
         unpacked_sequences()
     empty_static_caches()
-    masks_are_as_made(bool(case.padding))
+    batch_is_padded(bool(case.padding))
+    masks_are_as_made()
     every_step_is_taken()
     masked_scatter_counts()
     if (
@@ -110,7 +111,19 @@ def empty_static_caches() -> None:
     masking_utils._ignore_causal_mask_sdpa = ignored
 
 
-def masks_are_as_made(padding: bool) -> None:
+_padded = [False]
+
+
+def batch_is_padded(is_padded: bool) -> None:
+    """Of the batch that comes next."""
+    _padded[0] = is_padded
+
+
+def is_padded() -> bool:
+    return _padded[0]
+
+
+def masks_are_as_made() -> None:
     """Whether a mask masks nothing is read from the device: with padding the batch's masks something; what a model fills
     with ones itself never does."""
     from transformers import masking_utils
@@ -121,12 +134,12 @@ def masks_are_as_made(padding: bool) -> None:
     @functools.wraps(every)
     def fast_all(mask: Any) -> bool:
         every(mask)
-        return not padding or is_ones(mask)
+        return not is_padded() or is_ones(mask)
 
     @functools.wraps(ignore)
     def ignored(mask: Any, kv_length: int, local_attention_size: int | None = None) -> bool:
         ignore(mask, kv_length, local_attention_size)
-        masks_nothing = mask is None or not padding or is_ones(mask)
+        masks_nothing = mask is None or not is_padded() or is_ones(mask)
         return masks_nothing and (local_attention_size is None or kv_length < local_attention_size)
 
     masking_utils.fast_all, masking_utils._ignore_bidirectional_mask_sdpa = fast_all, ignored

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Iterator
 
 import torch
 
@@ -14,7 +14,7 @@ from .forward import autocast, loss_of
 from .meter import Meter, state_tensors
 
 
-def train(case: Case, model: Any, batch: Batch, meter: Meter, state: dict[str, Any]) -> None:
+def train(case: Case, model: Any, batches: Iterator[Batch], meter: Meter, state: dict[str, Any]) -> None:
     """state: what a result says of the whole run."""
     losses.apply(case, model)
     loop = Loop(case, model, meter)
@@ -26,6 +26,7 @@ def train(case: Case, model: Any, batch: Batch, meter: Meter, state: dict[str, A
     for _ in range(case.steps):
         meter.begin_step()
         for micro in range(case.grad_accum):
+            batch = next(batches)
             loop.zero_grad("before_forward", micro)
             with autocast(case), kernels.forward_context(case):
                 out, loss = kernels.cut_cross_entropy(model, batch) if case.kernels == "cce" else loss_of(model, batch)

@@ -69,8 +69,6 @@ def play(case: Case, model: Model, meter: Meter, state: dict[str, Any]) -> None:
     module, name, _ = CLASSES[plan.kind]
     trainer_class = getattr(importlib.import_module(module), name)
     settings = arguments.settings(case)
-    if not case.padding:
-        stand_ins.nothing_is_padded()
     if plan.kind == "hf" and settings.gradient_checkpointing:
         net.config.use_cache = False
     if case.quant:
@@ -89,6 +87,8 @@ def play(case: Case, model: Model, meter: Meter, state: dict[str, Any]) -> None:
     if plan.reference == "precomputed":  # reads every weight back to the host: nothing on the device
         home.hash_module = lambda m: case.id  # type: ignore[attr-defined]
     phases: list[Phases] = []
+    if not case.padding:
+        stand_ins.padded_where_masked()
 
     def selected(shape: Any) -> int:
         """Rows that TRL's head selects: as many as labels are valid."""

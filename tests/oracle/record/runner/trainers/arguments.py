@@ -82,6 +82,8 @@ def common(case: Case) -> dict[str, Any]:
         "use_liger_kernel": case.kernels == "liger",
         "seed": case.seed,
     }
+    if case.lengths:
+        made["train_sampling_strategy"] = "sequential"
     if full:
         made["gradient_checkpointing_kwargs"] = (
             {"selective": True}
@@ -99,16 +101,18 @@ def of_kind(case: Case) -> dict[str, Any]:
     plan = case.trainer
     assert plan
     made: dict[str, Any] = {}
+    if case.pad_to_multiple_of and plan.kind != "hf":
+        made["pad_to_multiple_of"] = case.pad_to_multiple_of
     if plan.kind == "sft":
         made |= {
             "packing": plan.packing,
             "padding_free": plan.padding_free,
-            "max_length": None if plan.padding_free and not plan.packing else case.seq,
+            "max_length": None if plan.padding_free and not plan.packing else longest(case),
         }
         if plan.prompt:
             made["completion_only_loss"] = True
     elif plan.kind != "hf" and plan.kind not in GENERATE:
-        made["max_length"] = case.seq + 1
+        made["max_length"] = longest(case) + 1
     if plan.kind in ("dpo", "kto"):
         made["precompute_ref_log_probs"] = plan.reference == "precomputed"
     if plan.kind in GENERATE:
@@ -125,6 +129,10 @@ def of_kind(case: Case) -> dict[str, Any]:
     return made
 
 
+def longest(case: Case) -> int:
+    return max(case.lengths, default=case.seq)
+
+
 def given(case: Case) -> dict[str, Any]:
     """What a trainer is given besides model, configuration and data."""
     from . import data
@@ -134,7 +142,8 @@ def given(case: Case) -> dict[str, Any]:
     if plan.kind == "hf":
         from transformers import DataCollatorForTokenClassification
 
-        return {"data_collator": DataCollatorForTokenClassification(data.tokenizer())}
+        collator = DataCollatorForTokenClassification(data.tokenizer(), pad_to_multiple_of=case.pad_to_multiple_of)
+        return {"data_collator": collator}
     made: dict[str, Any] = {"processing_class": data.tokenizer()}
     if case.lora:
         made["peft_config"] = adapters.settings(case.lora, task="SEQ_CLS" if plan.kind == "reward" else "CAUSAL_LM")

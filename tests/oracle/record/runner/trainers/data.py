@@ -26,8 +26,11 @@ def tokenizer() -> Any:
     )
 
 
-def lengths(case: Case, count: int, length: int) -> list[int]:
-    """Tokens of each sample: all alike, or with padding every second one a quarter shorter."""
+def lengths(case: Case, count: int, length: int, less: int = 0) -> list[int]:
+    """Tokens of each sample, `less` of what its row has: as the case has them; else all alike, or with padding every
+    second one a quarter shorter."""
+    if case.lengths:
+        return [case.lengths[i % len(case.lengths)] - less for i in range(count)]
     return [length - (length // 4 if case.padding is True and i % 2 else 0) for i in range(count)]
 
 
@@ -46,13 +49,15 @@ def dataset(case: Case) -> Any:
         return Dataset.from_dict({"prompt": [text(n, i) for i, n in enumerate(lengths(case, 4 * count, plan.prompt))]})
     if plan.kind in ("sft", "hf"):
         return Dataset.from_dict(token_rows(case, count))
-    sizes = lengths(case, count, case.seq - plan.prompt)
     rows: dict[str, Any] = {"prompt": [text(plan.prompt, i) for i in range(count)]}
-    answers = [" " + text(n - 1, 3 * i) for i, n in enumerate(sizes)]
+    paired = case.lengths and plan.kind != "kto"
+    sizes = lengths(case, 2 * count if paired else count, case.seq - plan.prompt, plan.prompt)
+    chosen, rejected = (sizes[::2], sizes[1::2]) if paired else (sizes, sizes)
+    answers = [" " + text(n - 1, 3 * i) for i, n in enumerate(chosen)]
     if plan.kind == "kto":
         return Dataset.from_dict(rows | {"completion": answers, "label": [i % 2 == 0 for i in range(count)]})
     return Dataset.from_dict(
-        rows | {"chosen": answers, "rejected": [" " + text(n - 1, 7 * i) for i, n in enumerate(sizes)]}
+        rows | {"chosen": answers, "rejected": [" " + text(n - 1, 7 * i) for i, n in enumerate(rejected)]}
     )
 
 

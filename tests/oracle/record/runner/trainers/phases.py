@@ -8,6 +8,7 @@ from typing import Any, Callable
 
 from ...case import Case
 from ..meter import Meter
+from ..stand_ins import batch_is_padded
 from .arguments import GENERATE
 
 
@@ -15,6 +16,7 @@ class Phases:
     def __init__(self, trainer: Any, meter: Meter, case: Case) -> None:
         assert case.trainer
         self.trainer, self.meter, self.kind = trainer, meter, case.trainer.kind
+        self.has_lengths = bool(case.lengths)
         self.valid: Callable[[Any], int] = lambda shape: int(shape.numel())  # labels of this batch that count
         wrap(trainer, "compute_loss", self.loss)
         wrap(trainer, "training_step", self.micro)
@@ -58,7 +60,10 @@ class Phases:
         return found
 
     def count(self, batch: dict[str, Any]) -> None:
-        """How many labels of this batch are valid, once shifted; from what the collator made on the host."""
+        """How many labels of this batch are valid, once shifted, and whether it is padded; from what the collator made on
+        the host."""
+        if self.has_lengths and "attention_mask" in batch:
+            batch_is_padded(not bool(batch["attention_mask"].cpu().all()))
         if "completion_mask" in batch and self.kind not in GENERATE:
             n = int(batch["completion_mask"].cpu()[:, 1:].sum())
         elif "labels" in batch:

@@ -11,7 +11,7 @@ from typing import Any, Callable, Iterator
 import torch
 
 from ... import phantom
-from ..stand_ins import during_backward
+from ..stand_ins import during_backward, is_padded
 
 
 @contextlib.contextmanager
@@ -49,15 +49,15 @@ def counted_selections(count: Callable[[Any], int]) -> Iterator[None]:
         torch.Tensor.__getitem__, torch.nonzero = take, find
 
 
-def nothing_is_padded() -> None:
-    """Collators give a mask of ones, which the model drops once it has looked at it."""
+def padded_where_masked() -> None:
+    """Collators give a mask, which the model drops once it has seen that all of it is ones."""
     from transformers import masking_utils
 
     ignore = masking_utils._ignore_causal_mask_sdpa
 
     @functools.wraps(ignore)
     def ignored(padding_mask: Any, *args: Any, **kwargs: Any) -> bool:
-        return bool(ignore(None, *args, **kwargs))
+        return bool(ignore(padding_mask if is_padded() else None, *args, **kwargs))
 
     masking_utils._ignore_causal_mask_sdpa = ignored
 
