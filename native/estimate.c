@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TENSOR_ROWS = 10, BAR_COLUMNS = 60, STEP_COLUMNS = 5 };
+enum { TENSOR_ROWS = 10, BAR_COLUMNS = 60, STEP_COLUMNS = 5, STEP_ROWS = 8 };
 
 /* ---- head ---- */
 
@@ -78,9 +78,10 @@ static void smallest_show(const cJSON *answer) {
     cli_number reserved, smallest;
     const char *advice = cli_text_at(cli_at(answer, "advice"), "sentence");
     if (cli_at(cli_at(answer, "peak"), "range")) return; /* the figures are those of another family */
-    printf("  %s reserved at most; runs on a device of %s or more\n",
-           cli_size(reserved, cli_int_at(cli_at(answer, "peak"), "reserved")),
-           cli_size(smallest, cli_int_at(answer, "smallest_device_bytes")));
+    printf("  %s reserved at most", cli_size(reserved, cli_int_at(cli_at(answer, "peak"), "reserved")));
+    if (cli_at(answer, "smallest_device_bytes"))
+        printf("; runs on a device of %s or more", cli_size(smallest, cli_int_at(answer, "smallest_device_bytes")));
+    putchar('\n');
     if (advice[0]) printf("  %s\n", advice);
 }
 
@@ -159,6 +160,31 @@ static void ranks_show(const cJSON *answer) {
     cli_table_print(&table);
 }
 
+/* The most of the steps whose batches are padded, or of those that are full. */
+static void kind_of_batch_show(const cJSON *batches, const char *kind, const char *what) {
+    const cJSON *of = cli_at(batches, kind);
+    cli_number allocated, tokens, steps;
+    cli_buffer text = {0};
+    if (!of) return;
+    cli_format(&text, "%s in %s of the steps: %s at most, in step %" PRId64 " of %s tokens.", what,
+               cli_count(steps, cli_int_at(of, "steps")), cli_size(allocated, cli_int_at(of, "allocated")),
+               cli_int_at(of, "step"), cli_count(tokens, cli_int_at(of, "seq")));
+    fputs("  ", stdout);
+    cli_wrapped(text.at, 2, 2);
+    cli_buffer_free(&text);
+}
+
+/* Where no two batches are alike: why this step, and both peaks of a job whose masks come and go. */
+static void batches_show(const cJSON *answer) {
+    const cJSON *batches = cli_at(answer, "batches");
+    if (!batches) return;
+    fputs("  ", stdout);
+    cli_wrapped(cli_text_at(batches, "sentence"), 2, 2);
+    if (!cli_at(batches, "padded") || !cli_at(batches, "full")) return;
+    kind_of_batch_show(batches, "padded", "Padded, with a mask,");
+    kind_of_batch_show(batches, "full", "Full, without one,");
+}
+
 void cli_peak_show(const cJSON *answer) {
     const cJSON *peak = cli_at(answer, "peak");
     const char *module = cli_text_at(peak, "module"), *op = cli_text_at(peak, "op");
@@ -173,6 +199,7 @@ void cli_peak_show(const cJSON *answer) {
     fputs("  ", stdout);
     cli_wrapped(text.at, 2, 2);
     cli_buffer_free(&text);
+    batches_show(answer);
     ranks_show(answer);
 }
 
@@ -202,6 +229,15 @@ static void phase_cell(cli_table *table, const cJSON *steps, int step, int phase
     cli_table_cell(table, cli_amount(text, bytes, unit));
 }
 
+/* Of a long run the first two steps, the last one, and those with a peak. */
+static bool is_shown(const cJSON *answer, int step, int count) {
+    const cJSON *batches = cli_at(answer, "batches");
+    if (count <= STEP_ROWS || step < 2 || step == count - 1) return true;
+    return step + 1 == cli_int_at(cli_at(answer, "peak"), "step") ||
+           step + 1 == cli_int_at(cli_at(batches, "padded"), "step") ||
+           step + 1 == cli_int_at(cli_at(batches, "full"), "step");
+}
+
 static void step_cell(cli_table *table, int step) {
     cli_number text;
     snprintf(text, sizeof text, "Step %d", step + 1);
@@ -213,6 +249,7 @@ void cli_steps_show(const cJSON *answer, cli_unit unit) {
     const cJSON *steps = cli_at(answer, "steps");
     int count = cJSON_GetArraySize(steps);
     cli_table table;
+    cli_number text;
     cli_buffer head = {0};
     if (count == 0) return;
     cli_format(&head, "Allocated, %s: the most in each phase", cli_unit_name(unit));
@@ -229,14 +266,19 @@ void cli_steps_show(const cJSON *answer, cli_unit unit) {
             for (int s = 0; s < count; s++) phase_cell(&table, steps, s, p, unit);
         }
     } else {
-        size_t columns = 1;
+        bool has_lengths = cli_at(cJSON_GetArrayItem(steps, 0), "seq");
+        size_t columns = has_lengths ? 2 : 1;
         for (int p = 0; p < PHASES; p++) columns += has_phase(steps, p);
         cli_table_init(&table, columns);
         cli_table_cell(&table, "");
+        if (has_lengths) cli_table_cell(&table, "Tokens");
         for (int p = 0; p < PHASES; p++)
             if (has_phase(steps, p)) cli_table_cell(&table, phases[p].title);
         for (int s = 0; s < count; s++) {
+            if (!is_shown(answer, s, count)) continue;
             step_cell(&table, s);
+            if (has_lengths)
+                cli_table_cell(&table, cli_count(text, cli_int_at(cJSON_GetArrayItem(steps, s), "seq")));
             for (int p = 0; p < PHASES; p++)
                 if (has_phase(steps, p)) phase_cell(&table, steps, s, p, unit);
         }

@@ -62,6 +62,9 @@ static const job jobs[] = {
                                    "[\"batch=4\"],[\"batch=5\"],[\"batch=6\"],[\"batch=7\"],[\"batch=8\"]]}"},
     {"measure_llama_3.1_8b_32768_tokens",
      "{\"call\":\"measure\",\"settings\":[\"model=llama-3.1-8b\",\"mode=infer\",\"seq=128\",\"decode=32768\"]}"},
+    {"measure_mistral_7b_lora_200_steps_of_other_lengths",
+     "{\"call\":\"measure\",\"settings\":[\"model=mistral-7b\",\"trainer=hf\",\"adapter=lora\",\"checkpointing=full\","
+     "\"optimizer=adamw_fused\",\"batch=2\",\"lengths=p0:60,p50:400,p100:2048\",\"steps=200\"]}"},
     {"describe", "{\"call\":\"describe\"}"},
 };
 

@@ -78,7 +78,8 @@ static const char *figures_differ(const tide_run *one, const tide_run *other, co
     if (x.reserved_peak != y.reserved_peak || x.peak_reserved != y.peak_reserved) return "what is reserved";
     if (x.allocated != y.allocated || x.reserved != y.reserved || x.requested != y.requested) return "the end";
     if (x.small_segments != y.small_segments || x.large_bytes != y.large_bytes) return "segments";
-    if (memcmp(x.steps, y.steps, sizeof x.steps) != 0) return "the figures of a step";
+    if (x.step_count != y.step_count || memcmp(x.steps, y.steps, x.step_count * sizeof *x.steps) != 0)
+        return "the figures of a step";
     return x.is_oom || adds_up(one, &x) ? NULL : "what lives at the peak";
 }
 

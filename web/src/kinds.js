@@ -10,11 +10,12 @@
 const UNTRAINED = /** @type {[string, null][]} */ (['adapter', 'freeze', 'train_only', 'checkpointing', 'optimizer', 'grad_accum', 'clip', 'autocast'].map((name) => [name, null]));
 const SHARED = ['parallel.dp', 'parallel.kind', 'parallel.tp', 'parallel.pp'];
 const DATA = ['batch', 'seq', 'images', 'image_size'];
+const SAMPLES = ['batch', 'seq', 'lengths', 'images', 'image_size'];
 const KERNELS = { title: 'Kernels', settings: ['attention', 'sdpa_backend'] };
 const TRAINING = { title: 'Training', settings: ['dtype', 'autocast', 'optimizer', 'checkpointing', 'grad_accum', 'clip'] };
 
 /** @param {string[]} more @returns {Group[]} */
-const ofTraining = (more) => [{ title: 'Data', settings: DATA }, TRAINING, ...(more.length ? [{ title: 'Adapter', settings: more }] : []), KERNELS];
+const ofTraining = (more) => [{ title: 'Data', settings: SAMPLES }, TRAINING, ...(more.length ? [{ title: 'Adapter', settings: more }] : []), KERNELS];
 
 /** @type {Kind[]} */
 export const KINDS = [

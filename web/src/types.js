@@ -23,7 +23,8 @@
  * @typedef {{before: number, peak_generate?: number, after_generate?: number, peak_score?: number, after_score?: number,
  *   peak_forward?: number, after_forward?: number, peak_backward?: number, after_backward?: number,
  *   peak_optimizer?: number, peak_prefill?: number, after_prefill?: number, peak_decode?: number, after_decode?: number,
- *   after_step: number, allocated_peak: number, reserved_peak: number, reserved: number}} Step
+ *   after_step: number, allocated_peak: number, reserved_peak: number, reserved: number, seq?: number, padded?: number}} Step
+ * @typedef {{steps: number, step: number, seq: number, allocated: number}} StepsAlike  of which the highest is `step`
  * @typedef {{key: string, value?: string, setting?: string, taken?: string, note?: string}} FileKey  what became of a key of a file
  * @typedef {{name: string, title: string, used: FileKey[], ignored: FileKey[], unsupported: FileKey[], unknown: FileKey[], overruled: FileKey[]}} FileCard
  * @typedef {{
@@ -42,6 +43,7 @@
  *     buffers?: {name: string, place: 'card' | 'host', low: number, high: number, why?: string}[], command: string,
  *     longest?: {of_one: number, of_max_concurrency?: number},
  *     smallest?: {cards: number, servers: number, tensor_parallel_size: number, requests: number} | null},
+ *   batches?: {sentence: string, padded?: StepsAlike, full?: StepsAlike},
  *   peak: {allocated: number, reserved: number, device: number, context: number, step: number, phase: string,
  *     module: string, op: string, event: number, rank?: number, range?: {low: number, high: number, reason: string}},
  *   ranks?: {rank: number, stage: number, allocated: number, reserved: number}[],

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/units.h"
+#include "job/lengths.h"
 
 static void assume(tide_job_builder *b, tide_setting_id id, const char *text) {
     if (!b->arguments.is_given[id])
@@ -31,7 +32,7 @@ static void assume_data(tide_job_builder *b) {
     bool sees_images = tide_json_at(config, "vision_config") || tide_json_at(config, "image_size");
     assume(b, TIDE_SET_batch, "1 sample per micro-batch");
     if (config_has(b, "vocab_size")) {
-        bool has_lengths = tide_job_sets(b->job, TIDE_SET_lengths);
+        bool has_lengths = tide_job_has_lengths(b->job);
         if (!tide_trainer_generates(b->job) && !has_lengths) assume(b, TIDE_SET_seq, "512 tokens of text per sample");
         if (!has_lengths) assume(b, TIDE_SET_padding, "no mask of padded positions: every sample fills seq");
     }

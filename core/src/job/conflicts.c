@@ -266,7 +266,7 @@ static void check_lengths(tide_job_builder *b) {
     tide_parallel_kind_choice kind = job->parallel_kind;
     bool is_cut = kind == TIDE_parallel_kind_pp || kind == TIDE_parallel_kind_native ||
                   kind == TIDE_parallel_kind_megatron;
-    if (!tide_lengths_are_set(&job->lengths)) {
+    if (!tide_job_has_lengths(job)) {
         check_unused_lengths(b);
         return;
     }

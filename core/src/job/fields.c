@@ -121,7 +121,7 @@ static void follow_lengths(tide_job_builder *b) {
     enum { STEPS_DRAWN = 20 };
     tide_job *job = b->job;
     const tide_lengths *lengths = &job->lengths;
-    if (!tide_lengths_are_set(lengths)) return;
+    if (!tide_job_has_lengths(job)) return;
     if (!b->arguments.is_given[TIDE_SET_seq]) {
         b->arguments.values[TIDE_SET_seq] = tide_format(b->arena, "%" PRId64, tide_lengths_longest(lengths));
         fill(b, TIDE_SET_seq);
@@ -130,6 +130,7 @@ static void follow_lengths(tide_job_builder *b) {
     int64_t of_step = tide_job_rows(job) * job->grad_accum, steps = (lengths->count + of_step - 1) / of_step,
             most = tide_settings[TIDE_SET_steps].most;
     if (lengths->quantile_count) steps = STEPS_DRAWN;
+    if (steps < 2) steps = 2;
     b->arguments.values[TIDE_SET_steps] = tide_format(b->arena, "%" PRId64, steps < most ? steps : most);
     fill(b, TIDE_SET_steps);
 }

@@ -107,8 +107,8 @@ const char *tide_lengths_text(tide_arena *arena, const tide_lengths *lengths) {
     return out;
 }
 
-bool tide_lengths_are_set(const tide_lengths *lengths) {
-    return lengths->count || lengths->quantile_count;
+bool tide_job_has_lengths(const tide_job *job) {
+    return job->mode == TIDE_mode_train && (job->lengths.count || job->lengths.quantile_count);
 }
 
 static int64_t end_of(const tide_lengths *lengths, bool is_longest) {

@@ -11,10 +11,12 @@ enum { TIDE_LENGTHS_MOST = 65536, TIDE_QUANTILES_MOST = 256, TIDE_LENGTH_MOST = 
 const char *tide_lengths_read(tide_arena *arena, tide_text text, tide_lengths *lengths);
 /* As text that reads the same. */
 const char *tide_lengths_text(tide_arena *arena, const tide_lengths *lengths);
-bool tide_lengths_are_set(const tide_lengths *lengths);
 /* 0: none are set. */
 int64_t tide_lengths_longest(const tide_lengths *lengths);
 int64_t tide_lengths_shortest(const tide_lengths *lengths);
+
+/* Whether batches are made of samples of different lengths: no inference is. */
+bool tide_job_has_lengths(const tide_job *job);
 
 /* Rows of a micro-batch: a pair is two. */
 int64_t tide_job_rows(const tide_job *job);

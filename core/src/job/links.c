@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/units.h"
+#include "job/lengths.h"
 enum { LINK_WORD_LIMIT = 2048, NAMED_LIMIT = 8, VIEW_LIMIT = 500 };
 
 /* What names the content of a file. */
@@ -295,7 +296,7 @@ static bool row_in_link(tide_arena *arena, const tide_job *job, const tide_setti
     if (id == TIDE_SET_COUNT) return true; /* overrides.KEY */
     if (id == TIDE_SET_model) return !job->names_itself;
     if (id == TIDE_SET_recipe) return false; /* its settings are there */
-    bool follows_lengths = tide_job_sets(job, TIDE_SET_lengths) && row->origin == TIDE_ORIGIN_DEFAULT;
+    bool follows_lengths = tide_job_has_lengths(job) && row->origin == TIDE_ORIGIN_DEFAULT;
     if (follows_lengths && (id == TIDE_SET_seq || id == TIDE_SET_steps)) return false;
     if (id == TIDE_SET_adapter && row->origin != TIDE_ORIGIN_DEFAULT && has_adapter_option(job)) return true;
     return strcmp(row->value, default_of(arena, job, id)) != 0;

@@ -39,7 +39,7 @@ bool tide_smallest_device(uint64_t *bytes, const tide_event_source *source, cons
 static const char *const options[] = {"", "expandable_segments:True", "max_split_size_mb:128",
                                       "roundup_power2_divisions:8", "backend:cudaMallocAsync"};
 
-enum { OPTION_COUNT = TIDE_COUNT_OF(options) };
+enum { OPTION_COUNT = TIDE_COUNT_OF(options), BRIEF_COUNT = 2 };
 
 /* What an option comes to. */
 typedef struct tried_option {
@@ -84,14 +84,14 @@ static void write_option_advice(tide_writer *w, const char *option, uint64_t res
 }
 
 bool tide_write_options(tide_writer *w, const tide_event_source *source, const tide_replay_config *config,
-                        const tide_replay *endless, const char *conf, bool fits_now) {
+                        const tide_replay *endless, const char *conf, bool fits_now, bool is_brief) {
     tried_option tried[OPTION_COUNT];
     tide_replay_config on = *config;
     uint64_t reserved = endless->reserved_peak;
     int best = -1;
     tide_write_key(w, "options");
     tide_write_open(w, '[');
-    for (int i = 0; i < OPTION_COUNT; i++) {
+    for (int i = 0; i < (is_brief ? BRIEF_COUNT : OPTION_COUNT); i++) {
         if (strcmp(options[i], conf) == 0) continue;
         tide_alloc_conf_parse(&on.conf, TIDE_ALLOC_TORCH_MAIN, options[i], strlen(options[i]), NULL);
         if (!try_option(&tried[i], source, &on, w->arena)) return false;

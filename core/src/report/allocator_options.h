@@ -17,8 +17,8 @@ bool tide_smallest_device(uint64_t *bytes, const tide_event_source *source, cons
                           const tide_replay *endless, tide_arena *arena);
 
 /* Members "options", what each of a few allocator options would reserve, and "advice", if one is worth a word.
- * `fits_now`: whether it runs as it is; `conf` is the text of config->conf. */
+ * `fits_now`: whether it runs as it is; `conf` is the text of config->conf. is_brief: expandable segments alone. */
 bool tide_write_options(tide_writer *w, const tide_event_source *source, const tide_replay_config *config,
-                        const tide_replay *endless, const char *conf, bool fits_now);
+                        const tide_replay *endless, const char *conf, bool fits_now, bool is_brief);
 
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/units.h"
+#include "report/batches.h"
 #include "report/job_events.h"
 #include "report/job_inputs.h"
 #include "report/members.h"
@@ -108,7 +109,8 @@ bool tide_write_estimate(tide_writer *w, tide_run *run, const tide_job *job, tid
     tide_write_breakdown(&r);
     tide_write_tensors(&r, TENSOR_GROUPS);
     tide_write_timeline(&r, &columns);
-    tide_write_steps(w, &r.replay);
+    tide_write_steps(&r);
+    tide_write_batches(&r);
     write_allocator(&r);
     tide_write_assumptions(w, job, diags);
     tide_write_diagnostics(w, diags, false);
@@ -129,7 +131,7 @@ bool tide_write_figures(tide_writer *w, tide_run *run, const tide_job *job) {
     tide_write_int_at(w, "range_percent", tide_range_percent(run, job));
     tide_write_bytes_at(w, "allocated_peak", r.replay.allocated_peak);
     tide_write_bytes_at(w, "reserved_peak", r.replay.reserved_peak);
-    tide_write_steps(w, &r.replay);
+    tide_write_steps(&r);
     uint64_t factors[TIDE_FACTOR_COUNT];
     tide_factors_at_peak(&r, factors);
     tide_write_open_at(w, "at_peak", '{');

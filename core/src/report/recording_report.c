@@ -405,7 +405,8 @@ bool tide_write_recorded(tide_writer *w, tide_recording *r, const tide_job *job,
     if (!write_recorded_verdict(w, &e, &replay, &endless)) return false;
     const char *played = gives_allocator(job) ? job->allocator : e.conf;
     tide_write_string_at(w, "allocator", played);
-    if (!tide_write_options(w, &e.events.source, &e.config, &endless, played, tide_replay_runs(&replay))) return false;
+    if (!tide_write_options(w, &e.events.source, &e.config, &endless, played, tide_replay_runs(&replay), false))
+        return false;
     write_live(w, r, live, live_count);
     write_recorded_columns(w, &e, &columns, replay.events);
     report_doubts(r, e.tape, &e.config, diags);

@@ -3,16 +3,28 @@
 #include "report/verdict.h"
 
 #include "base/units.h"
+#include "job/lengths.h"
 #include "report/allocations.h"
 #include "report/allocator_options.h"
+#include "report/batches.h"
 #include "report/members.h"
 #include "report/serving.h"
 
-void tide_write_steps(tide_writer *w, const tide_replay *r) {
+static void write_batches_of(tide_writer *w, const tide_job *job, uint32_t step) {
+    if (!tide_job_has_lengths(job)) return;
+    tide_step_batches of = tide_batches_of_step(job, step);
+    tide_write_int_at(w, "seq", of.seq);
+    tide_write_int_at(w, "padded", of.padded);
+}
+
+void tide_write_steps(tide_job_report *report) {
+    tide_writer *w = report->w;
+    const tide_replay *r = &report->replay;
     tide_write_open_at(w, "steps", '[');
     for (uint32_t i = 0; i < r->step_count; i++) {
         const tide_step_figures *s = &r->steps[i];
         tide_write_open(w, '{');
+        write_batches_of(w, report->job, i + 1);
         tide_write_bytes_at(w, "before", s->before);
         if (s->peak_prefill) {
             tide_write_bytes_at(w, "peak_prefill", s->peak_prefill);
@@ -217,12 +229,18 @@ void tide_write_verdict(tide_job_report *r, bool is_brief) {
     tide_write_close(w, '}');
 }
 
+/* The events are played for each guess; of a long run what most would ask for is said alone. */
+enum { LONG_RUN = 1000000 };
+
 bool tide_write_card_options(tide_job_report *r) {
     tide_replay_config config = tide_job_config_on_card(r->job);
     uint64_t smallest;
+    bool is_long = r->source.event_count > LONG_RUN;
+    if (is_long)
+        return tide_write_options(r->w, &r->source, &config, &r->replay, r->job->allocator, !r->on_card.is_oom, true);
     if (!tide_smallest_device(&smallest, &r->source, &config, &r->replay, r->w->arena)) return false;
     tide_write_bytes_at(r->w, "smallest_device_bytes", smallest);
-    return tide_write_options(r->w, &r->source, &config, &r->replay, r->job->allocator, !r->on_card.is_oom);
+    return tide_write_options(r->w, &r->source, &config, &r->replay, r->job->allocator, !r->on_card.is_oom, false);
 }
 
 /* ---- outside of the peak ---- */

@@ -14,7 +14,7 @@ void tide_write_verdict(tide_job_report *r, bool is_brief);
  */
 bool tide_write_card_options(tide_job_report *r);
 /* "steps": what torch.cuda would say in each. */
-void tide_write_steps(tide_writer *w, const tide_replay *replay);
+void tide_write_steps(tide_job_report *r);
 /* "outside": what the device holds besides what is allocated. */
 void tide_write_outside(tide_job_report *r);
 /* "besides", where there is any: NCCL's buffers and pinned memory of the host, which no verdict counts. */

@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "job/lengths.h"
 #include "lang/lang.h"
 
 /* ---- descriptions ---- */
@@ -185,7 +186,10 @@ static bool is_default_setting(const tide_job *job, tide_text name, bool *is_def
 static const char *find_place(void *user, const tide_json *config, tide_text key, bool *is_default) {
     const tide_finder *f = user;
     const char *name = tide_text_copy(f->arena, key);
-    if (is_default_setting(f->job, key, is_default)) return tide_format(f->arena, "/settings/%s", name);
+    if (is_default_setting(f->job, key, is_default)) {
+        if (tide_text_is(key, "seq") && tide_job_has_lengths(f->job)) *is_default = false; /* of the longest sample */
+        return tide_format(f->arena, "/settings/%s", name);
+    }
     *is_default = false;
     const tide_json *entry = tide_json_find(config, key);
     if (entry) return tide_job_config_place(f->arena, f->job, entry);

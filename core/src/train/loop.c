@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "job/lengths.h"
 #include "memo/memo.h"
 #include "tensor/offload.h"
 #include "train/ema.h"
@@ -302,7 +303,7 @@ bool tide_play_loop(tide_run *run, const tide_job *job) {
     bool is_training = job->mode == TIDE_mode_train;
     loop l = {.run = run, .job = job};
     bool has_trainer = is_training && job->trainer != TIDE_trainer_none;
-    l.has_lengths = tide_job_sets(job, TIDE_SET_lengths);
+    l.has_lengths = tide_job_has_lengths(job);
     if (!wrap(&l) || (!has_trainer && !l.has_lengths && !tide_make_batch(run, job, &l.batch, m->diags))) return false;
     if (!has_trainer) take_inputs(&l);
     if (job->quant != TIDE_quant_none && job->kbit_prepare && is_training)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/units.h"
+#include "job/lengths.h"
 
 /* Whether a description reads a key of this object: the one played over it, or over an object that holds it. */
 static bool is_read(const tide_run *run, const tide_json *object, tide_text key) {
@@ -105,11 +106,21 @@ void tide_check_unread(tide_run *run, const tide_job *job) {
     if (run->stand_in_of) check_stand_in(run, job);
 }
 
+/* A model of images alone has no tokens. */
+static void check_lengths_read(const tide_run *run, const tide_job *job) {
+    if (!tide_job_has_lengths(job)) return;
+    for (uint32_t i = 0; i < run->model.setting_count; i++)
+        if (strcmp(run->model.settings[i].name, "seq") == 0 && !run->model.settings[i].is_read)
+            tide_report(run->machine.diags, TIDE_WARNING, TIDE_ERR_CONFLICT, "/settings/lengths",
+                        "changes nothing: the model does not read seq", NULL);
+}
+
 void tide_check_unused(tide_run *run, const tide_job *job) {
     static const tide_setting_id said_elsewhere[] = {TIDE_SET_images,    TIDE_SET_image_size, TIDE_SET_video,
                                                      TIDE_SET_audio,     TIDE_SET_loss,       TIDE_SET_packing,
                                                      TIDE_SET_capability};
     tide_machine *m = run->model.m;
+    check_lengths_read(run, job);
     for (uint32_t i = 0; i < job->row_count; i++) {
         const tide_setting_row *row = &job->rows[i];
         bool is_said = !row->variable || row->origin != TIDE_ORIGIN_USER || row->is_default || strchr(row->name, '.');

@@ -123,6 +123,8 @@ def refuse_contradictions(case: Case, plan: Plan) -> None:
             raise CaseError(f"{name} is not for kind {plan.kind}")
     if case.mode != "train" or case.scaler:
         raise CaseError("parallel cases train, without a GradScaler")
+    if case.lengths and case.grad_accum > 1:
+        raise CaseError("lengths of a rank are of one micro-batch a step")
     if plan.kind in INTERLEAVED and case.grad_accum > 1:
         raise CaseError("a pipeline's micro-batches are its microbatches")
     if isinstance(plan, Fsdp1) and plan.strategy.lstrip("_").startswith("HYBRID") != bool(plan.hybrid):

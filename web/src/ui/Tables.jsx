@@ -23,17 +23,30 @@ const ROWS = [['before', 'Before the step'], ['peak_generate', 'Highest in gener
   ['peak_prefill', 'Highest in the prompt'], ['after_prefill', 'After the prompt'], ['peak_decode', 'Highest in decoding'], ['after_decode', 'After decoding'],
   ['after_step', 'After the step'], ['reserved_peak', 'Highest reserved']];
 
+const MOST_STEPS = 8;
+
+/** Of a long run the first two steps, the last one, and those with a peak; from 0. @param {import('../types.js').Report} r */
+const stepsShown = (r) => {
+  const peaks = [r.peak.step, r.batches?.padded?.step, r.batches?.full?.step];
+  return r.steps.map((_, i) => i).filter((i) => r.steps.length <= MOST_STEPS || i < 2 || i === r.steps.length - 1 || peaks.includes(i + 1));
+};
+
 /** What each phase holds. @param {{r: import('../types.js').Report}} props */
-export const Steps = ({ r }) => (
-  <table class="numbers steps">
-    <thead><tr><th scope="col">Allocated, {unit.value}</th>{r.steps.map((_, i) => <th key={i} scope="col">Step {i + 1}</th>)}</tr></thead>
-    <tbody>
-      {ROWS.filter(([name]) => r.steps[0]?.[name] !== undefined).map(([name, title]) => (
-        <tr key={name}><th scope="row">{title}</th>{r.steps.map((step, i) => <td key={i}><Bytes n={step[name] ?? 0} /></td>)}</tr>
-      ))}
-    </tbody>
-  </table>
-);
+export const Steps = ({ r }) => {
+  const shown = stepsShown(r);
+  return (<>
+    <table class="numbers steps">
+      <thead><tr><th scope="col">Allocated, {unit.value}</th>{shown.map((i) => <th key={i} scope="col">Step {i + 1}</th>)}</tr></thead>
+      <tbody>
+        {r.steps[0]?.seq !== undefined && <tr><th scope="row">Tokens of a row</th>{shown.map((i) => <td key={i}>{fixed(r.steps[i]?.seq ?? 0)}</td>)}</tr>}
+        {ROWS.filter(([name]) => r.steps[0]?.[name] !== undefined).map(([name, title]) => (
+          <tr key={name}><th scope="row">{title}</th>{shown.map((i) => <td key={i}><Bytes n={r.steps[i]?.[name] ?? 0} /></td>)}</tr>
+        ))}
+      </tbody>
+    </table>
+    {r.batches && <p class="muted batches">{r.batches.sentence}</p>}
+  </>);
+};
 
 /** @param {{r: import('../types.js').Report}} props */
 export function Layers({ r }) {

@@ -101,7 +101,7 @@ export function Verdict({ r }) {
         <dl class="facts">
           <div><dt>Allocated</dt><dd><Bytes n={peak.allocated} named /></dd></div>
           <div><dt>Reserved</dt><dd><Bytes n={peak.reserved} named /></dd></div>
-          <div class="fact-wide"><dt>Peak in</dt><dd>{placeOf(peak)}{(peak.module || peak.op) && <small>{[peak.op, peak.module].filter(Boolean).join(' · ')}</small>}</dd></div>
+          <div class="fact-wide"><dt>Peak in</dt><dd>{placeOf(peak)}{(peak.module || peak.op) && <small>{[peak.op, peak.module].filter(Boolean).join(' · ')}</small>}{r.batches && <small>{r.batches.sentence}</small>}</dd></div>
         </dl>
       </div>
       {r.verdict.oom && <OutOfMemory oom={r.verdict.oom} />}

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import gc
-from typing import Any, Callable
+import itertools
+from typing import Any, Callable, Iterator
 
 import torch
 
@@ -47,10 +48,10 @@ def play(case: Case, model: Model, meter: Meter, state: dict[str, Any]) -> None:
     step = wrap(case, net, wrapper, meter, state)
     if case.parallel.kind == "megatron":
         del net
-        return train(case, step, {}, meter)  # each micro-batch is put on the device as it comes
-    batch = run.make_batch(case, model, meter, state)
+        return train(case, step, itertools.repeat({}), meter)  # each micro-batch is put on the device as it comes
+    first = {} if case.lengths else run.make_batch(case, model, meter, state)
     del net  # a pipeline has let go of most of it
-    train(case, step, batch, meter)
+    train(case, step, run.each_batch(case, model, first, meter, state), meter)
 
 
 def wrap(case: Case, net: Any, wrapper: Callable[[Any, Case], Step], meter: Meter, state: dict[str, Any]) -> Step:
@@ -78,7 +79,7 @@ PHASES = {
 }
 
 
-def train(case: Case, step: Step, batch: Batch, meter: Meter) -> None:
+def train(case: Case, step: Step, batches: Iterator[Batch], meter: Meter) -> None:
     """The passes of a pipeline interleave: its backward phase is the whole schedule."""
 
     def mark(name: str) -> None:
@@ -98,5 +99,6 @@ def train(case: Case, step: Step, batch: Batch, meter: Meter) -> None:
         meter.begin_step()
         if case.parallel.kind in INTERLEAVED:
             meter.steps[-1] |= {"peak_forward": None, "after_forward": None}
+        batch = next(batches)
         step(batch)
         meter.end_step()
