@@ -277,8 +277,7 @@ void cli_steps_show(const cJSON *answer, cli_unit unit) {
         for (int s = 0; s < count; s++) {
             if (!is_shown(answer, s, count)) continue;
             step_cell(&table, s);
-            if (has_lengths)
-                cli_table_cell(&table, cli_count(text, cli_int_at(cJSON_GetArrayItem(steps, s), "seq")));
+            if (has_lengths) cli_table_cell(&table, cli_count(text, cli_int_at(cJSON_GetArrayItem(steps, s), "seq")));
             for (int p = 0; p < PHASES; p++)
                 if (has_phase(steps, p)) phase_cell(&table, steps, s, p, unit);
         }

@@ -48,7 +48,7 @@ typedef struct tide_replay {
     uint64_t allocated, reserved, requested; /* at the end */
     uint64_t retries, ooms;
     uint64_t small_segments, small_bytes, large_segments, large_bytes; /* held at the end */
-    tide_step_figures *steps; /* the arena's */
+    tide_step_figures *steps;                                          /* the arena's */
     uint32_t step_count;
     uint64_t *block_bytes; /* by slot: the block that it holds, or held last */
 } tide_replay;

@@ -264,41 +264,46 @@ static void check_lengths(tide_job_builder *b) {
     const tide_job *job = b->job;
     int64_t rows = tide_job_rows(job) * job->grad_accum, prompt = job->trainer_prompt_length;
     tide_parallel_kind_choice kind = job->parallel_kind;
-    bool is_cut = kind == TIDE_parallel_kind_pp || kind == TIDE_parallel_kind_native ||
-                  kind == TIDE_parallel_kind_megatron;
+    bool is_cut =
+        kind == TIDE_parallel_kind_pp || kind == TIDE_parallel_kind_native || kind == TIDE_parallel_kind_megatron;
     if (!tide_job_has_lengths(job)) {
         check_unused_lengths(b);
         return;
     }
     if (is_cut)
-        refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_lengths,
-               tide_format(b->arena, "is not described with parallel.kind=%s", job->values[TIDE_SET_parallel_kind]),
-               "give seq");
+        tide_builder_refuse(
+            b, TIDE_ERR_UNSUPPORTED, TIDE_SET_lengths,
+            tide_format(b->arena, "is not described with parallel.kind=%s", job->values[TIDE_SET_parallel_kind]),
+            "give seq");
     if (job->packing || job->trainer == TIDE_trainer_orpo || job->trainer == TIDE_trainer_cpo ||
         tide_trainer_generates(job))
-        refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_lengths,
-               job->packing ? "packed rows are all of seq tokens"
-                            : tide_format(b->arena, "is not described with trainer=%s", job->values[TIDE_SET_trainer]),
-               "give seq");
+        tide_builder_refuse(
+            b, TIDE_ERR_UNSUPPORTED, TIDE_SET_lengths,
+            job->packing ? "packed rows are all of seq tokens"
+                         : tide_format(b->arena, "is not described with trainer=%s", job->values[TIDE_SET_trainer]),
+            "give seq");
     bool may_pad = tide_job_rows(job) > 1 || job->pad_to_multiple_of > 1;
     if (job->attention == TIDE_attention_flash_attention_2 && may_pad && !job->trainer_padding_free)
-        refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_attention,
-               "flash_attention_2 of padded rows takes what is no padding out, whose size depends on the batch",
-               "use sdpa, or trainer=sft with trainer.padding_free");
+        tide_builder_refuse(
+            b, TIDE_ERR_UNSUPPORTED, TIDE_SET_attention,
+            "flash_attention_2 of padded rows takes what is no padding out, whose size depends on the batch",
+            "use sdpa, or trainer=sft with trainer.padding_free");
     if (job->padding)
-        refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_padding, "lengths say which batches are padded", "leave it out");
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_padding, "lengths say which batches are padded",
+                            "leave it out");
     if (job->trainer_scored_tokens > 0)
-        refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer_scored_tokens, "lengths say what each batch has", "leave it out");
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer_scored_tokens, "lengths say what each batch has",
+                            "leave it out");
     if (job->trainer > TIDE_trainer_hf && tide_lengths_shortest(&job->lengths) <= (prompt > 1 ? prompt : 1))
-        refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_lengths,
-               tide_format(b->arena, "a sample of %lld tokens leaves nothing to be scored",
-                           (long long)tide_lengths_shortest(&job->lengths)),
-               "give longer ones, or a shorter trainer.prompt_length");
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_lengths,
+                            tide_format(b->arena, "a sample of %lld tokens leaves nothing to be scored",
+                                        (long long)tide_lengths_shortest(&job->lengths)),
+                            "give longer ones, or a shorter trainer.prompt_length");
     if (rows > ROWS_MOST / job->steps)
-        refuse(b, TIDE_ERR_LIMIT, TIDE_SET_lengths,
-               tide_format(b->arena, "%lld rows in each of %lld steps are more than tidemark draws", (long long)rows,
-                           (long long)job->steps),
-               "give fewer steps");
+        tide_builder_refuse(b, TIDE_ERR_LIMIT, TIDE_SET_lengths,
+                            tide_format(b->arena, "%lld rows in each of %lld steps are more than tidemark draws",
+                                        (long long)rows, (long long)job->steps),
+                            "give fewer steps");
 }
 
 static void check_trainer(tide_job_builder *b) {

@@ -67,8 +67,8 @@ static const char *read_quantiles(tide_arena *arena, tide_text text, tide_length
         if (count == TIDE_QUANTILES_MOST) return "holds at most 256 quantiles";
         const char *rule = read_quantile(tide_trimmed(piece), &quantiles[count]);
         if (rule) return rule;
-        if (count && (quantiles[count].at <= quantiles[count - 1].at ||
-                      quantiles[count].tokens < quantiles[count - 1].tokens))
+        if (count &&
+            (quantiles[count].at <= quantiles[count - 1].at || quantiles[count].tokens < quantiles[count - 1].tokens))
             return "must rise from quantile to quantile";
     }
     if (count < 2 || quantiles[0].at != 0 || quantiles[count - 1].at != 100 * PERCENT)

@@ -23,10 +23,10 @@ int64_t tide_job_rows(const tide_job *job);
 
 /* A micro-batch of samples of different lengths, as a collator pads them. */
 typedef struct tide_micro_batch {
-    int64_t seq;                          /* tokens of a row */
-    int64_t longest, shortest, tokens;    /* of its samples, and of all of them together */
-    int64_t scored;                       /* positions behind prompts, or behind the first token */
-    bool is_padded;                       /* some row is not full: the mask has to be kept */
+    int64_t seq;                       /* tokens of a row */
+    int64_t longest, shortest, tokens; /* of its samples, and of all of them together */
+    int64_t scored;                    /* positions behind prompts, or behind the first token */
+    bool is_padded;                    /* some row is not full: the mask has to be kept */
 } tide_micro_batch;
 
 /* Number `index` of the run, of a job whose lengths are set. */

@@ -60,8 +60,8 @@ static const char *reason_of(const tide_job_report *r, uint32_t step, tide_phase
         return tide_format(arena, "%s; it is not reached in a forward or backward pass, so that lengths change little",
                            rows);
     if (here.seq == there.seq) return tide_format(arena, "%s, the longest batch of the run", rows);
-    const char *other = tide_format(arena, "%s; the longest batch, %s, comes in step %u", rows,
-                                    rows_text(r, &there), (unsigned)longest);
+    const char *other = tide_format(arena, "%s; the longest batch, %s, comes in step %u", rows, rows_text(r, &there),
+                                    (unsigned)longest);
     if (longest == 1) return tide_format(arena, "%s, before there is optimizer state", other);
     if (here.is_padded && !there.is_padded)
         return tide_format(arena, "%s and is full: no mask is kept, and attention runs without one", other);
@@ -86,14 +86,13 @@ void tide_write_batches(tide_job_report *r) {
     tide_arena *arena = w->arena;
     if (!tide_job_has_lengths(r->job) || !end || !r->replay.step_count) return;
     uint32_t step = end->step ? end->step : 1, last = r->replay.step_count;
-    int64_t longest = tide_lengths_longest(&r->job->lengths),
-            may_be = longest < r->job->seq ? longest : r->job->seq,
+    int64_t longest = tide_lengths_longest(&r->job->lengths), may_be = longest < r->job->seq ? longest : r->job->seq,
             most = tide_batches_of_step(r->job, longest_step(r)).seq;
     const char *text = tide_format(arena, "Step %u of %u: %s.", (unsigned)step, (unsigned)last,
                                    reason_of(r, step, (tide_phase)end->phase));
     if (r->job->lengths.quantile_count && may_be > most && !tide_sequences_of_row(r->job))
-        text = tide_format(arena, "%s A sample may have %lld tokens; none that long was drawn.", text,
-                           (long long)may_be);
+        text =
+            tide_format(arena, "%s A sample may have %lld tokens; none that long was drawn.", text, (long long)may_be);
     tide_write_open_at(w, "batches", '{');
     tide_write_string_at(w, "sentence", text);
     write_highest(r, "padded", true);

@@ -16,7 +16,6 @@ void tide_take_micro_batch(tide_run *run, const tide_job *job, uint64_t index) {
     put_size(run, "row_tokens", of.tokens);
     put_size(run, "scored", of.scored);
     *tide_model_setting(&run->model, "padding") = tide_of_bool(of.is_padded && !is_flat);
-    *tide_model_setting(&run->model, "mask_is_full") =
-        tide_of_bool(job->trainer != TIDE_trainer_none && !of.is_padded);
+    *tide_model_setting(&run->model, "mask_is_full") = tide_of_bool(job->trainer != TIDE_trainer_none && !of.is_padded);
     tide_model_forget_step_sizes(&run->model);
 }

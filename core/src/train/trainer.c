@@ -474,8 +474,7 @@ static bool disables_dropout(const tide_job *job) {
 static void play_training_steps(trainer *t, unsigned step) {
     const tide_job *job = t->job;
     tide_alike alike = {.run = t->run, .step = step, .count = (uint32_t)job->grad_accum};
-    bool generates = tide_trainer_generates(job),
-         has_lengths = tide_job_has_lengths(job),
+    bool generates = tide_trainer_generates(job), has_lengths = tide_job_has_lengths(job),
          is_one = !generates ||
                   (t->micro % tide_steps_per_generation(job) == 0 && tide_steps_per_generation(job) >= job->grad_accum);
     for (uint32_t i = 0; i < alike.count && !t->run->machine.has_failed; i++) {

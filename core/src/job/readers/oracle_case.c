@@ -198,8 +198,8 @@ bool tide_job_arguments_of_case(tide_arena *arena, const tide_json *of_case, tid
         return false;
     }
     const tide_json *trainer = tide_json_at(tide_json_at(of_case, "trainer"), "kind");
-    bool is_of_samples = tide_json_is_text(trainer, "grpo") || tide_json_is_text(trainer, "rloo") ||
-                         tide_json_at(of_case, "lengths");
+    bool is_of_samples =
+        tide_json_is_text(trainer, "grpo") || tide_json_is_text(trainer, "rloo") || tide_json_at(of_case, "lengths");
     for (size_t i = 0; i < TIDE_COUNT_OF(case_defaults); i++) {
         const char *name = tide_settings[case_defaults[i].id].name;
         if (is_of_samples && case_defaults[i].id == TIDE_SET_seq) continue; /* prompt and completion, or lengths */
