@@ -88,7 +88,7 @@ static void test_bad_values(void) {
     REFUSE("gpt2|seq=10000001", "/settings/seq", "10000000");
     REFUSE("gpt2|images=10001", "/settings/images", "from 0 to 10000");
     REFUSE("gpt2|grad_accum=100001", "/settings/grad_accum", "100000");
-    REFUSE("gpt2|steps=9", "/settings/steps", "from 1 to 8");
+    REFUSE("gpt2|steps=1001", "/settings/steps", "from 1 to 1000");
     REFUSE("gpt2|image_size=0x336", "/settings/image_size", "65536");
     REFUSE("gpt2|image_size=336x65537", "/settings/image_size", "65536");
     REFUSE("gpt2|image_size=3x3x3", "/settings/image_size", "height x width");

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/units.h"
-#include "job/lengths.h"
 
 static void assume(tide_job_builder *b, tide_setting_id id, const char *text) {
     if (!b->arguments.is_given[id])

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/units.h"
-#include "job/lengths.h"
 
 /* ---- what is read ---- */
 

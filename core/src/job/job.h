@@ -204,6 +204,29 @@ uint32_t tide_job_variables(tide_arena *arena, const tide_job *job, tide_variabl
 /* The settings OBJECT.KEY as a configuration: {"tp": 2, ...}; what is not set, or none, is null. */
 const tide_json *tide_job_object(tide_arena *arena, const tide_job *job, const char *object);
 
+/* ---- lengths.c: samples of different lengths, and the batches that they come to ---- */
+
+/* 0: none are set. */
+int64_t tide_lengths_longest(const tide_lengths *lengths);
+int64_t tide_lengths_shortest(const tide_lengths *lengths);
+
+/* Whether batches are made of samples of different lengths: no inference is. */
+bool tide_job_has_lengths(const tide_job *job);
+
+/* Rows of a micro-batch: a pair is two. */
+int64_t tide_job_rows(const tide_job *job);
+
+/* A micro-batch of samples of different lengths, as a collator pads them. */
+typedef struct tide_micro_batch {
+    int64_t seq;                       /* tokens of a row */
+    int64_t longest, shortest, tokens; /* of its samples, and of all of them together */
+    int64_t scored;                    /* positions behind prompts, or behind the first token */
+    bool is_padded;                    /* some row is not full: the mask has to be kept */
+} tide_micro_batch;
+
+/* Number `index` of the run, of a job whose lengths are set. */
+tide_micro_batch tide_job_micro_batch(const tide_job *job, uint64_t index);
+
 /* When a setting is read; of TIDE_SET_COUNT, which overrides have, TIDE_READ_LOAD. */
 tide_read tide_setting_read_at(tide_setting_id id);
 

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/units.h"
-#include "job/lengths.h"
 enum { LINK_WORD_LIMIT = 2048, NAMED_LIMIT = 8, VIEW_LIMIT = 500 };
 
 /* What names the content of a file. */

@@ -3,7 +3,6 @@
 #include "report/batches.h"
 
 #include "base/units.h"
-#include "job/lengths.h"
 #include "report/allocations.h"
 
 tide_step_batches tide_batches_of_step(const tide_job *job, uint32_t step) {

@@ -3,7 +3,6 @@
 #include "report/verdict.h"
 
 #include "base/units.h"
-#include "job/lengths.h"
 #include "report/allocations.h"
 #include "report/allocator_options.h"
 #include "report/batches.h"

@@ -5,7 +5,6 @@
 
 #include <string.h>
 
-#include "job/lengths.h"
 #include "lang/lang.h"
 
 /* ---- descriptions ---- */

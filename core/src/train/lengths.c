@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Micro-batches of samples of different lengths: what forward() finds of the one that comes next. */
-#include "job/lengths.h"
 #include "train/run.h"
 
 static void put_size(tide_run *run, const char *name, int64_t value) {

@@ -4,7 +4,6 @@
 
 #include <string.h>
 
-#include "job/lengths.h"
 #include "memo/memo.h"
 #include "tensor/offload.h"
 #include "train/ema.h"

@@ -31,6 +31,14 @@ static tide_setting_value number_of(tide_machine *m, const char *name, int64_t v
     return (tide_setting_value){.name = name, .value = number};
 }
 
+/* The one row that a batch is where nothing is padded: how many sequences it has, and tokens. */
+static uint32_t add_flat_rows(tide_machine *m, const tide_job *job, tide_setting_value *s, uint32_t n) {
+    s[n++] = number_of(m, "sequences_of_row", tide_sequences_of_row(job));
+    s[n] = number_of(m, "row_tokens", job->batch * job->seq);
+    s[n++].is_of_step = true;
+    return n;
+}
+
 /* Ring attention of torch.distributed.tensor.experimental: how many ranks, which one, and how keys come round. */
 static uint32_t add_ring(tide_machine *m, const tide_job *job, tide_setting_value *s, uint32_t n) {
     bool is_ring = job->parallel_kind == TIDE_parallel_kind_native;
@@ -83,9 +91,6 @@ void tide_set_model_settings(tide_run *run, const tide_job *job, bool uses_cache
         s[n++] = (tide_setting_value){.name = unset[i], .value = tide_none()};
     TRUTH("loss_is_fused", false);
     TRUTH("loss_is_read", false); /* by the functions of library/losses.json that know loss_function */
-    NUMBER("sequences_of_row", tide_sequences_of_row(job));
-    NUMBER("row_tokens", job->batch * job->seq);
-    s[n - 1].is_of_step = true;
     TRUTH("use_cache", uses_cache);
     TRUTH("checkpointing", run->model.state.is_checkpointing);
     TRUTH("autocast", job->autocast.is_set);
@@ -94,6 +99,7 @@ void tide_set_model_settings(tide_run *run, const tide_job *job, bool uses_cache
     DTYPE("quant_dtype", run->model.state.dtype);
     DTYPE("quant_compute_dtype", tide_dtype_or(job->quant_compute_dtype, tide_dtype_or(job->dtype, TIDE_BF16)));
     DTYPE("model_dtype", run->model.state.dtype);
+    n = add_flat_rows(m, job, s, n);
     n = add_ring(m, job, s, n);
     bool is_alone = job->parallel_kind == TIDE_parallel_kind_none;
     const tide_json *options = is_alone ? NULL : tide_job_object(m->arena, job, "parallel");

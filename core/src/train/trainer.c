@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/units.h"
-#include "job/lengths.h"
 #include "tensor/offload.h"
 #include "train/rollouts.h"
 

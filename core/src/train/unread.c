@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/units.h"
-#include "job/lengths.h"
 
 /* Whether a description reads a key of this object: the one played over it, or over an object that holds it. */
 static bool is_read(const tide_run *run, const tide_json *object, tide_text key) {
