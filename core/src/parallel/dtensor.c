@@ -18,6 +18,12 @@ static int64_t size_between(const tide_shape *shape, int dim) {
     return count;
 }
 
+/* ProcessGroupNCCL::collective: what the last collective holds is let go of, which the watchdog has found completed. */
+static void unstash(tide_machine *m) {
+    tide_release_at(m, &m->in_flight);
+    tide_release_at(m, &m->in_flight_input);
+}
+
 /* all_gather_single(): ranks come one after another; along another dimension than the first they are put together anew,
  * but where all before it are of size 1 (torch/_utils.py: _maybe_view_chunk_cat). */
 static tide_tensor *all_gather(tide_machine *m, tide_tensor *t, int dim, int64_t ranks) {
@@ -25,6 +31,7 @@ static tide_tensor *all_gather(tide_machine *m, tide_tensor *t, int dim, int64_t
     bool is_view = dim == 0 || size_between(t->shape, dim) == 1;
     tide_tensor *gathered =
         resized(m, local, is_view ? dim : 0, (is_view ? local->shape->dim[dim] : local->shape->dim[0]).size * ranks);
+    unstash(m);
     tide_release(m, local);
     if (is_view) return gathered;
     tide_tensor *whole = resized(m, t, dim, t->shape->dim[dim].size * ranks);
@@ -43,8 +50,7 @@ static tide_tensor *reduce_scatter(tide_machine *m, tide_tensor *t, int dim, int
         tide_release(m, chunks);
         return part;
     }
-    tide_release(m, m->in_flight);
-    tide_release(m, m->in_flight_input);
+    unstash(m);
     m->in_flight = tide_retain(part);
     m->in_flight_input = chunks;
     return part;

@@ -73,6 +73,7 @@ static void checkpoint(tide_wrapper *w) {
     uint32_t blocks = 0;
     if (w->job->parallel_ac == TIDE_parallel_ac_none) return;
     model->m->kept_kinds = w->job->parallel_ac == TIDE_parallel_ac_op ? (1 << TIDE_KEPT_COUNT) - 1 : 0;
+    model->m->keeps_mm_alone = true;
     model->state.is_checkpointing = true;
     for (uint32_t i = 1; i < model->instance_count; i++) {
         if (!model->instances[i].of->is_checkpointed || (w->is_absent && w->is_absent[i])) continue;

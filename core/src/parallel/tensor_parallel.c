@@ -151,10 +151,27 @@ static bool choose_styles(tide_wrapper *w, tide_tensor_parallel *p) {
 
 /* ---- parameters ---- */
 
+enum { MOST_PARAMETERS = 8 }; /* of a module */
+
+static bool check_parts(tide_wrapper *w, const tide_tensor_parallel *p, const tide_parameter_row *row, int dim) {
+    int64_t size = row->tensor->shape->dim[dim].size;
+    if (size % p->plan.ranks == 0) return true;
+    tide_fail(w->model->m, TIDE_ERR_UNSUPPORTED,
+              "%s: %lld along dimension %d do not divide into %lld tensor parallel ranks; parts of several sizes are "
+              "not described",
+              row->name, (long long)size, dim, (long long)p->plan.ranks);
+    return false;
+}
+
+/* named_parameters() remembers what it has given (torch/nn/modules/module.py: _named_members): the whole parameters of
+ * a module live until the last of them is cut. */
 static bool distribute(tide_wrapper *w, const tide_tensor_parallel *p, uint32_t instance) {
     tide_model *model = w->model;
     style of = (style)p->styles[instance];
-    for (uint32_t i = 0; i < model->parameter_count; i++) {
+    tide_tensor *given[MOST_PARAMETERS];
+    uint32_t count = 0;
+    bool is_done = true;
+    for (uint32_t i = 0; i < model->parameter_count && is_done; i++) {
         tide_parameter_row *row = &model->parameters[i];
         if (row->module != instance || !is_here(w, instance)) continue;
         bool is_bias = row->tensor->shape->dims < 2;
@@ -164,19 +181,15 @@ static bool distribute(tide_wrapper *w, const tide_tensor_parallel *p, uint32_t 
         row->tensor->has_partial_grad = of == STYLE_SEQUENCE;
         row->tensor->is_replicated = of == STYLE_SEQUENCE || (of == STYLE_ROW && is_bias);
         if (row->tensor->is_replicated) continue;
-        if (row->tensor->shape->dim[dim].size % p->plan.ranks) {
-            tide_fail(
-                model->m, TIDE_ERR_UNSUPPORTED,
-                "%s: %lld along dimension %d do not divide into %lld tensor parallel ranks; parts of several sizes "
-                "are not described",
-                row->name, (long long)row->tensor->shape->dim[dim].size, dim, (long long)p->plan.ranks);
-            return false;
-        }
+        is_done = check_parts(w, p, row, dim);
+        if (!is_done) break;
+        if (count < MOST_PARAMETERS) given[count++] = tide_alias(model->m, row->tensor);
         tide_dtensor_distribute(model->m, row->tensor, dim, p->plan.ranks,
                                 p->plan.is_sharded ? TIDE_FACTOR_TEMPORARY : TIDE_FACTOR_PARAMETER,
                                 model->state.is_on_meta);
     }
-    return true;
+    for (uint32_t i = 0; i < count; i++) tide_release(model->m, given[i]);
+    return is_done;
 }
 
 /* A matrix of a block that the plan does not name would be whole on every rank, and a norm of a block beside cut hidden

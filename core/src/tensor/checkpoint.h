@@ -28,7 +28,8 @@ typedef enum tide_kept_kind {
     TIDE_KEPT_PRODUCT,
     TIDE_KEPT_ATTENTION,
     TIDE_KEPT_COLLECTIVE,
-    TIDE_KEPT_COUNT
+    TIDE_KEPT_COUNT,
+    TIDE_KEPT_NOTHING = TIDE_KEPT_COUNT
 } tide_kept_kind;
 
 /* _CachingTorchDispatchMode: what an operation has made, in order. Nothing where none is kept. */

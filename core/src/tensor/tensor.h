@@ -309,6 +309,7 @@ struct tide_machine {
     bool has_failed; /* a diagnostic says why; likewise */
     uint32_t node_order;
     uint32_t serial;     /* of the newest tensor, storage, node or list */
+    bool keeps_mm_alone; /* of matrix products: not addmm and bmm */
     uint8_t kept_kinds;  /* of what checkpointed calls keep, see tensor/checkpoint.h: a bit for each kind */
     uint32_t task_count; /* backward passes begun */
     uint32_t graph_task; /* the one that runs; 0: none */

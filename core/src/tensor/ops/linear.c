@@ -136,6 +136,11 @@ static tide_tensor *mm(tide_machine *m, tide_tensor *a, tide_tensor *b) {
 
 /* ---- addmm ---- */
 
+/* Policies of selective checkpointing differ in whether products other than mm count. */
+static tide_kept_kind other_product(const tide_machine *m) {
+    return m->keeps_mm_alone ? TIDE_KEPT_NOTHING : TIDE_KEPT_PRODUCT;
+}
+
 static void addmm_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *mat1 = tide_saved_at(m, node, 0), *mat2 = tide_saved_at(m, node, 1);
     if (tide_needs_input_grad(node, 1)) mat1_grad(m, node, grads[0], mat2, &results[1]);
@@ -159,7 +164,7 @@ static tide_tensor *addmm(tide_machine *m, tide_tensor *bias, tide_tensor *a, ti
     shape.dim[0] = a->shape->dim[0];
     shape.dim[1] = b->shape->dim[1];
     tide_tensor *out;
-    if (tide_take_kept(m, TIDE_KEPT_PRODUCT, &out, 1)) return tide_set_grad_fn(m, node, out);
+    if (tide_take_kept(m, other_product(m), &out, 1)) return tide_set_grad_fn(m, node, out);
     out = tide_empty(m, &shape, a->dtype);
     /* cuda/Blas.cpp, isInputCompliesAddmmCudaLt: a row, or in half types a matrix */
     bool is_row = bias->shape->dims == 1, is_matrix = bias->shape->dims == 2 &&
@@ -168,7 +173,7 @@ static tide_tensor *addmm(tide_machine *m, tide_tensor *bias, tide_tensor *a, ti
     bool is_lt =
         (is_row || is_matrix) && tide_is_contiguous(bias) && b->shape->dim[0].size > 1 && b->shape->dim[1].size > 1;
     multiply(m, a, b, is_lt ? CUBLASLT_WORKSPACE : tide_gemm_workspace(m));
-    tide_keep(m, TIDE_KEPT_PRODUCT, &out, 1);
+    tide_keep(m, other_product(m), &out, 1);
     return tide_set_grad_fn(m, node, out);
 }
 
@@ -204,10 +209,10 @@ tide_tensor *tide_bmm(tide_machine *m, tide_tensor *a, tide_tensor *b) {
     tide_shape shape = *a->shape;
     shape.dim[2] = b->shape->dim[2];
     tide_tensor *out;
-    if (tide_take_kept(m, TIDE_KEPT_PRODUCT, &out, 1)) return tide_set_grad_fn(m, node, out);
+    if (tide_take_kept(m, other_product(m), &out, 1)) return tide_set_grad_fn(m, node, out);
     out = tide_empty(m, &shape, a->dtype);
     multiply(m, a, b, tide_gemm_workspace(m));
-    tide_keep(m, TIDE_KEPT_PRODUCT, &out, 1);
+    tide_keep(m, other_product(m), &out, 1);
     return tide_set_grad_fn(m, node, out);
 }
 
