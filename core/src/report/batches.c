@@ -33,10 +33,11 @@ static uint32_t highest(const tide_job_report *r, bool is_padded, uint32_t *step
     return found;
 }
 
+/* The last of those with the longest batch: the first step has no optimizer state yet. */
 static uint32_t longest_step(const tide_job_report *r) {
     uint32_t found = 1;
     for (uint32_t i = 2; i <= r->replay.step_count; i++)
-        if (tide_batches_of_step(r->job, i).seq > tide_batches_of_step(r->job, found).seq) found = i;
+        if (tide_batches_of_step(r->job, i).seq >= tide_batches_of_step(r->job, found).seq) found = i;
     return found;
 }
 
@@ -64,7 +65,8 @@ static const char *reason_of(const tide_job_report *r, uint32_t step, tide_phase
     if (longest == 1) return tide_format(arena, "%s, before there is optimizer state", other);
     if (here.is_padded && !there.is_padded)
         return tide_format(arena, "%s and is full: no mask is kept, and attention runs without one", other);
-    return other;
+    return tide_format(arena, "%s and needs %s less: what the peak is made of does not grow with the row", other,
+                       tide_mib(arena, r->replay.allocated_peak - r->replay.steps[longest - 1].allocated_peak));
 }
 
 static void write_highest(const tide_job_report *r, const char *name, bool is_padded) {
