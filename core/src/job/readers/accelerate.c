@@ -91,8 +91,8 @@ const tide_reader tide_fsdp_reader = {
 /* ---- accelerate.parallelism_config.ParallelismConfig ---- */
 
 static const tide_key_row parallelism_rows[] = {
-    KEY_NEUTRAL("dp_shard_size"), /* num_processes says it, where no other size is more than 1 */
-    KEY_REFUSED("dp_replicate_size", "copies shards between groups of ranks", "1"),
+    KEY_SAYS("dp_shard_size", dp_shard, ""),
+    KEY_SAYS("dp_replicate_size", dp_replicate, ""),
     KEY_REFUSED("tp_size", "cuts layers by transformers' tp_plan", "1"),
     KEY_REFUSED("cp_size", "cuts sequences over ranks", "1"),
     KEY_REFUSED("sp_size", "cuts sequences and heads over ranks by DeepSpeed's Ulysses", "1"),

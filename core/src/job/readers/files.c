@@ -6,6 +6,7 @@
 #include "job/readers/launch_command.h"
 #include "job/readers/requirements.h"
 #include "job/readers/server_command.h"
+#include "job/readers/toml.h"
 
 enum { GIVEN_FILE_LIMIT = 512 };
 
@@ -37,11 +38,7 @@ static const struct {
 static bool is_toml(const tide_reading *r) {
     enum { SUFFIX = sizeof ".toml" - 1 };
     size_t length = strlen(r->name);
-    if (length <= SUFFIX || strcmp(r->name + length - SUFFIX, ".toml") != 0) return false;
-    tide_file_refuse(r, TIDE_ERR_FILE, "is TOML, which is not read; torchtitan's models are its own besides",
-                     "near to torchtitan: parallel.kind=native with a model of transformers, parallel.tp, "
-                     "parallel.pp, parallel.cp, parallel.dp and parallel.ac");
-    return true;
+    return length > SUFFIX && strcmp(r->name + length - SUFFIX, ".toml") == 0;
 }
 
 /* Beginnings of what is no JSON. */
@@ -132,9 +129,13 @@ static void read_object(tide_reading *r, tide_json *root) {
 
 static void read_text(tide_reading *r) {
     tide_diagnostics scratch;
-    if (is_no_json(r) || is_toml(r) || tide_server_read_script(r) || tide_launch_read_script(r) ||
-        tide_requirements_read(r))
+    if (is_no_json(r)) return;
+    if (is_toml(r)) {
+        tide_json *table = tide_toml_parse(r->arena, r->text, r->place, r->diags);
+        if (table) read_object(r, table);
         return;
+    }
+    if (tide_server_read_script(r) || tide_launch_read_script(r) || tide_requirements_read(r)) return;
     tide_diagnostics_init(&scratch, r->arena);
     tide_json *root = tide_json_parse(r->arena, r->text, r->place, &scratch);
     if (!root && tide_text_starts(tide_trimmed(r->text), TIDE_TEXT("#!"))) {

@@ -183,6 +183,27 @@ static void settle_fsdp2(tide_claims *c, const char *strategy) {
                 tide_fact_is(c, TIDE_FACT_fsdp_reshard, "false") || keeps ? "false" : "true");
 }
 
+enum { MOST_PROCESSES = 65536 };
+
+/* accelerate/parallelism_config.py, __post_init__ and _validate_accelerator: shards within a group, copies between. */
+static void settle_groups(tide_claims *c) {
+    int64_t copies = tide_fact_int(c, TIDE_FACT_dp_replicate, 1), ranks = tide_fact_int(c, TIDE_FACT_dp_shard, 1),
+            processes = tide_fact_int(c, TIDE_FACT_processes, 0);
+    if (copies <= 1) return;
+    if (ranks <= 1)
+        tide_error(c->diags, TIDE_ERR_CONFLICT, c->fact_places[TIDE_FACT_dp_replicate],
+                   "\"FSDP is enabled but the parallelism config has no dimension for FSDP to shard across\"",
+                   "give dp_shard_size, or parallel.kind=ddp for copies alone");
+    else if (processes > 0 && (copies > MOST_PROCESSES || ranks > MOST_PROCESSES || copies * ranks != processes))
+        tide_error(c->diags, TIDE_ERR_CONFLICT, c->fact_places[TIDE_FACT_dp_replicate],
+                   tide_format(c->arena,
+                               "%" PRId64 " copies of %" PRId64 " ranks are not the %" PRId64 " of num_processes",
+                               copies, ranks, processes),
+                   NULL);
+    else
+        tide_settle(c, TIDE_FACT_dp_replicate, TIDE_SET_parallel_hybrid, tide_format(c->arena, "%" PRId64, ranks));
+}
+
 static void settle_fsdp_units(tide_claims *c, bool of_trainer) {
     if (tide_fact_is(c, TIDE_FACT_fsdp_policy, "size_based_wrap"))
         tide_report(c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/settings/parallel.wrap",
@@ -200,6 +221,7 @@ static void settle_fsdp(tide_claims *c) {
     const char *strategy = settle_fsdp_words(c, tide_fact_of(c, TIDE_FACT_fsdp_strategy));
     tide_settle(c, of_trainer ? TIDE_FACT_fsdp : TIDE_FACT_distributed, TIDE_SET_parallel_kind, kind);
     if (c->facts[TIDE_FACT_fsdp_version]) tide_settle(c, TIDE_FACT_fsdp_version, TIDE_SET_parallel_kind, kind);
+    if (is_two) settle_groups(c);
     if (is_two)
         settle_fsdp2(c, strategy);
     else

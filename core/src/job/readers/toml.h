@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* TOML 1.0 to the tree that JSON has. Private to readers. */
+#ifndef TIDE_TOML_H
+#define TIDE_TOML_H
+
+#include "base/json_read.h"
+
+enum { TIDE_TOML_LIMIT = 1 << 16 };
+
+/* An object; NULL after an error at `place`. Dates and times are texts; infinities and what is no number are refused,
+ * as are arrays of tables. */
+tide_json *tide_toml_parse(tide_arena *arena, tide_text text, const char *place, tide_diagnostics *diags);
+
+#endif
