@@ -220,9 +220,13 @@ void tide_setting_put(tide_job_arguments *arguments, tide_text name, tide_text v
 void tide_arguments_foresee(tide_job_arguments *arguments, const tide_text *words, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) {
         tide_text value = words[i], name;
-        if (!tide_piece_next(&value, '=', &name) || !value.at) continue;
+        if (!tide_piece_next(&value, '=', &name) || !value.at) {
+            if (!i && name.length) arguments->asked[TIDE_SET_model] = tide_text_copy(arguments->arena, name);
+            continue;
+        }
         tide_setting_id id = tide_setting_find(tide_trimmed(name));
         value = tide_trimmed(value);
+        if (id < TIDE_SET_COUNT) arguments->asked[id] = tide_text_copy(arguments->arena, value);
         if (tide_text_is(tide_trimmed(name), "mode"))
             arguments->serves = tide_text_is(tide_setting_choice_of(&tide_settings[TIDE_SET_mode], value), "serve");
         if (id == TIDE_SET_trainer)

@@ -19,11 +19,12 @@ typedef struct tide_job_arguments {
     const char *values[TIDE_SET_COUNT]; /* canonical; the default where nothing was given */
     tide_origin origins[TIDE_SET_COUNT];
     bool is_given[TIDE_SET_COUNT];
-    bool serves;               /* mode=serve is among the arguments, wherever it stands */
-    const char *asked_trainer; /* trainer=NAME among the arguments; NULL: none */
-    bool is_spread;            /* an option of parallel is among them */
-    bool has_prompt;           /* seq or trainer.prompt_length is among them */
-    const char *method;        /* of adapter, by a setting METHOD.KEY; NULL: none was given so */
+    bool serves;                       /* mode=serve is among the arguments, wherever it stands */
+    const char *asked_trainer;         /* trainer=NAME among the arguments; NULL: none */
+    const char *asked[TIDE_SET_COUNT]; /* foreseen, as they are written; NULL: not among the arguments */
+    bool is_spread;                    /* an option of parallel is among them */
+    bool has_prompt;                   /* seq or trainer.prompt_length is among them */
+    const char *method;                /* of adapter, by a setting METHOD.KEY; NULL: none was given so */
     tide_override *overrides;
     uint32_t override_count, override_capacity;
 } tide_job_arguments;

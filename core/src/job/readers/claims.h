@@ -35,6 +35,7 @@ typedef struct tide_key_row {
     tide_setting_id setting;
     tide_fact fact;
     const char *values, *matter;
+    bool is_of_model; /* where the model is given besides, it says nothing */
     const struct tide_key_table *section;
 } tide_key_row;
 
@@ -63,6 +64,9 @@ typedef struct tide_key_row {
 /* The same, where no figure would be right: the file is refused. */
 #define KEY_REFUSED(key_, matter_, values_)                                                                            \
     { .key = key_, .rule = TIDE_RULE_REFUSED, .matter = matter_, .values = values_ }
+/* The same of the model, which its own configuration says where that is given. */
+#define KEY_OF_MODEL(key_, matter_, values_)                                                                           \
+    { .key = key_, .rule = TIDE_RULE_REFUSED, .is_of_model = true, .matter = matter_, .values = values_ }
 /* An object with keys of its own, or the path of a file with them. */
 #define KEY_HOLDS(key_, section_)                                                                                      \
     { .key = key_, .rule = TIDE_RULE_HOLDS, .section = &section_ }
@@ -145,6 +149,9 @@ void tide_settle(tide_claims *c, tide_fact fact, tide_setting_id setting, const 
 /* A fact that no key says. */
 void tide_imply_fact(tide_claims *c, tide_fact fact, const char *key, const char *value);
 
+/* Whether a model is given, by name or its configuration, besides the files that start something. */
+bool tide_claims_have_model(const tide_claims *c);
+
 /* What a fact is; NULL: no file says. */
 const char *tide_fact_of(const tide_claims *c, tide_fact fact);
 bool tide_fact_is(const tide_claims *c, tide_fact fact, const char *value); /* given in any case; value in lower case */
@@ -174,7 +181,7 @@ void tide_deepspeed_read(tide_claims *c);
 extern const tide_key_table tide_trainer_keys, tide_model_keys, tide_fsdp_keys, tide_deepspeed_plugin_keys,
     tide_accelerate_keys;
 extern const tide_reader tide_deepspeed_reader, tide_llama_factory_reader, tide_axolotl_reader, tide_ms_swift_reader,
-    tide_trainer_reader, tide_megatron_reader, tide_torchtune_reader, tide_torchtitan_reader, tide_trl_command_reader,
-    tide_launched_reader;
+    tide_trainer_reader, tide_megatron_reader, tide_megatron_bridge_reader, tide_nemo_reader, tide_torchtune_reader,
+    tide_torchtitan_reader, tide_trl_command_reader, tide_launched_reader;
 
 #endif

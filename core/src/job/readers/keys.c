@@ -72,7 +72,7 @@ static void say_key(tide_claims *c, const tide_key_row *row, const char *key, co
 
 static void matter(tide_claims *c, const tide_key_row *row, const char *key, const tide_json *value) {
     const char *text = tide_argument_value(c->arena, value);
-    bool is_none = is_off(value) ||
+    bool is_none = (row->is_of_model && tide_claims_have_model(c)) || is_off(value) ||
                    (text && (key_value_listed(row->values, text, NULL, NULL) ||
                              key_value_listed(row->values, tide_lowered(c->arena, tide_text_of(text)), NULL, NULL) ||
                              strcmp(text, "none") == 0));
@@ -85,7 +85,8 @@ static void matter(tide_claims *c, const tide_key_row *row, const char *key, con
         tide_claims_refuse(c, TIDE_ERR_UNSUPPORTED, key,
                            tide_format(c->arena, "%s: %s%s%s: it %s, which is not described", c->at->summary->name, key,
                                        text ? " is " : "", text ? text : "", row->matter),
-                           "run the program by `tidemark dry-run`, which needs no description");
+                           row->is_of_model ? "give the model besides: its name, or its config.json"
+                                            : "run the program by `tidemark dry-run`, which needs no description");
         return;
     }
     tide_report(

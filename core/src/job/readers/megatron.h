@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What files of Megatron-Core's programs share: Megatron-LM's arguments, Megatron-Bridge's ConfigContainer, NeMo 1. */
+#ifndef TIDE_MEGATRON_FILES_H
+#define TIDE_MEGATRON_FILES_H
+
+#include "job/readers/claims.h"
+
+/* A GPTModel by the names of TransformerConfig; a size of 0: the framework's default. */
+typedef struct tide_gpt {
+    int64_t layers, hidden, heads, groups, inner, head_size, positions, vocabulary, experts, chosen_experts,
+        expert_inner;
+    bool is_gated, has_bias, has_qkv_bias, has_qk_norm, is_tied;
+    const char *norm, *position, *hidden_dropout, *attention_dropout;
+    const char *keys; /* of the file that say so, joined by `|`, behind `section` */
+    const char *section;
+} tide_gpt;
+
+/* Fields of TransformerConfig but those. */
+extern const tide_key_table tide_transformer_keys;
+
+/* Options of an object, where they are of the kind that is asked for. */
+bool tide_option_is_on(const tide_json *object, const char *key, bool otherwise);
+int64_t tide_option_size(const tide_json *object, const char *key, int64_t otherwise);
+const char *tide_option_word(const tide_json *object, const char *key, const char *otherwise);
+const char *tide_option_number(const tide_claims *c, const tide_json *object, const char *key, const char *otherwise);
+
+/* A choice of words; another is an error. `choices` are joined by `|`. */
+bool tide_option_is_one_of(tide_claims *c, const char *key, const char *word, const char *choices);
+
+/* The configuration of a GPTModel in place of a model's own; nothing where that is given or sizes are missing. */
+void tide_gpt_make(tide_claims *c, const tide_claims_file *file, const tide_gpt *gpt);
+
+/* Data parallel ranks and micro-batches, by the processes and the batch of a step. */
+void tide_megatron_settle_layout(tide_claims *c);
+
+/* Fused losses, and an optimizer on the host: what is said of each is read where it is on. */
+void tide_megatron_settle_loss(tide_claims *c);
+void tide_megatron_settle_offload(tide_claims *c, bool is_on, const char *otherwise);
+
+/* Another value for a setting than a key says. */
+void tide_megatron_force(tide_claims *c, tide_setting_id setting, const char *value);
+
+#endif

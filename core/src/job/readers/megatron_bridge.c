@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Megatron-Bridge's ConfigContainer as YAML: what run_config.yaml and ConfigContainer.to_yaml() hold, and overrides of
+ * a recipe (src/megatron/bridge/training/config.py, models/gpt_provider.py, training/mixed_precision.py,
+ * training/comm_overlap.py). */
+#include <string.h>
+
+#include "base/units.h"
+#include "job/readers/megatron.h"
+
+#define FIELDS_OF_GPT                                                                                                  \
+    "num_layers|hidden_size|ffn_hidden_size|num_attention_heads|num_query_groups|kv_channels|vocab_size|"              \
+    "normalization|gated_linear_unit|activation_func|num_moe_experts|position_embedding_type|add_bias_linear|"         \
+    "add_qkv_bias|share_embeddings_and_output_weights|qk_layernorm|hidden_dropout|attention_dropout|moe_router_topk|"  \
+    "moe_ffn_hidden_size"
+
+static const tide_key_row bridge_model_rows[] = {
+    KEY_NEUTRAL(FIELDS_OF_GPT),
+    KEY_SETS("seq_length", seq, ""),
+    KEY_SETS("overlap_p2p_comm", parallel_overlap_p2p, ""),
+    KEY_REFUSED("transformer_impl", "builds layers without Transformer Engine", "transformer_engine"),
+    KEY_REFUSED("teacher|kd_config", "trains by another model beside", ""),
+    KEY_MATTERS("make_vocab_size_divisible_by", "pads the vocabulary to another size", "128"),
+    KEY_MATTERS("init_model_with_meta_device", "builds the model on the meta device", ""),
+    KEY_NEUTRAL("_target_|should_pad_vocab|parallel_output|scatter_embedding_sequence_parallel|generation_config"),
+    KEY_NEUTRAL("transformer_layer_spec|hf_model_id|hf_model_revision|use_arbitrary_attention_mask|_pg_collection"),
+};
+
+static const tide_key_row bridge_train_rows[] = {
+    KEY_SETS("micro_batch_size", batch, ""),
+    KEY_SAYS("global_batch_size", generation_batch, ""),
+    KEY_MATTERS("empty_unused_memory_level", "empties the cache: less is reserved", "0"),
+    KEY_NEUTRAL("*"),
+};
+
+static const tide_key_row bridge_optimizer_rows[] = {
+    KEY_SETS("optimizer", optimizer, "adam=adamw"),
+    KEY_SETS("clip_grad", clip, ""),
+    KEY_SETS("use_precision_aware_optimizer", parallel_precision_aware, ""),
+    KEY_SETS("main_grads_dtype", parallel_main_grads_dtype, "torch.float32=fp32|torch.bfloat16=bf16"),
+    KEY_SETS("main_params_dtype", parallel_main_params_dtype, "torch.float32=fp32|torch.float16=fp16"),
+    KEY_SETS("exp_avg_dtype", parallel_exp_avg_dtype,
+             "torch.float32=fp32|torch.float16=fp16|torch.bfloat16=bf16|torch.uint8=fp8"),
+    KEY_SETS("exp_avg_sq_dtype", parallel_exp_avg_sq_dtype,
+             "torch.float32=fp32|torch.float16=fp16|torch.bfloat16=bf16|torch.uint8=fp8"),
+    KEY_SETS("optimizer_offload_fraction", parallel_offload_fraction, ""),
+    KEY_REFUSED("overlap_param_gather_with_optimizer_step", "gathers parameters while it steps", ""),
+    KEY_REFUSED("optimizer_cuda_graph", "captures CUDA graphs", ""),
+    KEY_REFUSED("use_layer_wise_distributed_optimizer", "shards states by layers", ""),
+    KEY_NEUTRAL("*"),
+};
+
+static const tide_key_row bridge_ddp_rows[] = {
+    KEY_SETS("use_distributed_optimizer", parallel_distributed_optimizer, ""),
+    KEY_SETS("grad_reduce_in_fp32", parallel_grad_reduce_in_fp32, ""),
+    KEY_SETS("overlap_grad_reduce", parallel_overlap_grad_reduce, ""),
+    KEY_SETS("overlap_param_gather", parallel_overlap_param_gather, ""),
+    KEY_SETS("bucket_size", parallel_bucket_size, ""),
+    KEY_REFUSED("use_megatron_fsdp|use_custom_fsdp|data_parallel_sharding_strategy|outer_dp_sharding_strategy",
+                "shards the parameters", "no_shard"),
+    KEY_REFUSED("num_distributed_optimizer_instances", "replicates shards", "1"),
+    KEY_REFUSED("nccl_ub|reduce_scatter_with_fp32_accumulation|pad_buckets_for_high_nccl_busbw|num_buckets|"
+                "param_name_patterns_for_fp32_local_accumulation|delay_wgrad_compute",
+                "reduces in another way", ""),
+    KEY_REFUSED("fp8_param_gather|fp4_param_gather|reuse_grad_buf_for_mxfp8_param_ag", "gathers in fp8 or fp4", ""),
+    KEY_NEUTRAL("*"),
+};
+
+static const tide_key_row bridge_dataset_rows[] = {
+    KEY_SETS("seq_length", seq, ""),
+    KEY_SETS("sequence_length", seq, ""),
+    KEY_SETS("skip_getting_attention_mask_from_dataset", parallel_attention_mask, "true=false|false=true"),
+    KEY_REFUSED("enable_in_batch_packing|enable_offline_packing|packed_sequence_specs|packing_buffer_size",
+                "packs sequences", ""),
+    KEY_NEUTRAL("*"),
+};
+
+static const tide_key_row bridge_precision_rows[] = {
+    KEY_SETS("bf16", dtype, "true=bf16|false="),
+    KEY_SETS("fp16", dtype, "true=fp16|false="),
+    KEY_SETS("grad_reduce_in_fp32", parallel_grad_reduce_in_fp32, ""),
+    KEY_REFUSED("fp8|fp4", "multiplies in fp8 or fp4", ""),
+    KEY_REFUSED("autocast_enabled", "computes in another type", ""),
+    KEY_NEUTRAL("*"),
+};
+
+static const tide_key_row bridge_overlap_rows[] = {
+    KEY_SETS("overlap_grad_reduce", parallel_overlap_grad_reduce, ""),
+    KEY_SETS("overlap_param_gather", parallel_overlap_param_gather, ""),
+    KEY_SETS("bucket_size", parallel_bucket_size, ""),
+    KEY_SETS("overlap_p2p_comm", parallel_overlap_p2p, ""),
+    KEY_REFUSED("overlap_param_gather_with_optimizer_step", "gathers parameters while it steps", ""),
+    KEY_REFUSED("overlap_moe_expert_parallel_comm", "runs experts in another way", ""),
+    KEY_MATTERS("tp_comm_overlap|defer_embedding_wgrad_compute|delay_wgrad_compute", "keeps buffers of its own", ""),
+    KEY_NEUTRAL("*"),
+};
+
+static const tide_key_row bridge_dist_rows[] = {
+    KEY_REFUSED("use_megatron_fsdp|use_torch_fsdp2", "shards the parameters", ""),
+    KEY_NEUTRAL("*"),
+};
+
+#define SECTION(name, more_)                                                                                           \
+    static const tide_key_table bridge_##name##_keys = {                                                               \
+        .rows = bridge_##name##_rows, .count = TIDE_COUNT_OF(bridge_##name##_rows), .more = more_}
+SECTION(model, &tide_transformer_keys);
+SECTION(train, NULL);
+SECTION(optimizer, NULL);
+SECTION(ddp, NULL);
+SECTION(dataset, NULL);
+SECTION(precision, NULL);
+SECTION(overlap, NULL);
+SECTION(dist, NULL);
+#undef SECTION
+
+static const tide_key_row bridge_rows[] = {
+    KEY_HOLDS("model", bridge_model_keys),
+    KEY_HOLDS("train", bridge_train_keys),
+    KEY_HOLDS("optimizer", bridge_optimizer_keys),
+    KEY_HOLDS("ddp", bridge_ddp_keys),
+    KEY_HOLDS("dataset", bridge_dataset_keys),
+    KEY_HOLDS("mixed_precision", bridge_precision_keys),
+    KEY_HOLDS("comm_overlap", bridge_overlap_keys),
+    KEY_HOLDS("dist", bridge_dist_keys),
+    KEY_REFUSED("peft", "trains adapters", ""),
+    KEY_REFUSED("tensor_inspect", "records tensors", ""),
+    KEY_NEUTRAL("_target_|checkpoint|env_vars|ft|inprocess_restart|logger|nvrx_straggler|profiling|rng|scheduler"),
+    KEY_NEUTRAL("optimizer_config_override_provider|rerun_state_machine|straggler|tokenizer|validation"),
+};
+
+static const tide_key_table bridge_keys = {.rows = bridge_rows, .count = TIDE_COUNT_OF(bridge_rows)};
+
+/* ---- values as YAML has them ---- */
+
+/* megatron/training/config/yaml_utils.py writes functions, types and enumerations as {_target_, _call_} or
+ * {_target_, _args_: [number]}: the name or the number in their place. */
+static void make_plain(tide_json *node) {
+    for (tide_json *entry = node->first; entry; entry = entry->next) {
+        const tide_json *target = tide_json_at(entry, "_target_"), *args = tide_json_at(entry, "_args_");
+        bool is_value = tide_json_at(entry, "_call_") || tide_json_at(entry, "_partial_"),
+             is_counted = tide_json_is(args, TIDE_JSON_ARRAY) && tide_json_is(args->first, TIDE_JSON_NUMBER);
+        if (!tide_json_is(target, TIDE_JSON_STRING) || !is_value) {
+            make_plain(entry);
+            continue;
+        }
+        tide_json plain = is_counted ? *args->first : *target;
+        plain.key = entry->key;
+        plain.next = entry->next;
+        plain.parent = entry->parent;
+        *entry = plain;
+    }
+}
+
+static tide_json *section_of(tide_arena *arena, tide_json *root, const char *name) {
+    for (tide_json *entry = root->first; entry; entry = entry->next)
+        if (tide_text_is(entry->key, name) && entry->kind == TIDE_JSON_OBJECT) return entry;
+    if (tide_json_at(root, name)) return NULL;
+    tide_json *made = tide_json_new(arena, TIDE_JSON_OBJECT);
+    tide_json_put(arena, root, tide_text_of(name), made);
+    return made;
+}
+
+static void put_value(tide_arena *arena, tide_json *object, const char *key, const tide_json *value) {
+    if (!object || !value || value->kind == TIDE_JSON_NULL) return;
+    tide_json_put(arena, object, tide_text_of(key), tide_json_clone(arena, value));
+}
+
+static tide_json *truth_new(tide_arena *arena, bool is_true) {
+    tide_json *truth = tide_json_new(arena, TIDE_JSON_BOOL);
+    truth->is_true = is_true;
+    return truth;
+}
+
+/* mixed_precision.py: a recipe by its name; others than these two multiply in fp8 or fp4. */
+static void name_recipe(tide_arena *arena, tide_json *root) {
+    const tide_json *said = tide_json_at(root, "mixed_precision");
+    if (!tide_json_is(said, TIDE_JSON_STRING)) return;
+    tide_text name = said->text;
+    bool is_bf16 = tide_text_is(name, "bf16_mixed") || tide_text_is(name, "bf16-mixed"),
+         is_fp16 = tide_text_is(name, "fp16_mixed") || tide_text_is(name, "fp16-mixed");
+    tide_json *recipe = tide_json_new(arena, TIDE_JSON_OBJECT);
+    if (is_bf16 || is_fp16) {
+        tide_json_put(arena, recipe, tide_text_of(is_bf16 ? "bf16" : "fp16"), truth_new(arena, true));
+        tide_json_put(arena, recipe, TIDE_TEXT("grad_reduce_in_fp32"), truth_new(arena, is_bf16));
+    } else {
+        tide_json_put(arena, recipe, TIDE_TEXT("fp8"), tide_json_clone(arena, said));
+    }
+    tide_json_put(arena, root, TIDE_TEXT("mixed_precision"), recipe);
+}
+
+/* MixedPrecisionConfig.setup(): its fields stand in place of those of the model and of DDP. */
+static void apply_precision(tide_arena *arena, tide_json *root) {
+    name_recipe(arena, root);
+    const tide_json *precision = tide_json_at(root, "mixed_precision");
+    if (!tide_json_is(precision, TIDE_JSON_OBJECT)) return;
+    tide_json *model = section_of(arena, root, "model"), *ddp = section_of(arena, root, "ddp");
+    put_value(arena, model, "bf16", tide_json_at(precision, "bf16"));
+    put_value(arena, model, "fp16", tide_json_at(precision, "fp16"));
+    put_value(arena, ddp, "grad_reduce_in_fp32", tide_json_at(precision, "grad_reduce_in_fp32"));
+}
+
+static void read_bridge(tide_reading *r, tide_json *root) {
+    make_plain(root);
+    apply_precision(r->arena, root);
+    tide_claims_add(r->claims, &tide_megatron_bridge_reader, root, r->name, r->place);
+}
+
+/* ---- what sections say together ---- */
+
+/* GPTModelProvider over TransformerConfig. */
+static void make_model_of_provider(tide_claims *c, const tide_claims_file *file) {
+    const tide_json *model = tide_json_at(file->root, "model");
+    const char *activation = tide_option_word(model, "activation_func", "torch.nn.functional.gelu");
+    bool is_gated = tide_option_is_on(model, "gated_linear_unit", false);
+    int64_t vocabulary = tide_option_size(model, "vocab_size", 0),
+            cut = 128 * tide_option_size(model, "tensor_model_parallel_size", 1);
+    if (tide_claims_have_model(c) || !tide_option_size(model, "num_layers", 0)) return;
+    if (!tide_option_is_one_of(c, "model/activation_func", activation,
+                               is_gated ? "torch.nn.functional.silu" : "torch.nn.functional.gelu"))
+        return;
+    if (vocabulary % cut && !tide_option_is_on(model, "should_pad_vocab", true)) {
+        tide_claims_refuse(c, TIDE_ERR_UNSUPPORTED, "model/should_pad_vocab",
+                           "a vocabulary that is not padded to 128 rows for each tensor parallel rank is not described",
+                           "should_pad_vocab: true is");
+        return;
+    }
+    tide_gpt_make(
+        c, file,
+        &(tide_gpt){
+            .keys = FIELDS_OF_GPT,
+            .section = "model/",
+            .layers = tide_option_size(model, "num_layers", 0),
+            .hidden = tide_option_size(model, "hidden_size", 0),
+            .heads = tide_option_size(model, "num_attention_heads", 0),
+            .groups = tide_option_size(model, "num_query_groups", 0),
+            .inner = tide_option_size(model, "ffn_hidden_size", 4 * tide_option_size(model, "hidden_size", 0)),
+            .head_size = tide_option_size(model, "kv_channels", 0),
+            .vocabulary = vocabulary,
+            .experts = tide_option_size(model, "num_moe_experts", 0),
+            .chosen_experts = tide_option_size(model, "moe_router_topk", 0),
+            .expert_inner = tide_option_size(model, "moe_ffn_hidden_size", 0),
+            .is_gated = is_gated,
+            .has_bias = tide_option_is_on(model, "add_bias_linear", true),
+            .has_qkv_bias = tide_option_is_on(model, "add_qkv_bias", false),
+            .has_qk_norm = tide_option_is_on(model, "qk_layernorm", false),
+            .is_tied = tide_option_is_on(model, "share_embeddings_and_output_weights", true),
+            .norm = tide_option_word(model, "normalization", "LayerNorm"),
+            .position = tide_option_word(model, "position_embedding_type", "learned_absolute"),
+            .hidden_dropout = tide_option_number(c, model, "hidden_dropout", "0.1"),
+            .attention_dropout = tide_option_number(c, model, "attention_dropout", "0.1"),
+        });
+}
+
+/* What is described with one value only. */
+static void check_provider(tide_claims *c, const tide_json *model) {
+    static const struct {
+        const char *key, *what;
+    } rows[] = {{"parallel_output", "gathers the logits"},
+                {"scatter_embedding_sequence_parallel", "keeps whole embeddings"},
+                {"deallocate_pipeline_outputs", "keeps what a stage has sent"}};
+    bool has_stages = tide_option_size(model, "pipeline_model_parallel_size", 1) > 1;
+    for (size_t i = 0; i < TIDE_COUNT_OF(rows); i++)
+        if (!tide_option_is_on(model, rows[i].key, true) && (has_stages || i < 2))
+            tide_claims_refuse(c, TIDE_ERR_UNSUPPORTED, tide_format(c->arena, "model/%s", rows[i].key),
+                               tide_format(c->arena, "%s=false %s, which is not described", rows[i].key, rows[i].what),
+                               NULL);
+    bool fuses = tide_option_is_on(model, "bias_activation_fusion", true);
+    if (fuses != tide_option_is_on(model, "bias_dropout_fusion", fuses))
+        tide_claims_refuse(c, TIDE_ERR_UNSUPPORTED, "model/bias_dropout_fusion",
+                           "one of bias_activation_fusion and bias_dropout_fusion alone is not described",
+                           "both or none are");
+}
+
+/* CommOverlapConfig: what it does not say it decides by the ranks (_get_model_comm_overlap_cfgs,
+ * _get_optimizer_overlap_cfgs), in place of what the model and DDP say. */
+static void settle_overlap(tide_claims *c, const tide_json *root) {
+    static const struct {
+        const char *key;
+        tide_setting_id setting;
+        const char *value;
+    } rows[] = {{"overlap_grad_reduce", TIDE_SET_parallel_overlap_grad_reduce, "true"},
+                {"overlap_param_gather", TIDE_SET_parallel_overlap_param_gather, "true"},
+                {"bucket_size", TIDE_SET_parallel_bucket_size, "134217728"}};
+    const tide_json *overlap = tide_json_at(root, "comm_overlap"), *model = tide_json_at(root, "model"), *said;
+    const tide_file_key *ranks = c->settings[TIDE_SET_parallel_dp];
+    bool interleaves = tide_option_size(model, "virtual_pipeline_model_parallel_size", 1) > 1;
+    if (!tide_json_is(overlap, TIDE_JSON_OBJECT)) return;
+    said = tide_json_at(overlap, "overlap_p2p_comm");
+    bool overlaps = tide_json_is(said, TIDE_JSON_BOOL) ? said->is_true : interleaves;
+    tide_megatron_force(c, TIDE_SET_parallel_overlap_p2p, overlaps ? "true" : "false");
+    if (!tide_option_is_on(tide_json_at(root, "ddp"), "use_distributed_optimizer", true)) return;
+    for (size_t i = 0; i < TIDE_COUNT_OF(rows); i++) {
+        said = tide_json_at(overlap, rows[i].key);
+        const char *value = said && said->kind != TIDE_JSON_NULL ? tide_argument_value(c->arena, said) : NULL;
+        if (!value && (!ranks || strcmp(ranks->taken, "1") == 0))
+            value = i < 2 ? "false" : NULL;
+        else if (!value)
+            value = rows[i].value;
+        if (value) tide_megatron_force(c, rows[i].setting, value);
+    }
+}
+
+/* Recipes of Megatron-Bridge, for what an override leaves out. */
+static void settle_override(tide_claims *c, const tide_json *root) {
+    if (tide_json_at(tide_json_at(root, "model"), "_target_")) return;
+    tide_imply(c, TIDE_SET_dtype, "bf16");
+    if (!tide_json_at(root, "mixed_precision")) tide_megatron_force(c, TIDE_SET_parallel_grad_reduce_in_fp32, "true");
+    tide_report(c->diags, TIDE_WARNING, TIDE_ERR_FIELD_MISSING, tide_claims_place(c, "model"),
+                tide_format(c->arena,
+                            "%s changes a recipe, which it does not name: what it leaves out is taken as bf16_mixed, "
+                            "the distributed optimizer and fused kernels",
+                            c->at->summary->name),
+                "give the run_config.yaml of the run, which says all");
+}
+
+static void settle_bridge(tide_claims *c) {
+    const tide_claims_file *file = c->first;
+    while (file && file->reader != &tide_megatron_bridge_reader) file = file->next;
+    if (!file) return;
+    c->at = file;
+    const tide_json *root = file->root, *optimizer = tide_json_at(root, "optimizer");
+    make_model_of_provider(c, file);
+    check_provider(c, tide_json_at(root, "model"));
+    tide_megatron_settle_layout(c);
+    settle_override(c, root);
+    settle_overlap(c, root);
+    tide_imply(c, TIDE_SET_dtype, "fp32");
+    tide_imply(c, TIDE_SET_clip, "1.0");
+    tide_imply(c, TIDE_SET_parallel_attention_mask, "false");
+    if (!tide_json_at(tide_json_at(root, "model"), "cross_entropy_loss_fusion"))
+        tide_imply_fact(c, TIDE_FACT_loss_type, "model/cross_entropy_loss_fusion", "native");
+    tide_megatron_settle_loss(c);
+    tide_megatron_settle_offload(c, tide_option_is_on(optimizer, "optimizer_cpu_offload", false), "0");
+}
+
+static bool is_of_bridge(const tide_json *root) {
+    const tide_json *target = tide_json_at(root, "_target_"), *model = tide_json_at(root, "model"),
+                    *train = tide_json_at(root, "train");
+    if (tide_json_is(target, TIDE_JSON_STRING) && strstr(target->text.at, "ConfigContainer")) return true;
+    return tide_json_is(model, TIDE_JSON_OBJECT) && tide_json_is(train, TIDE_JSON_OBJECT) &&
+           tide_json_at(train, "micro_batch_size") && !tide_json_at(root, "trainer");
+}
+
+const tide_reader tide_megatron_bridge_reader = {.title = "a ConfigContainer of Megatron-Bridge",
+                                                 .recognises = is_of_bridge,
+                                                 .read = read_bridge,
+                                                 .keys = &bridge_keys,
+                                                 .trains = true,
+                                                 .precedence = 2,
+                                                 .settle = settle_bridge};

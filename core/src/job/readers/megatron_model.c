@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What files of Megatron-Core's programs share: the configuration of a GPTModel, ranks, and what is set together. */
+#include "job/readers/megatron.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/units.h"
+
+static const tide_key_row transformer_rows[] = {
+#include "job/readers/keys/transformer_config.def"
+};
+
+const tide_key_table tide_transformer_keys = {.rows = transformer_rows, .count = TIDE_COUNT_OF(transformer_rows)};
+
+/* ---- options ---- */
+
+bool tide_option_is_on(const tide_json *object, const char *key, bool otherwise) {
+    const tide_json *value = tide_json_at(object, key);
+    return tide_json_is(value, TIDE_JSON_BOOL) ? value->is_true : otherwise;
+}
+
+int64_t tide_option_size(const tide_json *object, const char *key, int64_t otherwise) {
+    const tide_json *value = tide_json_at(object, key);
+    bool is_size = tide_json_is(value, TIDE_JSON_NUMBER) && value->is_integer && value->integer > 0;
+    return is_size && value->integer <= INT32_MAX ? value->integer : otherwise;
+}
+
+const char *tide_option_word(const tide_json *object, const char *key, const char *otherwise) {
+    const tide_json *value = tide_json_at(object, key);
+    return tide_json_is(value, TIDE_JSON_STRING) ? value->text.at : otherwise;
+}
+
+const char *tide_option_number(const tide_claims *c, const tide_json *object, const char *key, const char *otherwise) {
+    const tide_json *value = tide_json_at(object, key);
+    return tide_json_is(value, TIDE_JSON_NUMBER) ? tide_argument_value(c->arena, value) : otherwise;
+}
+
+bool tide_option_is_one_of(tide_claims *c, const char *key, const char *word, const char *choices) {
+    tide_text rest = tide_text_of(choices), choice;
+    const char *list = "";
+    while (tide_piece_next(&rest, '|', &choice)) {
+        if (tide_text_is(choice, word)) return true;
+        list = tide_format(c->arena, "%s%s%.*s", list, *list ? ", " : "", (int)choice.length, choice.at);
+    }
+    return tide_claims_refuse(
+        c, TIDE_ERR_UNSUPPORTED, key,
+        tide_format(c->arena, "%s=%s is not described", key, tide_shown(c->arena, tide_text_of(word))),
+        tide_format(c->arena, "described: %s", list));
+}
+
+/* ---- the model ---- */
+
+/* A Llama's or a Mixtral's keys, and what differs by the names of TransformerConfig, as
+ * models/architectures/megatron/gpt.json reads them. */
+static const char *gpt_config(tide_claims *c, const tide_gpt *g) {
+    int64_t gated = g->hidden * 8 / 3 / 64 * 64, inner = g->inner ? g->inner : g->is_gated ? gated : 4 * g->hidden;
+    const char *text = tide_format(
+        c->arena,
+        "{\"architectures\":[\"%s\"],\"model_type\":\"%s\",\"num_hidden_layers\":%" PRId64 ",\"hidden_size\":%" PRId64
+        ",\"num_attention_heads\":%" PRId64 ",\"num_key_value_heads\":%" PRId64 ",\"intermediate_size\":%" PRId64
+        ",\"head_dim\":%" PRId64 ",\"max_position_embeddings\":%" PRId64 ",\"tie_word_embeddings\":%s",
+        g->experts ? "MixtralForCausalLM" : "LlamaForCausalLM", g->experts ? "mixtral" : "llama", g->layers, g->hidden,
+        g->heads, g->groups ? g->groups : g->heads, inner, g->head_size ? g->head_size : g->hidden / g->heads,
+        g->positions ? g->positions : 2048, g->is_tied ? "true" : "false");
+    text =
+        tide_format(c->arena,
+                    "%s,\"normalization\":\"%s\",\"gated_linear_unit\":%s,\"activation\":\"%s\",\"add_bias_linear\":%s"
+                    ",\"add_qkv_bias\":%s,\"qk_layernorm\":%s,\"position_embedding_type\":\"%s\",\"hidden_dropout\":%s"
+                    ",\"attention_dropout\":%s",
+                    text, g->norm, g->is_gated ? "true" : "false", g->is_gated ? "silu" : "gelu",
+                    g->has_bias ? "true" : "false", g->has_qkv_bias ? "true" : "false",
+                    g->has_qk_norm ? "true" : "false", g->position, g->hidden_dropout, g->attention_dropout);
+    if (g->experts)
+        text = tide_format(c->arena,
+                           "%s,\"num_local_experts\":%" PRId64 ",\"num_experts_per_tok\":%" PRId64
+                           ",\"moe_intermediate_size\":%" PRId64,
+                           text, g->experts, g->chosen_experts ? g->chosen_experts : 2,
+                           g->expert_inner ? g->expert_inner : inner);
+    if (g->vocabulary) text = tide_format(c->arena, "%s,\"vocab_size\":%" PRId64, text, g->vocabulary);
+    return tide_format(c->arena, "%s}", text);
+}
+
+/* Keys that the model is made of are used. */
+static void mark_used(const tide_gpt *gpt, tide_file_key *first) {
+    size_t before = strlen(gpt->section);
+    for (tide_file_key *entry = first; entry; entry = entry->next) {
+        tide_text rest = tide_text_of(gpt->keys), one;
+        if (entry->effect != TIDE_KEY_IGNORED || strncmp(entry->key, gpt->section, before) != 0) continue;
+        while (tide_piece_next(&rest, '|', &one))
+            if (tide_text_is(one, entry->key + before)) entry->effect = TIDE_KEY_USED;
+    }
+}
+
+void tide_gpt_make(tide_claims *c, const tide_claims_file *file, const tide_gpt *gpt) {
+    if (tide_claims_have_model(c) || !gpt->layers || !gpt->hidden || !gpt->heads) return;
+    if (!tide_option_is_one_of(c, "normalization", gpt->norm, "LayerNorm|RMSNorm") ||
+        !tide_option_is_one_of(c, "position_embedding_type", gpt->position, "rope|learned_absolute"))
+        return;
+    mark_used(gpt, file->summary->first);
+    if (!gpt->vocabulary)
+        tide_error(c->diags, TIDE_ERR_FIELD_MISSING, tide_claims_place(c, "vocab_size"),
+                   tide_format(c->arena, "%s does not say vocab_size, which the tokenizer has", file->summary->name),
+                   "add it, as --vocab-size or model.vocab_size, or give the model's config.json");
+    c->inputs->config_text = tide_text_of(gpt_config(c, gpt));
+    c->inputs->config = tide_json_parse(c->arena, c->inputs->config_text, file->place, c->diags);
+    c->inputs->config_file = c->inputs->source = file->summary->name;
+    c->inputs->config_name = c->inputs->title = "GPT of Megatron-Core";
+}
+
+/* ---- the layout ---- */
+
+/* What the arguments say, which holds over what files do, or the files; otherwise 1. */
+static int64_t size_said(const tide_claims *c, tide_setting_id setting) {
+    int64_t value = 0;
+    const char *asked = c->arguments->asked[setting];
+    const tide_file_key *said = c->settings[setting];
+    if (!asked && said) asked = said->taken;
+    return asked && tide_text_to_i64(&value, tide_text_of(asked)) && value > 0 && value <= INT32_MAX ? value : 1;
+}
+
+static void settle_microbatches(tide_claims *c, int64_t ranks) {
+    int64_t rows = size_said(c, TIDE_SET_batch), step = tide_fact_int(c, TIDE_FACT_generation_batch, 0);
+    if (step > 0 && step % (rows * ranks) == 0)
+        tide_settle(c, TIDE_FACT_generation_batch, TIDE_SET_parallel_microbatches,
+                    tide_format(c->arena, "%" PRId64, step / (rows * ranks)));
+    else if (step > 0)
+        tide_error(c->diags, TIDE_ERR_CONFLICT, c->fact_places[TIDE_FACT_generation_batch],
+                   tide_format(c->arena,
+                               "global_batch_size=%" PRId64 " is not a multiple of micro_batch_size times %" PRId64
+                               " data parallel ranks",
+                               step, ranks),
+                   NULL);
+    else
+        tide_imply(c, TIDE_SET_parallel_microbatches, "1");
+}
+
+void tide_megatron_settle_layout(tide_claims *c) {
+    int64_t others = size_said(c, TIDE_SET_parallel_tp) * size_said(c, TIDE_SET_parallel_pp) *
+                     size_said(c, TIDE_SET_parallel_cp),
+            processes = tide_fact_int(c, TIDE_FACT_processes, 0), ranks = size_said(c, TIDE_SET_parallel_dp);
+    if (c->facts[TIDE_FACT_processes]) c->facts[TIDE_FACT_processes]->effect = TIDE_KEY_USED;
+    tide_imply(c, TIDE_SET_parallel_kind, "megatron");
+    if (!c->arguments->asked[TIDE_SET_parallel_dp]) {
+        if (processes > 0 && processes % others)
+            tide_error(c->diags, TIDE_ERR_CONFLICT, c->fact_places[TIDE_FACT_processes],
+                       tide_format(c->arena,
+                                   "%" PRId64 " processes are not divided by %" PRId64
+                                   ", which is tensor times pipeline times context parallel",
+                                   processes, others),
+                       NULL);
+        else if (processes > 0)
+            ranks = processes / others;
+        else
+            tide_report(c->diags, TIDE_WARNING, TIDE_ERR_FIELD_MISSING, "/settings/parallel.dp",
+                        "the files do not say how many processes there are: parallel.dp=1 is taken",
+                        "give parallel.dp");
+    }
+    tide_imply(c, TIDE_SET_parallel_dp, tide_format(c->arena, "%" PRId64, ranks));
+    settle_microbatches(c, ranks);
+}
+
+/* ---- what is set together ---- */
+
+/* A key that says nothing after all. */
+static void drop(tide_claims *c, tide_setting_id setting) {
+    if (c->settings[setting]) c->settings[setting]->effect = TIDE_KEY_IGNORED;
+    c->settings[setting] = NULL;
+}
+
+void tide_megatron_force(tide_claims *c, tide_setting_id setting, const char *value) {
+    if (c->settings[setting] && strcmp(c->settings[setting]->taken, value) == 0) return;
+    drop(c, setting);
+    tide_imply(c, setting, value);
+}
+
+/* Only where the logits' loss is fused does the way matter. */
+void tide_megatron_settle_loss(tide_claims *c) {
+    if (!c->facts[TIDE_FACT_loss_type]) {
+        drop(c, TIDE_SET_parallel_cross_entropy_fusion);
+        return;
+    }
+    tide_imply(c, TIDE_SET_parallel_cross_entropy_fusion, "native");
+    c->facts[TIDE_FACT_loss_type]->effect = TIDE_KEY_USED;
+}
+
+/* OptimizerConfig.optimizer_offload_fraction is read with optimizer_cpu_offload alone. */
+void tide_megatron_settle_offload(tide_claims *c, bool is_on, const char *otherwise) {
+    if (is_on)
+        tide_imply(c, TIDE_SET_parallel_offload_fraction, otherwise);
+    else
+        drop(c, TIDE_SET_parallel_offload_fraction);
+}

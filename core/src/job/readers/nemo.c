@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* YAML of NeMo 1 (examples/nlp/language_modeling/conf/megatron_gpt_config.yaml), whose models are Megatron-Core's with
+ * mcore_gpt (nemo/collections/nlp/models/language_modeling/megatron_gpt_model.py, megatron_base_model.py). */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/units.h"
+#include "job/readers/megatron.h"
+
+#define NEMO_KEYS_OF_GPT                                                                                               \
+    "num_layers|hidden_size|ffn_hidden_size|num_attention_heads|num_query_groups|kv_channels|normalization|"           \
+    "activation|num_moe_experts|position_embedding_type|bias|qkv_bias|share_embeddings_and_output_weights|"            \
+    "qk_layernorm|hidden_dropout|attention_dropout|moe_router_topk|moe_ffn_hidden_size|max_position_embeddings|"       \
+    "override_vocab_size"
+
+static const tide_key_row nemo_optim_rows[] = {
+    KEY_SETS("name", parallel_distributed_optimizer,
+             "mcore_distributed_optim=true|distributed_fused_adam~true|fused_adam~false|adam~false|adamw~false"),
+    KEY_SETS("grad_sync_dtype", parallel_grad_reduce_in_fp32, "fp32=true|bf16=false|fp16=false"),
+    KEY_SETS("overlap_grad_sync", parallel_overlap_grad_reduce, ""),
+    KEY_SETS("overlap_param_sync", parallel_overlap_param_gather, ""),
+    KEY_SETS("ddp_bucket_size", parallel_bucket_size, ""),
+    KEY_REFUSED("num_distributed_optimizer_instances", "replicates shards", "1"),
+    KEY_REFUSED("overlap_param_gather_with_optimizer_step", "gathers parameters while it steps", ""),
+    KEY_NEUTRAL("*"),
+};
+
+static const tide_key_row nemo_data_rows[] = {
+    KEY_REFUSED("reset_position_ids|reset_attention_mask", "attends in another way", ""),
+    KEY_NEUTRAL("*"),
+};
+
+static const tide_key_row nemo_peft_rows[] = {
+    KEY_REFUSED("peft_scheme", "trains adapters", ""),
+    KEY_NEUTRAL("*"),
+};
+
+static const tide_key_row nemo_trainer_rows[] = {
+    KEY_SETS("precision", dtype, "bf16*=bf16|16*=fp16|32*=fp32"),
+    KEY_SETS("gradient_clip_val", clip, ""),
+    KEY_NEUTRAL("*"),
+};
+
+#define SECTION(name, more_)                                                                                           \
+    static const tide_key_table nemo_##name##_keys = {                                                                 \
+        .rows = nemo_##name##_rows, .count = TIDE_COUNT_OF(nemo_##name##_rows), .more = more_}
+SECTION(optim, NULL);
+SECTION(data, NULL);
+SECTION(peft, NULL);
+SECTION(trainer, NULL);
+
+static const tide_key_row nemo_model_rows[] = {
+    KEY_NEUTRAL(NEMO_KEYS_OF_GPT),
+    KEY_HOLDS("optim", nemo_optim_keys),
+    KEY_HOLDS("data", nemo_data_keys),
+    KEY_HOLDS("peft", nemo_peft_keys),
+    KEY_SETS("micro_batch_size", batch, ""),
+    KEY_SAYS("global_batch_size", generation_batch, ""),
+    KEY_SETS("encoder_seq_length", seq, ""),
+    KEY_SETS("activations_checkpoint_granularity", parallel_recompute, ""),
+    KEY_SETS("activations_checkpoint_method", parallel_recompute_method, ""),
+    KEY_SETS("activations_checkpoint_num_layers", parallel_recompute_layers, ""),
+    KEY_SETS("overlap_p2p_comm", parallel_overlap_p2p, ""),
+    KEY_SETS("transformer_engine", parallel_impl, "true=te|false=local"),
+    KEY_SETS("get_attention_mask_from_fusion", parallel_attention_mask, "true=false|false=true"),
+    KEY_REFUSED("fsdp", "shards the parameters", ""),
+    KEY_REFUSED("drop_layers|headscale|transformer_block_type|openai_gelu|scale_positional_embedding|onnx_safe|"
+                "mcore_customization_config",
+                "has other layers", "pre_ln"),
+    KEY_MATTERS("make_vocab_size_divisible_by", "pads the vocabulary to another size", "128"),
+    KEY_MATTERS("fp8_params", "gathers in fp8", ""),
+    KEY_NEUTRAL("mcore_gpt|megatron_amp_O2|tokenizer|fsdp_*|bias_dropout_add_fusion|rampup_batch_size|skip_train"),
+    KEY_NEUTRAL("restore_from_path|restore_from_ckpt|use_scaled_init_method|ffn_dropout|do_layer_norm_weight_decay"),
+    KEY_NEUTRAL("pre_process|post_process|normalize_attention_scores|attention_type|reset_lr*|native_amp_*|hysteresis"),
+    KEY_NEUTRAL(
+        "grad_allreduce_chunk_size_mb|grad_div_ar_fusion|seed|resume_from_checkpoint|apex_transformer_log_level"),
+    KEY_NEUTRAL("gradient_as_bucket_view|sync_batch_comm|nccl_communicator_config_path|validation_param_sync_overlap"),
+    KEY_NEUTRAL("dist_ckpt_*|reduce_amax|use_emha|ub_tp_comm_overlap_cfg|use_flash_attention|sharp|*megatron_timer*"),
+    KEY_NEUTRAL("nsys_profile|memory_profile|gc_interval|name|target|precision|answer_only_loss|nemo_version"),
+};
+SECTION(model, &tide_transformer_keys);
+#undef SECTION
+
+static const tide_key_row nemo_rows[] = {
+    KEY_HOLDS("model", nemo_model_keys),
+    KEY_HOLDS("trainer", nemo_trainer_keys),
+    KEY_NEUTRAL("defaults|name|exp_manager|s3_checkpointing|run|hydra|restore_from_path|inference"),
+};
+
+static const tide_key_table nemo_keys = {.rows = nemo_rows, .count = TIDE_COUNT_OF(nemo_rows)};
+
+/* ---- references of OmegaConf ---- */
+
+/* What "${model.size}", or "${.size}" in its own object, stands for; NULL: it is no such reference. */
+static const tide_json *referred(const tide_json *root, const tide_json *at) {
+    tide_text path = at->text, piece;
+    const tide_json *found = root;
+    if (at->kind != TIDE_JSON_STRING || path.length < 4 || !tide_text_starts(path, TIDE_TEXT("${")) ||
+        path.at[path.length - 1] != '}')
+        return NULL;
+    path = (tide_text){path.at + 2, path.length - 3};
+    if (path.at[0] == '.') {
+        found = at->parent;
+        path = (tide_text){path.at + 1, path.length - 1};
+    }
+    while (found && tide_piece_next(&path, '.', &piece)) found = tide_json_find(found, piece);
+    return found;
+}
+
+static void resolve(const tide_json *root, tide_json *object) {
+    enum { STEPS = 4 }; /* a reference to a reference */
+    for (tide_json *entry = object->first; entry; entry = entry->next) {
+        for (int i = 0; i < STEPS; i++) {
+            const tide_json *found = referred(root, entry);
+            if (!found || found->first) break;
+            tide_json plain = *found;
+            plain.key = entry->key;
+            plain.next = entry->next;
+            plain.parent = entry->parent;
+            *entry = plain;
+        }
+        resolve(root, entry);
+    }
+}
+
+static void read_nemo(tide_reading *r, tide_json *root) {
+    resolve(root, root);
+    tide_claims_add(r->claims, &tide_nemo_reader, root, r->name, r->place);
+}
+
+/* ---- what sections say together ---- */
+
+static void make_model_of_nemo(tide_claims *c, const tide_claims_file *file) {
+    const tide_json *model = tide_json_at(file->root, "model");
+    const char *activation = tide_option_word(model, "activation", "gelu"),
+               *norm = tide_lowered(c->arena, tide_text_of(tide_option_word(model, "normalization", "layernorm")));
+    if (tide_claims_have_model(c) || !tide_option_size(model, "num_layers", 0)) return;
+    if (!tide_option_is_one_of(c, "model/activation", activation, "gelu|swiglu") ||
+        !tide_option_is_one_of(c, "model/normalization", norm, "layernorm|layernorm1p|rmsnorm"))
+        return;
+    tide_gpt_make(
+        c, file,
+        &(tide_gpt){
+            .keys = NEMO_KEYS_OF_GPT,
+            .section = "model/",
+            .layers = tide_option_size(model, "num_layers", 0),
+            .hidden = tide_option_size(model, "hidden_size", 0),
+            .heads = tide_option_size(model, "num_attention_heads", 0),
+            .groups = tide_option_size(model, "num_query_groups", 0),
+            .inner = tide_option_size(model, "ffn_hidden_size", 4 * tide_option_size(model, "hidden_size", 0)),
+            .head_size = tide_option_size(model, "kv_channels", 0),
+            .positions = tide_option_size(model, "max_position_embeddings", 0),
+            .vocabulary = tide_option_size(model, "override_vocab_size", 0),
+            .experts = tide_option_size(model, "num_moe_experts", 0),
+            .chosen_experts = tide_option_size(model, "moe_router_topk", 0),
+            .expert_inner = tide_option_size(model, "moe_ffn_hidden_size", 0),
+            .is_gated = strcmp(activation, "swiglu") == 0,
+            .has_bias = tide_option_is_on(model, "bias", true),
+            .has_qkv_bias = tide_option_is_on(model, "qkv_bias", false),
+            .has_qk_norm = tide_option_is_on(model, "qk_layernorm", false),
+            .is_tied = tide_option_is_on(model, "share_embeddings_and_output_weights", true),
+            .norm = strcmp(norm, "rmsnorm") == 0 ? "RMSNorm" : "LayerNorm",
+            .position = tide_option_word(model, "position_embedding_type", "learned_absolute"),
+            .hidden_dropout = tide_option_number(c, model, "hidden_dropout", "0.1"),
+            .attention_dropout = tide_option_number(c, model, "attention_dropout", "0.1"),
+        });
+}
+
+/* What is described with one value only. */
+static void check_nemo_model(tide_claims *c, const tide_json *model) {
+    bool fuses = tide_option_is_on(model, "bias_activation_fusion", true);
+    if (!tide_option_is_on(model, "mcore_gpt", false))
+        tide_claims_refuse(c, TIDE_ERR_UNSUPPORTED, "model/mcore_gpt", "NeMo's own GPT is not described",
+                           "mcore_gpt: True, of Megatron-Core, is");
+    if (!tide_option_is_on(model, "megatron_amp_O2", false))
+        tide_claims_refuse(c, TIDE_ERR_UNSUPPORTED, "model/megatron_amp_O2",
+                           "fp32 parameters under autocast are not described", "megatron_amp_O2: True is");
+    if (fuses != tide_option_is_on(model, "bias_dropout_add_fusion", true))
+        tide_claims_refuse(c, TIDE_ERR_UNSUPPORTED, "model/bias_dropout_add_fusion",
+                           "one of bias_activation_fusion and bias_dropout_add_fusion alone is not described",
+                           "both or none are");
+}
+
+static void settle_nemo(tide_claims *c) {
+    const tide_claims_file *file = c->first;
+    while (file && file->reader != &tide_nemo_reader) file = file->next;
+    if (!file) return;
+    c->at = file;
+    const tide_json *model = tide_json_at(file->root, "model"), *trainer = tide_json_at(file->root, "trainer");
+    int64_t devices = tide_option_size(trainer, "devices", 0), nodes = tide_option_size(trainer, "num_nodes", 1);
+    make_model_of_nemo(c, file);
+    check_nemo_model(c, model);
+    for (tide_file_key *entry = file->summary->first; entry; entry = entry->next)
+        if (strcmp(entry->key, "trainer/devices") == 0 || strcmp(entry->key, "trainer/num_nodes") == 0)
+            entry->effect = TIDE_KEY_USED;
+    if (devices)
+        tide_imply_fact(c, TIDE_FACT_processes, "trainer/devices", tide_format(c->arena, "%" PRId64, devices * nodes));
+    tide_megatron_settle_layout(c);
+    tide_imply(c, TIDE_SET_dtype, "fp32");
+    tide_imply(c, TIDE_SET_parallel_impl, "local");
+    tide_imply(c, TIDE_SET_parallel_rope_fusion, "false");
+    tide_imply(c, TIDE_SET_parallel_wgrad_fusion, "false");
+    tide_imply(c, TIDE_SET_parallel_overlap_p2p, "false");
+    tide_imply(c, TIDE_SET_parallel_wrap_on_side_stream, "false");
+    tide_imply(c, TIDE_SET_parallel_grouped_gemm, "false");
+    tide_megatron_settle_loss(c);
+}
+
+static bool is_of_nemo(const tide_json *root) {
+    const tide_json *model = tide_json_at(root, "model");
+    return tide_json_is(tide_json_at(root, "trainer"), TIDE_JSON_OBJECT) &&
+           (tide_json_at(model, "tensor_model_parallel_size") || tide_json_at(model, "mcore_gpt") ||
+            tide_json_at(model, "megatron_amp_O2"));
+}
+
+const tide_reader tide_nemo_reader = {.title = "a configuration of NeMo 1",
+                                      .recognises = is_of_nemo,
+                                      .read = read_nemo,
+                                      .keys = &nemo_keys,
+                                      .trains = true,
+                                      .precedence = 2,
+                                      .settle = settle_nemo};
