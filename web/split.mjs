@@ -21,6 +21,7 @@ const FIRST_WORDS = ['batch=4', 'batch=0', 'batch=256', 'seq=2048', 'dtype=fp32'
 export const FIRST_CALLS = [
   { call: 'describe', of: 'form' },
   { call: 'estimate', settings: example },
+  { call: 'estimate', settings: example, brief: true },
   { call: 'link', settings: example },
   { call: 'read_link', link: `#${example.join('&')}&v=1` },
   ...FIRST_WORDS.map((word) => ({ call: 'estimate', settings: [...example.filter((old) => old.split('=')[0] !== word.split('=')[0]), word] })),

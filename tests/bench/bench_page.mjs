@@ -61,8 +61,9 @@ print('page_first_answer_after_load', median((l) => Math.max(0, l.answer - l.loa
 print('page_live_after_load', median((l) => Math.max(0, l.live - l.load)), 'ms');
 print('page_live_after_navigation', median((l) => l.live), 'ms');
 
-/* From the press of a key to the frame with what it brings: the new number, or the narrowed list. The keys are real ones. */
-async function typist() {
+/* From the press of a key to the frame with what it brings: the new number, or the narrowed list. The keys are real ones.
+ * @param {string} job words of a link */
+async function typist(job) {
   const { page, context } = await openContext(browser);
   await page.addInitScript(() => {
     const frames = /** @type {number[]} */ ([]);
@@ -85,10 +86,10 @@ async function typist() {
       }).observe(place, { subtree: true, characterData: true, childList: true, attributes: true });
     }, true);
   });
-  await page.goto(`${server.url}#model=llama-2-7b&gpu=h100-80&batch=2&clip=1&v=1`);
+  await page.goto(`${server.url}#${job}&v=1`);
   await ready(page);
   await page.waitForTimeout(1000);
-  return { page, context };
+  return { page, context, core: await coreTimes(page) };
 }
 
 const wait = (/** @type {number} */ ms) => new Promise((done) => setTimeout(done, ms));
@@ -116,16 +117,34 @@ function printTimes(name, times) {
   print(`${name}_worst`, Math.max(...times), 'ms');
 }
 
-{
-  const { page, context } = await typist();
+/** How long the core takes for each answer, from now on. @param {any} page @returns {Promise<number[]>} */
+async function coreTimes(page) {
   /** @type {number[]} */
-  const core = [];
-  await page.exposeFunction('timed', (/** @type {number} */ ms) => { core.push(ms); });
+  const times = [];
+  await page.exposeFunction('timed', (/** @type {number} */ ms) => { times.push(ms); });
   await page.evaluate(() => new PerformanceObserver((list) => {
     for (const { name, detail } of /** @type {any[]} */ (list.getEntries())) if (name === 'tidemark-core') /** @type {any} */ (window).timed(detail);
   }).observe({ type: 'mark' }));
-  /* 22, 2, 23, 2, ... */
-  printTimes('page_keystroke_to_number', await typed(page, '#set-batch', (i) => (i % 2 ? 'Backspace' : String(2 + i / 2 % 8))));
+  return times;
+}
+
+/* 22, 2, 23, 2, ... */
+const inBatch = (/** @type {number} */ i) => (i % 2 ? 'Backspace' : String(2 + i / 2 % 8));
+
+for (const [name, job] of Object.entries({
+  llama_70b_8_gpus: 'model=llama-3.1-70b&gpu=h100-80&parallel.kind=fsdp2&parallel.dp=8&batch=2&checkpointing=full',
+  deepseek_v3_64_gpus: 'model=deepseek-v3&gpu=h100-80&parallel.kind=zero3&parallel.dp=64&batch=2&checkpointing=full',
+})) {
+  const { page, context, core } = await typist(job);
+  printTimes(`page_keystroke_${name}`, await typed(page, '#set-batch', inBatch, { count: KEYSTROKES / 2 }));
+  print(`page_core_${name}`, at(core, 0.5), 'ms');
+  print(`page_core_${name}_p95`, at(core, 0.95), 'ms');
+  await context.close();
+}
+
+{
+  const { page, context, core } = await typist('model=llama-2-7b&gpu=h100-80&batch=2&clip=1');
+  printTimes('page_keystroke_to_number', await typed(page, '#set-batch', inBatch));
   print('page_core_in_worker', at(core, 0.5), 'ms');
   print('page_core_in_worker_p95', at(core, 0.95), 'ms');
   await page.locator('#set-batch').fill('2');
@@ -195,6 +214,13 @@ print('page_heat_map_edge', Date.now() - from, 'ms');
 await page.waitForFunction(() => !document.querySelector('.heat td.wait'), null, { timeout: 120000, polling: 30 });
 print('page_heat_map_all_cells', Date.now() - from, 'ms');
 print('page_longest_task', await page.evaluate(() => /** @type {any} */ (window).held), 'ms');
+
+/* What the page's own process holds that no other one shares, after the heat map: the page, and a worker a processor. */
+const system = await browser.newBrowserCDPSession();
+const { processInfo } = await system.send('SystemInfo.getProcessInfo');
+const held = processInfo.filter((/** @type {any} */ one) => one.type === 'renderer')
+  .map((/** @type {any} */ one) => Number(/Private_Dirty:\s+(\d+)/.exec(readFileSync(`/proc/${one.id}/smaps_rollup`, 'utf8'))?.[1] ?? 0));
+print('page_memory', Math.max(...held) / 1024, 'MiB');
 
 await browser.close();
 server.close();

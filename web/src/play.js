@@ -2,7 +2,7 @@
 /* The job and its baseline are played, and what came of it is shown. */
 import { batch } from '@preact/signals';
 import { opened, writeFragment } from './address.js';
-import { ask, askAsIs, cancelled, giveWay } from './asking.js';
+import { ask, askAll, askAsIs, cancelled, giveWay } from './asking.js';
 import { CoreStopped } from './client.js';
 import { sentences } from './format.js';
 import { awaited, baseline, baselineReport, core, coreProblem, failure, isConfirmed, linkedView, notices, placed, report, request, slow, verySlow, words } from './state.js';
@@ -12,6 +12,9 @@ import { awaited, baseline, baselineReport, core, coreProblem, failure, isConfir
 /** @type {ReturnType<typeof setTimeout> | undefined} */
 let slowTimer;
 
+/** @type {AbortController | undefined} */
+let rest;
+
 export async function recompute() {
   awaited.value = true;
   giveWay(true);
@@ -20,7 +23,9 @@ export async function recompute() {
     slowTimer = setTimeout(() => { verySlow.value = true; }, 850);
   }, 150);
   try {
-    const reply = await askAsIs(opened.isNew && opened.was ? { ...request(), was: opened.was } : request(), 'estimate');
+    const asked = { ...request(), ...(opened.isNew && opened.was && { was: opened.was }) };
+    rest?.abort();
+    const reply = await askAsIs({ ...asked, brief: true }, 'estimate');
     if (reply === null) return; /* a newer job is on its way */
     if (!reply.ok && opened.isNew && dropBadWord(reply.diagnostics ?? [])) return recompute();
     const isSame = opened.isNew && opened.was !== '' && reply.ok && !reply.diagnostics.some((/** @type {Diagnostic} */ d) => d.place === '/link');
@@ -35,6 +40,7 @@ export async function recompute() {
     });
     linkedView.value = opened.view;
     opened.view = null;
+    if (reply.brief) askRest(asked, reply);
   } catch (error) {
     batch(() => {
       answered();
@@ -51,6 +57,13 @@ export async function recompute() {
     });
   }
   writeFragment();
+}
+
+/** What of an answer took other jobs to be played, once nothing newer is asked.
+ * @param {object} asked @param {import('./types.js').Report} brief what is shown of it */
+async function askRest(asked, brief) {
+  rest = new AbortController();
+  await askAll([asked], (reply) => { if (reply?.ok && report.value === brief) report.value = reply; }, rest.signal);
 }
 
 function answered() {

@@ -56,17 +56,24 @@ static bool read_question(call *c, tide_query *q, const char *key) {
     return true;
 }
 
+static bool is_asked(const call *c, const char *key) {
+    const tide_json *member = tide_json_at(c->request, key);
+    return member && member->is_true;
+}
+
+/* "brief": true leaves out what other jobs are played for, and is in the answer where there was something of that. */
 static bool answer_estimate(call *c) {
     tide_job *job = call_build_job(c);
     tide_run *run = TIDE_NEW(&c->arena, tide_run, 1);
     tide_query q;
     if (!call_run_job(c, run, job) || !read_question(c, &q, "settings")) return false;
     q.cache = NULL; /* the run reads its descriptions still */
-    if (!tide_warn_of_more(&q, run, job, &c->diags)) return call_out_of_memory(c);
-    const tide_json *with_options = tide_json_at(c->request, "options");
+    bool is_brief = is_asked(c, "brief") && tide_plays_others(run, job);
+    if (!is_brief && !tide_warn_of_more(&q, run, job, &c->diags)) return call_out_of_memory(c);
     call_open_answer(c);
-    return tide_write_estimate(&c->writer, run, job, &c->diags, with_options && with_options->is_true) ||
-           call_out_of_memory(c);
+    if (is_brief) tide_write_bool_at(&c->writer, "brief", true);
+    unsigned parts = (is_asked(c, "options") ? TIDE_WITH_OPTIONS : 0U) | (is_brief ? 0U : TIDE_WITH_FLAGS);
+    return tide_write_estimate(&c->writer, run, job, &c->diags, parts) || call_out_of_memory(c);
 }
 
 /* "cells": the job with other words, several times; {"cells": [what measure answers to each, without the place of the
@@ -159,7 +166,7 @@ static bool answer_link(call *c) {
     tide_text *words, was = TIDE_TEXT("");
     tide_file *files;
     uint32_t word_count, file_count;
-    const tide_json *with_was = tide_json_at(c->request, "was"), *settings = tide_json_at(c->request, "settings");
+    const tide_json *settings = tide_json_at(c->request, "settings");
     uint32_t given = settings ? settings->count : 0;
     if (!job || !call_read_words_at(c, "with", &words, &word_count) || !call_read_files(c, &files, &file_count))
         return false;
@@ -171,7 +178,7 @@ static bool answer_link(call *c) {
         if (!baseline)
             return tide_error(&c->diags, TIDE_ERR_REQUEST, "/with", scratch.items[0].message, scratch.items[0].remedy);
     }
-    if (with_was && with_was->is_true) {
+    if (is_asked(c, "was")) {
         tide_run *run = TIDE_NEW(&c->arena, tide_run, 1);
         if (!call_run_job(c, run, job)) return false;
         const char *note = tide_peak_note(&c->arena, run, job);

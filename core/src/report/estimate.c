@@ -87,7 +87,7 @@ static void write_allocator(tide_job_report *r) {
 }
 
 bool tide_write_estimate(tide_writer *w, tide_run *run, const tide_job *job, tide_diagnostics *diags,
-                         bool with_options) {
+                         unsigned parts) {
     tide_job_report r;
     tide_timeline_columns columns;
     tide_job_report_init(&r, w, run, job);
@@ -99,8 +99,8 @@ bool tide_write_estimate(tide_writer *w, tide_run *run, const tide_job *job, tid
     tide_write_gpu(w, job);
     tide_write_libraries(w, job);
     tide_write_verdict(&r, false);
-    if (run->serving) tide_write_serving(w, run->serving, job, w->arena);
-    if (with_options && !run->serving && !tide_write_card_options(&r)) return false;
+    if (run->serving) tide_write_serving(w, run->serving, job, parts & TIDE_WITH_FLAGS);
+    if (parts & TIDE_WITH_OPTIONS && !run->serving && !tide_write_card_options(&r)) return false;
     tide_write_peak(&r, false);
     tide_write_ranks(&r);
     write_factors(&r);

@@ -6,10 +6,12 @@
 #include "base/json_write.h"
 #include "train/train.h"
 
-/* To "estimate"; with_options: the smallest device and other options of the allocator too, for which the events are
- * played some twenty times. */
+/* Parts of an estimate for which more is played than the job: the smallest device and other options of the allocator,
+ * some twenty times the events; and what other flags make of a server. */
+enum { TIDE_WITH_OPTIONS = 1, TIDE_WITH_FLAGS = 2 };
+/* To "estimate". */
 bool tide_write_estimate(tide_writer *w, tide_run *run, const tide_job *job, tide_diagnostics *diags,
-                         bool with_options);
+                         unsigned parts);
 
 /* To "measure": the peak and the verdict alone. */
 bool tide_write_measure(tide_writer *w, tide_run *run, const tide_job *job);

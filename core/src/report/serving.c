@@ -150,7 +150,8 @@ void tide_write_serving_brief(tide_writer *w, const tide_serving *serving) {
     tide_write_close(w, '}');
 }
 
-void tide_write_serving(tide_writer *w, const tide_serving *serving, const tide_job *job, tide_arena *arena) {
+void tide_write_serving(tide_writer *w, const tide_serving *serving, const tide_job *job, bool with_flags) {
+    tide_arena *arena = w->arena;
     const tide_serve_run *run = serving->run;
     const tide_serve_device *device = &serving->device;
     tide_write_open_at(w, "serving", '{');
@@ -168,7 +169,7 @@ void tide_write_serving(tide_writer *w, const tide_serving *serving, const tide_
     write_cache_groups(w, run);
     write_requests(w, serving);
     write_longest(w, serving);
-    tide_write_smallest(w, serving, arena);
+    if (with_flags) tide_write_smallest(w, serving, arena);
     tide_write_serving_command(w, serving, arena);
     tide_write_open_at(w, "card", '{');
     tide_write_int_at(w, "total", (int64_t)device->total_bytes);
@@ -177,6 +178,6 @@ void tide_write_serving(tide_writer *w, const tide_serving *serving, const tide_
     tide_write_int_at(w, "logits_fp32",
                       run->is_pooling ? 0 : 4 * run->figures.max_num_seqs * tide_serve_vocabulary(job->config));
     tide_write_close(w, '}');
-    tide_write_levers(w, serving, arena);
+    if (with_flags) tide_write_levers(w, serving, arena);
     tide_write_close(w, '}');
 }

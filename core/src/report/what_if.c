@@ -104,6 +104,15 @@ static uint64_t least_unquantised(const tide_run *run, const tide_job *job) {
     return (uint64_t)(run->parameters - run->trainable) * (uint64_t)tide_dtype_bytes(TIDE_BF16);
 }
 
+/* Whether the job is what should need less than one without: an adapter, or quantised weights. */
+static bool has_plainer(const tide_job *job) {
+    return job->mode == TIDE_mode_train && (job->quant != TIDE_quant_none || job->adapter != TIDE_adapter_none);
+}
+
+bool tide_plays_others(const tide_run *run, const tide_job *job) {
+    return run->serving || has_plainer(job);
+}
+
 bool tide_warn_of_more(const tide_query *q, tide_run *run, const tide_job *job, tide_diagnostics *diags) {
     static const struct {
         const char *word, *place, *remedy;
@@ -113,8 +122,8 @@ bool tide_warn_of_more(const tide_query *q, tide_run *run, const tide_job *job, 
                  {"adapter=none", "/settings/adapter",
                   "adapt fewer modules or at a lower rank, without copies (modules_to_save) and DoRA, or train the "
                   "model itself"}};
-    bool is_quantised = job->quant != TIDE_quant_none, is_training = job->mode == TIDE_mode_train;
-    if (!is_training || (!is_quantised && job->adapter == TIDE_adapter_none)) return true;
+    bool is_quantised = job->quant != TIDE_quant_none;
+    if (!has_plainer(job)) return true;
     tide_event_source source = tide_job_events(run).source;
     tide_replay_config config = tide_job_config(job);
     tide_replay r;

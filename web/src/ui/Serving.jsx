@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* An inference server: how many requests of which length its cache holds, what other flags would give, and the command that starts it. */
+import { useRef } from 'preact/hooks';
 import { fixed, inUnit } from '../format.js';
 import { addStyle } from '../sheet.js';
 import { unit } from '../state.js';
@@ -56,13 +57,13 @@ function Lengths({ serving }) {
 }
 
 /** The longest request, and the fewest GPUs for as many requests as are asked for.
- * @param {{serving: ServingReport}} props */
-function Limits({ serving }) {
-  const { longest, smallest } = serving;
+ * @param {{serving: ServingReport, smallest: ServingReport['smallest'], isLate: boolean}} props */
+function Limits({ serving, smallest, isLate }) {
+  const { longest } = serving;
   const all = longest?.of_max_concurrency;
   if (!longest && smallest === undefined) return null;
   return (
-    <p class="sub serving-limits">
+    <p class={`sub serving-limits${isLate && smallest !== undefined ? ' is-late' : ''}`}>
       {longest && (longest.of_one > 0 ? `One request may be ${fixed(longest.of_one)} tokens long` : 'Not one token fits')}
       {longest && (all === undefined ? '. ' : all > 0 ? `, all that are asked for at once ${fixed(all)}. ` : '; all that are asked for at once do not fit at any length. ')}
       {smallest && `${fixed(smallest.cards)} ${smallest.cards === 1 ? 'GPU holds' : 'of these GPUs hold'} all of them: ${smallest.servers === 1 ? 'one server' : `${fixed(smallest.servers)} servers`}, --tensor-parallel-size ${fixed(smallest.tensor_parallel_size)}.`}
@@ -74,7 +75,10 @@ function Limits({ serving }) {
 /** @param {{r: Report, panel: import('../panels.js').Panel}} props */
 export default function Serving({ r, panel }) {
   const serving = /** @type {ServingReport} */ (r.serving);
-  const { command, levers = [], buffers } = serving;
+  const { command, buffers } = serving;
+  const last = useRef(serving);
+  if (!r.brief) last.current = serving;
+  const { levers = [], smallest } = last.current; /* of the last whole answer until the next one is there */
   return (
     <Section panel={panel} r={r} note={`${serving.engine}: ${fixed(serving.tokens)} tokens of KV cache${buffers ? '' : ` in ${fixed(serving.blocks)} blocks`}`}>
       <div class="serving">
@@ -90,9 +94,9 @@ export default function Serving({ r, panel }) {
           <h3>Flags to paste</h3>
           <p class="serving-command"><code>{command}</code>
             <button type="button" class="button small" onClick={() => copy('Command', command)}>Copy</button></p>
-          <Limits serving={serving} />
+          <Limits serving={serving} smallest={smallest} isLate={!!r.brief} />
           {levers.length > 0 && (
-            <table class="numbers">
+            <table class={`numbers${r.brief ? ' is-late' : ''}`} aria-busy={r.brief}>
               <thead><tr><th scope="col" class="left">With</th><th scope="col">Cache, {unit.value}</th><th scope="col">Tokens</th></tr></thead>
               <tbody>
                 {levers.map(({ flag, cache_bytes: bytes, tokens }) => (
