@@ -86,8 +86,7 @@ static void write_allocator(tide_job_report *r) {
     tide_write_close(r->w, '}');
 }
 
-bool tide_write_estimate(tide_writer *w, tide_run *run, const tide_job *job, tide_diagnostics *diags,
-                         unsigned parts) {
+bool tide_write_estimate(tide_writer *w, tide_run *run, const tide_job *job, tide_diagnostics *diags, unsigned parts) {
     tide_job_report r;
     tide_timeline_columns columns;
     tide_job_report_init(&r, w, run, job);

@@ -10,8 +10,7 @@
  * some twenty times the events; and what other flags make of a server. */
 enum { TIDE_WITH_OPTIONS = 1, TIDE_WITH_FLAGS = 2 };
 /* To "estimate". */
-bool tide_write_estimate(tide_writer *w, tide_run *run, const tide_job *job, tide_diagnostics *diags,
-                         unsigned parts);
+bool tide_write_estimate(tide_writer *w, tide_run *run, const tide_job *job, tide_diagnostics *diags, unsigned parts);
 
 /* To "measure": the peak and the verdict alone. */
 bool tide_write_measure(tide_writer *w, tide_run *run, const tide_job *job);

@@ -9,7 +9,7 @@
 /* The engine's own line, or its refusal. */
 const char *tide_serving_sentence(const tide_serving *serving, tide_arena *arena);
 
-/* "serving": with_flags also what flags buy and how many GPUs hold what is asked for, for which more starts are played. */
+/* "serving": with_flags also what flags buy and how many GPUs hold what is asked for, which plays more starts. */
 void tide_write_serving(tide_writer *writer, const tide_serving *serving, const tide_job *job, bool with_flags);
 /* The same in short. */
 void tide_write_serving_brief(tide_writer *writer, const tide_serving *serving);

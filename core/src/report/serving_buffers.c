@@ -21,13 +21,13 @@ const char *tide_buffers_sentence(const tide_serving *serving, tide_arena *arena
     int64_t asked = serving->job->max_concurrency;
     const char *verdict = tide_serving_fits(serving)      ? "fits"
                           : tide_serving_may_fit(serving) ? "cannot tell whether it fits"
-                                                          : "does not do";
+                                                          : "does not fit";
     const char *target = asked ? tide_format(arena, ", %s are asked for", tide_count_text(arena, asked)) : "";
     const char *tokens = tide_count_text(arena, f->capacity_tokens);
     if (f->blocks_at_most > f->blocks_at_least) /* of which each holds a token */
         tokens = tide_format(arena, "between %s and %s", tokens, tide_count_text(arena, f->blocks_at_most));
-    return tide_format(arena, "%s: %s. %s requests of %s tokens at once%s; the cache has %s tokens",
-                       memory_text(serving, arena), verdict, tide_count_text(arena, requests),
+    return tide_format(arena, "%s: %s. %s request%s of %s tokens at once%s; the cache has %s tokens",
+                       memory_text(serving, arena), verdict, tide_count_text(arena, requests), requests == 1 ? "" : "s",
                        tide_count_text(arena, longest), target, tokens);
 }
 

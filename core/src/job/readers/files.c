@@ -127,7 +127,7 @@ static void read_object(tide_reading *r, tide_json *root) {
                      TIDE_GIVE_CONFIG);
 }
 
-static void read_text(tide_reading *r) {
+void tide_file_read(tide_reading *r) {
     tide_diagnostics scratch;
     if (is_no_json(r)) return;
     if (is_toml(r)) {
@@ -178,7 +178,7 @@ void tide_files_read(tide_inputs *inputs, tide_job_arguments *arguments, const t
         r.place = tide_format(arena, "/files/%u", (unsigned)i);
         r.name = name.length ? tide_shown(arena, name) : tide_format(arena, "file %u", (unsigned)i + 1);
         r.text = files[i].text;
-        read_text(&r);
+        tide_file_read(&r);
     }
     tide_claims_resolve(claims);
     tide_checkpoint_settle(&inputs->checkpoint, arena, diags);

@@ -192,9 +192,32 @@ static void read_description(tide_reading *r, tide_json *root) {
 const tide_reader tide_description_reader = {
     .title = "a description of a model", .recognises = is_description, .read = read_description};
 
+/* An answer with its job, as estimate --json prints it and the page saves it: the link has the files too. */
+static const tide_json *link_of_answer(const tide_json *root) {
+    const tide_json *result = tide_json_at(root, "result"), *link = tide_json_at(result ? result : root, "link");
+    return tide_json_is(link, TIDE_JSON_STRING) ? link : NULL;
+}
+
+static void read_link(tide_reading *r, tide_text text) {
+    tide_link *link = TIDE_NEW(r->arena, tide_link, 1);
+    tide_link_read(r->arena, text, link, r->diags);
+    for (uint32_t i = 0; i < link->word_count; i++)
+        tide_argument_read(r->arguments, link->words[i], TIDE_ORIGIN_FILE, false);
+    for (uint32_t i = 0; i < link->file_count; i++) {
+        tide_reading within = *r;
+        within.is_in_link = true;
+        within.name = tide_text_copy(r->arena, link->files[i].name);
+        within.text = link->files[i].text;
+        tide_file_read(&within);
+    }
+}
+
 static void read_job(tide_reading *r, tide_json *root) {
-    const tide_json *version = tide_json_at(root, "tidemark"), *settings = tide_json_at(root, "settings");
-    if (!tide_json_is(version, TIDE_JSON_NUMBER) || !version->is_integer || version->integer < 1)
+    const tide_json *version = tide_json_at(root, "tidemark"), *settings = tide_json_at(root, "settings"),
+                    *link = link_of_answer(root);
+    if (link && !r->is_in_link)
+        read_link(r, link->text);
+    else if (!tide_json_is(version, TIDE_JSON_NUMBER) || !version->is_integer || version->integer < 1)
         tide_file_refuse(r, TIDE_ERR_FIELD_TYPE, "has no version that can be read in \"tidemark\"",
                          "write \"tidemark\": 1");
     else if (version->integer > JOB_VERSION)

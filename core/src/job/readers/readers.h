@@ -41,7 +41,11 @@ typedef struct tide_reading {
     tide_diagnostics *diags;
     const char *place, *name; /* "/files/0"; as shown */
     tide_text text;
+    bool is_in_link; /* of a job that is a file */
 } tide_reading;
+
+/* A file, by the first reader that recognises it. */
+void tide_file_read(tide_reading *r);
 
 typedef struct tide_reader {
     const char *title;                              /* "an axolotl configuration" */

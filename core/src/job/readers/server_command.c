@@ -88,12 +88,34 @@ static server_start start_of(const tide_command_line *l) {
     return (server_start){.server = NULL};
 }
 
+static bool runs_containers(const tide_command_line *l, uint32_t at) {
+    static const char *const programs[] = {"docker", "podman", "nerdctl"};
+    for (size_t i = 0; i < TIDE_COUNT_OF(programs); i++)
+        if (tide_server_word(l->tokens[at], programs[i])) return true;
+    return false;
+}
+
+/* `docker run ... IMAGE OPTIONS`: of a server's own images the entry point is the server. */
+static server_start start_of_image(const tide_command_line *l) {
+    bool is_of_containers = false, runs = false;
+    for (uint32_t at = 0; at < l->count; at++) {
+        runs = runs || (is_of_containers && strcmp(l->tokens[at], "run") == 0);
+        is_of_containers = is_of_containers || runs_containers(l, at);
+        for (size_t i = 0; i < TIDE_COUNT_OF(servers) && runs; i++)
+            if (!tide_shell_is_option(l->tokens[at]) &&
+                tide_text_matches(tide_text_of(l->tokens[at]), tide_text_of(servers[i]->image)))
+                return (server_start){servers[i], read_options(servers[i], l, at + 1)};
+    }
+    return (server_start){.server = NULL};
+}
+
 /* The first command of a script that starts a server. */
 static server_start find_in_script(tide_arena *arena, tide_text text) {
     tide_command_line l = {.arena = arena};
     for (size_t at = 0; at < text.length;) {
         tide_shell_read(&l, text, &at);
         server_start start = start_of(&l);
+        if (!start.server) start = start_of_image(&l);
         if (start.server) return start;
     }
     return (server_start){.server = NULL};

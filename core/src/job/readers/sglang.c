@@ -128,7 +128,7 @@ const tide_reader tide_sglang_command_reader = {
 static const char *const sglang_names[][2] = {{"--tp", "tp_size"}, {"--dp", "dp_size"}, {"--pp", "pp_size"}, {NULL}};
 
 const tide_server tide_sglang_server = {.reader = &tide_sglang_command_reader,
-                                        .marks = "sglang.launch_server|sglang serve",
+                                        .marks = "sglang.launch_server|sglang serve|sglang:server",
                                         .model = "model_path",
                                         .image = "*sglang:server*",
                                         .switches = "trust_remote_code|enable_torch_compile|enable_metrics|"

@@ -38,7 +38,7 @@ static const char *const vllm_names[][2] = {
     {"-sc", "speculative_config"},   {"-cc", "compilation_config"},     {NULL}};
 
 const tide_server tide_vllm_server = {.reader = &tide_vllm_command_reader,
-                                      .marks = "vllm serve|vllm.entrypoints",
+                                      .marks = "vllm serve|vllm.entrypoints|vllm-openai",
                                       .model = "model",
                                       .image = "*vllm-openai*",
                                       .switches = "trust_remote_code|enable_auto_tool_choice|disable_log_requests|"
