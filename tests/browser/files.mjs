@@ -16,7 +16,7 @@ export default function ({ browser, visit, field, fromCore, exampleWords, drop, 
     assert.match(await page.locator('.files').innerText(), /config\.json/);
     await page.waitForFunction(() => !location.hash.includes('model=llava'));
     const before = await deviceBytes(page);
-    const r = await fromCore(['gpu=h100-80', 'batch=16', 'seq=1024', 'checkpointing=full'], [{ name: 'config.json', text: LLAMA }]);
+    const r = await fromCore(['gpu=h100-80'], [{ name: 'config.json', text: LLAMA }]);
     assert.equal(before, r.verdict.device_bytes);
     await changed(page, () => page.getByRole('button', { name: 'Remove config.json' }).click());
   }));
@@ -41,6 +41,57 @@ export default function ({ browser, visit, field, fromCore, exampleWords, drop, 
       document.body.dispatchEvent(new ClipboardEvent('paste', { clipboardData, bubbles: true }));
     }, LLAMA));
     assert.match(await page.locator('.files').innerText(), /config\.json/);
+  }));
+
+  const file = (/** @type {string} */ name) => new URL(`../cli/files/${name}`, import.meta.url).pathname;
+
+  test('what starts a server or training takes the place of the example: its model, its mode and its settings', async () => {
+    for (const [path, words] of /** @type {[string, string[]][]} */ ([
+      ['launch/docker-run.sh', ['model=llama-3.1-8b', 'mode=serve', 'max_model_len=8192', 'tensor_parallel_size=2']],
+      ['launch/docker-compose.yml', ['model=llama-3.1-8b', 'mode=serve', 'max_model_len=8192', 'enforce_eager=true']],
+      ['launch/axolotl.yml', ['model=llama-2-7b', 'batch=2', 'seq=4096', 'adapter=lora']],
+    ])) {
+      await visit(async (page) => {
+        await changed(page, () => choose(page, file(path)));
+        await page.waitForFunction((/** @type {string[]} */ wanted) => wanted.every((word) => location.hash.slice(1).split('&').includes(word)), words);
+        assert.equal(await page.locator('.diagnostic', { hasText: 'Changes nothing' }).count(), 0, path);
+        await page.getByText('The settings of the example are gone').waitFor();
+      });
+    }
+  });
+
+  test('a command that is pasted anywhere is taken', () => visit(async (page) => {
+    await changed(page, () => page.evaluate(() => {
+      const clipboardData = new DataTransfer();
+      clipboardData.setData('text/plain', 'vllm serve Qwen/Qwen2.5-7B-Instruct --max-model-len 4096');
+      document.body.dispatchEvent(new ClipboardEvent('paste', { clipboardData, bubbles: true }));
+    }));
+    await page.waitForFunction(() => /model=qwen2\.5-7b&.*mode=serve&.*max_model_len=4096/.test(location.hash));
+  }));
+
+  test('a GGUF file is held: in its link, in a scenario and after a reload', () => visit(async (page) => {
+    await changed(page, () => choose(page, file('tiny.gguf')));
+    await page.waitForFunction(() => location.hash.startsWith('#z=1.'));
+    const bytes = await deviceBytes(page);
+    assert.equal(await page.locator('.diagnostic', { hasText: 'Changes nothing' }).count(), 0);
+    await page.getByRole('button', { name: 'Add to scenarios' }).click();
+    const needs = page.locator('.scenarios tbody tr').first().locator('.bytes');
+    await needs.waitFor();
+    assert.equal(Number((await needs.getAttribute('data-tip')).replaceAll(/[^0-9]/g, '')), bytes);
+    await page.reload();
+    await ready(page);
+    assert.equal(await deviceBytes(page), bytes);
+    await needs.waitFor();
+  }));
+
+  test('what the program prints with --json opens, with a model of one’s own', () => visit(async (page) => {
+    const answer = await fromCore(['gpu=t4', 'batch=2'], [{ name: 'config.json', text: LLAMA }]);
+    await changed(page, () => choose(page, text('answer.json', JSON.stringify(answer))));
+    assert.equal(await deviceBytes(page), answer.verdict.device_bytes);
+    await page.getByRole('button', { name: 'Remove config.json' }).waitFor();
+    assert.equal(await field(page, 'batch').inputValue(), '2');
+    await page.goBack();
+    await page.locator('.job-name', { hasText: 'LLaVA' }).waitFor();
   }));
 
   test('files that are no config are named', () => visit(async (page) => {
@@ -96,7 +147,7 @@ export default function ({ browser, visit, field, fromCore, exampleWords, drop, 
     await page.keyboard.type('32000,');
     await changed(page, () => page.getByRole('button', { name: 'Use it' }).click());
     await page.locator('.diagnostic.is-error').waitFor({ state: 'detached' });
-    assert.equal(await deviceBytes(page), (await fromCore(['gpu=h100-80', 'batch=16', 'seq=1024', 'checkpointing=full'], [{ name: 'config.json', text: LLAMA }])).verdict.device_bytes);
+    assert.equal(await deviceBytes(page), (await fromCore(['gpu=h100-80'], [{ name: 'config.json', text: LLAMA }])).verdict.device_bytes);
     await page.getByRole('button', { name: 'Edit config.json' }).click();
     await area.waitFor();
     await area.fill((await area.inputValue()).replace('"num_hidden_layers": 22', '"num_hidden_layers": 11'));
@@ -136,7 +187,7 @@ export default function ({ browser, visit, field, fromCore, exampleWords, drop, 
     await changed(page, () => page.keyboard.press('Enter'));
     assert.deepEqual(toHub(), ['https://huggingface.co/some-lab/Some-Model-9B/resolve/main/config.json']);
     assert.ok(!('cookie' in sent[0]) && !('referer' in sent[0]), Object.keys(sent[0]).join(' '));
-    assert.equal(await deviceBytes(page), (await fromCore(exampleWords.filter((word) => !/^(model|freeze)=/.test(word)), [{ name: 'config.json', text: LLAMA }])).verdict.device_bytes);
+    assert.equal(await deviceBytes(page), (await fromCore(['gpu=h100-80'], [{ name: 'config.json', text: LLAMA }])).verdict.device_bytes);
     await page.getByText('The model is config.json of some-lab/Some-Model-9B').waitFor();
     for (const [name, said] of [['Gated', /is gated or does not exist/], ['Broken', /is a web page/], ['Gone', /could not be reached/]]) {
       const before = await page.locator('.big .bytes').getAttribute('data-tip');

@@ -137,7 +137,7 @@ export default function ({ visit, core, fromCore, focusIs, clipboard, LLAMA }) {
   task('an own config.json', '', async (page, { choose }) => {
     await choose({ name: 'config.json', mimeType: 'application/json', buffer: Buffer.from(LLAMA) });
     await page.locator('.file', { hasText: 'config.json' }).waitFor();
-    const { verdict } = await fromCore(['gpu=h100-80', 'batch=16', 'seq=1024', 'checkpointing=full'], [{ name: 'config.json', text: LLAMA }]);
+    const { verdict } = await fromCore(['gpu=h100-80'], [{ name: 'config.json', text: LLAMA }]);
     await page.locator(`.big .bytes[data-tip^="${verdict.device_bytes.toLocaleString('en')} "]`).waitFor();
   });
 

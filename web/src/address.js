@@ -90,21 +90,7 @@ export async function loadFragment() {
   if (!isLink) return false;
   stopWriting();
   try {
-    const readable = text.startsWith(SEVERAL) ? await import('./scenarios.js').then(({ openShared }) => openShared(text)) : await unpack(text);
-    const read = await askAsIs({ call: 'read_link', link: readable });
-    if (!read?.ok) throw new Error('This link cannot be read.');
-    batch(() => {
-      words.value = written = read.settings.map(toWord);
-      files.value = read.files.map((/** @type {any} */ f) => ({ ...f, kind: f.name.startsWith('config') ? 'model' : 'other' }));
-      notices.value = read.diagnostics.map((/** @type {Diagnostic} */ d) => Object.values(sentences(d)).join(' ').trim());
-      linked.value = words.value;
-      isExample.value = false;
-      baseline.value = read.baseline ? { words: read.baseline.map(toWord), files: files.value } : null;
-      baselineReport.value = null;
-    });
-    opened.was = read.was;
-    opened.view = (read.view || read.sel || read.sweep) && read;
-    opened.isNew = true;
+    await take(text.startsWith(SEVERAL) ? await import('./scenarios.js').then(({ openShared }) => openShared(text)) : await unpack(text));
   } catch (error) {
     if (error instanceof CoreStopped) throw error;
     notices.value = [String(error instanceof Error ? error.message : error)];
@@ -113,15 +99,38 @@ export async function loadFragment() {
   return true;
 }
 
-/** Opens the link in a file that the page saved. @param {import('./files.js').OpenFile} file @returns {boolean} whether there is one */
-export function openSaved({ kind, text }) {
+/** The job of a link becomes the present one. @param {string} readable */
+async function take(readable) {
+  const read = await askAsIs({ call: 'read_link', link: readable });
+  if (!read?.ok) throw new Error('This link cannot be read.');
+  batch(() => {
+    words.value = written = read.settings.map(toWord);
+    files.value = read.files.map((/** @type {any} */ f) => ({ ...f, kind: f.name.startsWith('config') ? 'model' : 'other' }));
+    notices.value = read.diagnostics.map((/** @type {Diagnostic} */ d) => Object.values(sentences(d)).join(' ').trim());
+    linked.value = words.value;
+    isExample.value = false;
+    baseline.value = read.baseline ? { words: read.baseline.map(toWord), files: files.value } : null;
+    baselineReport.value = null;
+  });
+  opened.was = read.was;
+  opened.view = (read.view || read.sel || read.sweep) && read;
+  opened.isNew = true;
+}
+
+/** Opens the job of a file that the page saved, or that the program printed with --json. @param {import('./files.js').OpenFile} file
+ * @returns {Promise<boolean>} whether there is one */
+export async function openSaved({ kind, text }) {
   if (kind !== 'job') return false;
+  let link;
   try {
-    const { link: saved } = JSON.parse(text);
-    const at = saved.indexOf('#');
-    if (at >= 0) location.hash = saved.slice(at);
-    return at >= 0;
+    const { link: saved, result } = JSON.parse(text);
+    link = await unpack(saved.slice(saved.indexOf('#') + 1));
+    if (result?.link.includes('config=') && !link.includes('config=')) link = result.link; /* it was too long for an address */
   } catch {
     return false; /* no link, or no JSON: the core says what it is */
   }
+  pushEntry();
+  stopWriting();
+  await take(link);
+  return true;
 }

@@ -6,9 +6,10 @@ import { ask } from './asking.js';
 import { EXAMPLE } from './example.js';
 import { MOST_FILES } from './files.js';
 import { sentences } from './format.js';
+import { KINDS, wordsFor } from './kinds.js';
 import { gpusOf, hasStages, layoutOf } from './layout.js';
 import { playBaseline, recompute } from './play.js';
-import { baseline, baselineReport, files, isExample, job, linked, notices, spoken, valueOf, words } from './state.js';
+import { baseline, baselineReport, describe, files, isExample, job, linked, notices, spoken, valueOf, words } from './state.js';
 
 /** @typedef {import('./types.js').Diagnostic} Diagnostic */
 /** @typedef {import('./state.js').Job} Job */
@@ -59,18 +60,23 @@ export function setWords(changes) {
   change(list, files.value, 'replace');
 }
 
+const EXAMPLE_GONE = 'The settings of the example are gone; what is not set is at its default.';
+
+/** Not one of those that the opening example set for itself. @param {Words[0]} word */
+const isOwn = ([key, value]) => key === 'gpu' || !EXAMPLE.some((word) => word[0] === key && word[1] === value);
+
 /** A model of the catalogue. From the opening example on it starts from its own defaults: what the example set is for the example.
  * @param {string} name @param {import('./types.js').Choice} [choice] as it was found: what its name was taken for, and words that come with that */
 export function chooseModel(name, choice) {
   const isFresh = isExampleModel() && name !== EXAMPLE[0][1];
-  const own = (/** @type {Words[0]} */ [key, value]) => key === 'gpu' || !isFresh || !EXAMPLE.some((word) => word[0] === key && word[1] === value);
+  const own = (/** @type {Words[0]} */ word) => !isFresh || isOwn(word);
   const more = choice?.words ?? [];
   const kept = withoutModel(words.value).filter((word) => own(word) && !more.some(([key]) => key === word[0]));
   const dropped = isFresh && words.value.some((word) => word[0] !== 'model' && !own(word));
   change([['model', name], ...kept, ...more], files.value.filter((f) => f.kind === 'other'), 'push');
   notices.value = [
     ...(choice?.taken ? [`${choice.taken} is taken as ${choice.title}${more.length ? ` with ${more.map((word) => word.join('=')).join(' ')}` : ''}.`] : []),
-    ...(dropped ? ['The settings of the example are gone; those of this model start from the defaults.'] : []),
+    ...(dropped ? [EXAMPLE_GONE] : []),
   ];
 }
 
@@ -83,7 +89,20 @@ export const justOpened = signal(/** @type {string[]} */ ([]));
 /** Text that does not even begin as JSON: there is nothing in it to mend. @param {string} [text] */
 const isProse = (text) => !/^\s*[{["]/.test(text ?? '');
 
-const TAKEN = 'What can be opened: config.json, adapter_config.json, TrainingArguments, a file of DeepSpeed, Accelerate or Axolotl, a safetensors file, a memory snapshot or a profiler trace.';
+const TAKEN = 'What can be opened: config.json, adapter_config.json, TrainingArguments, a file of DeepSpeed, Accelerate or Axolotl, a script or compose file that starts training or a server, a safetensors or GGUF file, a job that was saved, a memory snapshot or a profiler trace.';
+
+/** Opened files beside those that stay: not of the same name, nor of a kind of which there is one. @param {Job['files']} before @param {Job['files']} taken */
+const together = (before, taken) => [...before.filter((old) => !taken.some((f) => f.kind === 'job' || f.name === old.name || (f.kind === old.kind && f.kind !== 'other'))), ...taken]
+  .slice(-MOST_FILES);
+
+/** @param {any} reply */
+const lacksModel = (reply) => reply?.diagnostics?.some((/** @type {Diagnostic} */ d) => d.code === 'ERR_FIELD_MISSING' && d.place === '/settings/model');
+
+/** Settings that mean nothing in the mode which files bring. @param {string | undefined} mode @returns {string[]} */
+function idleIn(mode) {
+  const kind = mode !== undefined && mode !== valueOf('mode') && KINDS.find(({ words: of }) => of.some(([name, value]) => name === 'mode' && value === mode));
+  return kind ? wordsFor(kind, describe.value?.settings ?? []).filter(([, value]) => value === null).map(([name]) => name) : [];
+}
 
 /** Takes files into the job. What the core does not take for one that says something is named instead, and a setting that a file
  * gives is no longer that of the form.
@@ -93,26 +112,36 @@ export async function openFiles(opened) {
   const over = opened.slice(MOST_FILES).map(({ name }) => `${name}: more than ${MOST_FILES} files at once.`);
   let taken = opened.slice(0, MOST_FILES);
   const has = (/** @type {string} */ kind) => taken.some((f) => f.kind === kind);
-  const together = () => [...before.files.filter((old) => !has('job') && !taken.some((f) => f.name === old.name || (f.kind === old.kind && f.kind !== 'other'))), ...taken]
-    .slice(-MOST_FILES);
-  const left = () => (has('job') ? [] : has('model') ? withoutModel(before.words) : before.words); /* a job is whole */
-  let all = together();
-  let reply = await ask('estimate', {}, { words: left(), files: all }, 'open');
+  const all = () => together(before.files, taken);
+  const withModel = () => (has('job') ? [] : before.words); /* a job is whole */
+  const isFresh = isExampleModel();
+  const withoutOne = () => withoutModel(withModel()).filter((word) => !isFresh || isOwn(word));
+  /* The model of the form holds where the files bring none. */
+  let left = withoutOne();
+  const asked = async () => {
+    left = withoutOne();
+    const reply = await ask('estimate', {}, { words: left, files: all() }, 'open');
+    if (has('model') || has('job') || !lacksModel(reply)) return reply;
+    left = withModel();
+    return ask('estimate', {}, { words: left, files: all() }, 'open');
+  };
+  let reply = await asked();
   const wrong = (reply?.ok === false ? reply.diagnostics : []).filter((/** @type {Diagnostic} */ d) =>
-    d.severity === 'error' && /^\/files\/\d+$/.test(d.place ?? '') && (['ERR_FILE', 'ERR_MODEL_UNKNOWN'].includes(d.code) || (d.code === 'ERR_JSON_SYNTAX' && isProse(all[Number(d.place?.split('/')[2])]?.text))));
-  const names = wrong.map((/** @type {Diagnostic} */ d) => all[Number(d.place?.split('/')[2])]?.name);
+    d.severity === 'error' && /^\/files\/\d+$/.test(d.place ?? '') && (['ERR_FILE', 'ERR_MODEL_UNKNOWN'].includes(d.code) || (d.code === 'ERR_JSON_SYNTAX' && isProse(all()[Number(d.place?.split('/')[2])]?.text))));
+  const names = wrong.map((/** @type {Diagnostic} */ d) => all()[Number(d.place?.split('/')[2])]?.name);
   const said = wrong.map((/** @type {Diagnostic} */ d, /** @type {number} */ i) => (d.code === 'ERR_JSON_SYNTAX' ? `${names[i]} is neither JSON nor YAML. ${TAKEN}`
     : Object.values(sentences({ ...d, place: '' })).join(' ').trim()));
   if (wrong.length) {
     taken = taken.filter(({ name }) => !names.includes(name));
-    all = together();
-    if (taken.length) reply = await ask('estimate', {}, { words: left(), files: all }, 'open');
+    if (taken.length) reply = await asked();
   }
   if (taken.length) {
     const given = (reply?.files ?? []).filter((/** @type {any} */ card) => taken.some(({ name }) => name === card.name))
       .flatMap((/** @type {any} */ card) => card.used.map((/** @type {any} */ key) => key.setting));
-    change(left().filter(([name]) => !given.includes(name)), all, 'push');
+    const idle = idleIn(reply?.settings?.find((/** @type {any} */ one) => one.name === 'mode')?.value);
+    change(left.filter(([name]) => !given.includes(name) && !idle.includes(name)), all(), 'push');
     justOpened.value = taken.map(({ name }) => name);
+    if (isFresh && left !== before.words) said.push(EXAMPLE_GONE);
   }
   return [...said, ...over];
 }

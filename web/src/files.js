@@ -15,7 +15,7 @@ const GGUF_PIECE = 4 * 1024 * 1024;
 
 /** @param {string} text @returns {OpenFile['kind']} */
 function kindOf(text) {
-  if (/^\s*\{\s*"tidemark"\s*:/.test(text) && /"settings"\s*:/.test(text)) return 'job';
+  if (/^\s*\{\s*("ok"\s*:\s*true,\s*)?"tidemark"\s*:/.test(text) && /"settings"\s*:/.test(text)) return 'job';
   if (/^\{"gguf":/.test(text)) return 'model';
   if (/"(image_processor_type|feature_extractor_type|image_mean|crop_size)"\s*:/.test(text)) return 'processor';
   if (/"(model_type|architectures|hidden_size|text_config)"\s*:/.test(text)) return 'model';

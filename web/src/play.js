@@ -40,7 +40,8 @@ export async function recompute() {
     });
     linkedView.value = opened.view;
     opened.view = null;
-    if (reply.brief) askRest(asked, reply);
+    const isBare = reply.verdict?.fits && (reply.verdict.margin_bytes ?? 0) < 0; /* by retries: on how small a device still? */
+    if (reply.brief || isBare) askRest({ ...asked, ...(isBare && { options: true }) }, reply);
   } catch (error) {
     batch(() => {
       answered();

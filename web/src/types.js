@@ -28,7 +28,7 @@
  * @typedef {{key: string, value?: string, setting?: string, taken?: string, note?: string}} FileKey  what became of a key of a file
  * @typedef {{name: string, title: string, used: FileKey[], ignored: FileKey[], unsupported: FileKey[], unknown: FileKey[], overruled: FileKey[]}} FileCard
  * @typedef {{
- *   ok: true, tidemark: string, brief?: true, link: string, files?: FileCard[],
+ *   ok: true, tidemark: string, brief?: true, smallest_device_bytes?: number, link: string, files?: FileCard[],
  *   settings: {name: string, value: string, origin: string}[],
  *   model: {name: string, title: string, architecture: string, source: string, parameters: {total: number, trainable: number,
  *     parts: {name: string, title: string, total: number, trainable: number}[]}},

@@ -5,6 +5,9 @@ import { isYaml, ofDrop } from '../files.js';
 import { expectMore } from '../parts.js';
 import { take, takeText } from './Settings.jsx';
 
+/* Commands that start training or a server. */
+const COMMAND = /(^|\s|\/)(vllm|sglang|llama-(server|cli|bench)|docker|podman|trl|accelerate|torchrun|deepspeed|axolotl|llamafactory-cli|swift|python3?) /;
+
 export function DropTarget() {
   const [over, setOver] = useState(false);
   useEffect(() => {
@@ -42,6 +45,7 @@ export function DropTarget() {
         if (/^\s*\{/.test(text)) takeText('config.json', text);
         else if (link) location.hash = `#${text.trim().replace(/^[^#]*#/, '')}`;
         else if (isYaml('', text)) takeText('pasted.yaml', text);
+        else if (COMMAND.test(text)) takeText('pasted.sh', text);
       },
     };
     for (const [name, run] of Object.entries(on)) document.addEventListener(name, /** @type {any} */ (run));

@@ -108,10 +108,10 @@ export default function Serving({ r, panel }) {
           )}
           {buffers && (
             <table class="numbers">
-              <thead><tr><th scope="col" class="left">Buffer</th><th scope="col" class="left">On the</th><th scope="col">At least, {unit.value}</th><th scope="col">At most</th></tr></thead>
+              <thead><tr><th scope="col" class="left">Buffer</th><th scope="col" class="left">On</th><th scope="col">At least, {unit.value}</th><th scope="col">At most</th></tr></thead>
               <tbody>
                 {buffers.map(({ name, place, low, high, why }) => (
-                  <tr key={name} data-tip={why}><th scope="row" class="left">{name}</th><td class="left">{place}</td>
+                  <tr key={name} data-tip={why}><th scope="row" class="left">{name}</th><td class="left">{place === 'host' ? 'host' : 'GPU'}</td>
                     <td>{inUnit(low, unit.value)}</td><td>{inUnit(high, unit.value)}</td></tr>
                 ))}
               </tbody>

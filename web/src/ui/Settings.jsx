@@ -9,9 +9,10 @@ import { fromHub, isHubId } from '../hub.js';
 import { Files } from './Files.jsx';
 import { noModels, wantModels } from '../catalogue.js';
 import { closeRecording, isRecording, openRecording, recording } from '../recordings.js';
-import { chooseModel, isExampleModel, openFiles, past, reset, setWord, setWords, undo } from '../changes.js';
+import { chooseModel, isExampleModel, justOpened, openFiles, past, reset, setWord, setWords, undo } from '../changes.js';
 import { describe, editing, errorAt, files, isIdle, models, moreOpen, notices, report, settingsOpen, unit, valueOf, wordOf } from '../state.js';
 import { kindOf, KINDS, wordsFor } from '../kinds.js';
+import { recompute } from '../play.js';
 import { Field } from './Field.jsx';
 import { Looks, Segmented } from './Header.jsx';
 import { Icon } from './marks.jsx';
@@ -45,7 +46,7 @@ export async function takeText(name, text) {
 /** @param {{file?: import('../files.js').OpenFile, problem?: string}[]} read */
 async function finish(read) {
   const opened = read.flatMap(({ file }) => (file ? [file] : []));
-  if (read.length === 1 && opened[0] && openSaved(opened[0])) return;
+  if (read.length === 1 && opened[0] && await openSaved(opened[0])) return recompute();
   const wrong = opened.length ? await openFiles(opened) : [];
   notices.value = [...read.flatMap(({ problem }) => (problem ? [problem] : [])), ...wrong];
 }
@@ -57,7 +58,7 @@ const onHub = (typed) => (isHubId(typed) ? {
   run: async () => {
     notices.value = [`Fetching config.json of ${typed.trim()} from huggingface.co…`];
     await finish(await fromHub(typed));
-    if (!notices.value.length) notices.value = [`The model is config.json of ${typed.trim()}, from huggingface.co.`];
+    if (justOpened.value.length) notices.value = [`The model is config.json of ${typed.trim()}, from huggingface.co.`, ...notices.value];
   },
 } : null);
 

@@ -24,6 +24,7 @@ export function cardOf(r) {
 /** @param {Report} r @returns {{kind: 'fits' | 'close' | 'not' | 'none', icon: 'check' | 'warn' | 'cross' | 'info', text: string, detail: string}} */
 export function verdictOf(r) {
   const { fits, margin_bytes: margin = 0, retries = 0 } = r.verdict;
+  const { smallest_device_bytes: smallest } = r;
   const { title, bytes: whole } = cardOf(r);
   if (r.serving) {
     return fits ? { kind: 'fits', icon: 'check', text: `Starts on ${title}`, detail: r.verdict.sentence }
@@ -45,7 +46,8 @@ export function verdictOf(r) {
   if (!fits) return { kind: 'not', icon: 'cross', text: `Does not fit ${title}`, detail: `${size} over` };
   if (margin < 0) {
     return { kind: 'close', icon: 'warn', text: `Barely fits ${title}`,
-      detail: `would reserve ${size} more than there is; the allocator frees cached memory in ${retries === 1 ? 'one retry' : `${retries} retries`}` };
+      detail: `would reserve ${size} more than there is; the allocator frees cached memory in ${retries === 1 ? 'one retry' : `${retries} retries`}${
+        smallest ? `. It runs on ${headline(smallest, unit.value)} ${unit.value} or more` : ''}` };
   }
   const detail = `${size} to spare (${percent(margin, whole)})`;
   return margin < CLOSE * whole
@@ -73,8 +75,8 @@ function pinnedOf(versions) {
   return pinned.length ? `; ${pinned[0].by} brings ${pinned.map((one) => `${one.name} ${one.pinned}`).join(', ')}` : '';
 }
 
-/** A warning that a file has what is not described: the figures are near. @param {Report} r */
-const isNear = (r) => r.diagnostics?.some(({ severity, code, place }) => severity === 'warning' && code === 'ERR_UNSUPPORTED' && place?.startsWith('/files/'));
+/** The figures are near: a server's are a range, or a file has what is not described. @param {Report} r */
+const isNear = (r) => !!r.serving && (!!r.serving.buffers || r.serving.blocks_at_least < r.serving.blocks_at_most) || r.diagnostics?.some(({ severity, code, place }) => severity === 'warning' && code === 'ERR_UNSUPPORTED' && place?.startsWith('/files/'));
 
 /** @param {{r: Report}} props */
 export function Verdict({ r }) {
