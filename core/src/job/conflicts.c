@@ -59,7 +59,7 @@ static void check_server(tide_job_builder *b) {
                                 tide_format(b->arena, "is no setting of engine=%s", b->job->values[TIDE_SET_engine]),
                                 "`describe settings` has each engine's own under Serving");
     }
-    if (!b->job->device_bytes)
+    if (!b->job->device_bytes && !b->arguments.is_given[TIDE_SET_gpu])
         tide_error(b->diags, TIDE_ERR_FIELD_MISSING, "/settings/gpu", "a server runs on a GPU",
                    "give gpu=NAME, as gpu=l40s, or gpu_gib=SIZE");
 }

@@ -112,7 +112,7 @@ static bool holds_requests(const tide_serve_run *run) {
 /* config/speculative.py: verify_equal_vocab_size_if_draft_model, and that it is said how many tokens are drafted. */
 static bool takes_drafts(const tide_serve_run *run) {
     const tide_machine *m = &run->machine;
-    if (run->drafts.are_ngrams && !run->drafts.tokens)
+    if (tide_job_sets(&run->job, TIDE_SET_speculative_config) && !run->drafts.tokens)
         return refuses(run, "/settings/speculative_config",
                        "num_speculative_tokens must be provided with speculative model unless the draft model config "
                        "contains an n_predict parameter.",
