@@ -15,13 +15,17 @@ enum {
     SIZES = 512                /* of others */
 };
 
+int64_t tide_serve_most_captured(const tide_serve_run *run) {
+    int64_t most = run->device.capability / 10 == 10 ? BLACKWELL_SIZES : SIZES,
+            tokens = run->job.max_num_batched_tokens;
+    if (2 * run->job.max_num_seqs < most) most = 2 * run->job.max_num_seqs;
+    return tokens < most ? tokens : most;
+}
+
 /* config/vllm.py, _set_cudagraph_sizes: from the smallest to the largest. */
 static uint32_t capture_sizes(const tide_serve_run *run, int64_t *sizes) {
-    const tide_job *job = &run->job;
-    int64_t most = run->device.capability / 10 == 10 ? BLACKWELL_SIZES : SIZES, tokens = job->max_num_batched_tokens;
+    int64_t most = tide_serve_most_captured(run), tokens = run->job.max_num_batched_tokens;
     uint32_t count = 0;
-    if (2 * job->max_num_seqs < most) most = 2 * job->max_num_seqs;
-    if (tokens < most) most = tokens;
     for (int64_t n = 1; n <= most; n = n < 8 ? 2 * n : n < 256 ? n + 8 : n + 16) sizes[count++] = n;
     if (count && tokens == most && sizes[count - 1] != tokens) sizes[count++] = tokens;
     return count;

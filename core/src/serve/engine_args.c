@@ -41,6 +41,11 @@ static bool read_drafts(tide_serve_run *run, const tide_json *given, tide_diagno
     *d = (tide_serve_drafts){.tokens = run->job.num_speculative_tokens};
     if (count) d->tokens = count->is_integer ? count->integer : -1;
     d->are_ngrams = tide_json_is(method, TIDE_JSON_STRING) && tide_text_is(method->text, "ngram");
+    bool is_draft = !method || (tide_json_is(method, TIDE_JSON_STRING) && tide_text_is(method->text, "draft_model"));
+    if (!d->are_ngrams && !is_draft)
+        return tide_error(diags, TIDE_ERR_UNSUPPORTED, "/settings/speculative_config",
+                          "of vLLM 0.32.0's methods ngram and draft_model are described",
+                          "start the engine by `tidemark dry-run -- vllm serve ...`, which needs no description");
     return (d->tokens >= 0 && d->tokens <= 1024) ||
            tide_error(diags, TIDE_ERR_FIELD_RANGE, "/settings/speculative_config",
                       "num_speculative_tokens must be a whole number from 0 to 1024", NULL);
@@ -161,6 +166,13 @@ static bool supports_media(const tide_serve_run *run) {
            (item_limit(run, "image") > 0 || (tide_json_at(config, "video_token_id") && item_limit(run, "video") > 0));
 }
 
+/* config/vllm.py, with_hf_config: whether embeddings are tied is said by the whole configuration of a composite. */
+static tide_value composite_ties(const tide_serve_run *run) {
+    const tide_json *config = run->job.config, *ties = tide_json_at(config, "tie_word_embeddings");
+    bool is_said = tide_json_at(config, "text_config") && tide_json_is(ties, TIDE_JSON_BOOL);
+    return is_said ? tide_of_bool(ties->is_true) : tide_none();
+}
+
 /* Tiles of the largest image: transformers, models/got_ocr2/image_processing_got_ocr2.py. */
 static int64_t max_patches(const tide_serve_run *run) {
     const tide_json *crops = tide_json_at(run->job.preprocessor, "crop_to_patches");
@@ -225,6 +237,7 @@ void tide_serve_set_settings(tide_serve_run *run) {
     set_int(run, "max_patches", max_patches(run));
     set_int(run, "multiprocessors", run->device.sms);
     set_truth(run, "supports_mm_inputs", supports_media(run));
+    set_value(run, "composite_ties", composite_ties(run));
     set_value(run, "rope_by_thw", tide_none()); /* of the vision tower: kept by grid */
     set_truth(run, "speculates_ngrams", run->drafts.are_ngrams);
     set_truth(run, "enable_expert_parallel", job->enable_expert_parallel);

@@ -227,6 +227,8 @@ void tide_serve_offload(tide_serve_run *run);
 /* A forward pass of so many tokens; is_first: the capture's stream gets what it keeps. */
 typedef void tide_serve_forward(tide_serve_run *run, int64_t tokens, bool is_first);
 
+/* Tokens of the largest graph. */
+int64_t tide_serve_most_captured(const tide_serve_run *run);
 /* Plays the capture of CUDA graphs on the machine, as far as the engine does it to measure. */
 void tide_serve_capture_graphs(tide_serve_run *run, tide_serve_forward *forward);
 /* figures.graph_bytes, from the events of the capture. False: out of memory. */

@@ -43,9 +43,11 @@ static tide_text architecture_of(tide_serve_run *run, const tide_json *config) {
     return type && type->kind == TIDE_JSON_STRING ? root_of_type(run, type->text) : TIDE_TEXT("");
 }
 
-/* The language model of a composite: init_vllm_registered_model(hf_config=config.text_config). */
+/* The language model of a composite: init_vllm_registered_model(hf_config=config.text_config). Descriptions name
+ * classes that no architecture stands for by model_type. */
 static bool find_engine_model(void *user, tide_text model_type, tide_text *description, tide_text *class_name) {
-    const tide_engine_root *root = tide_engine_root_of("vllm", root_of_type(user, model_type));
+    const tide_engine_root *root = tide_engine_root_of("vllm", model_type);
+    if (!root) root = tide_engine_root_of("vllm", root_of_type(user, model_type));
     if (!root) return false;
     *description = tide_text_of(root->description);
     *class_name = tide_text_of(root->class_name);
@@ -372,6 +374,21 @@ static uint64_t split_bytes(tide_serve_run *run) {
     return (uint64_t)((splits < MAX_SPLITS ? splits : MAX_SPLITS) * 2 * tokens * width * (int64_t)sizeof(float));
 }
 
+/* Code that is compiled for embeddings in place of tokens copies them, and its pieces between two attention layers keep
+ * more of their outputs in the largest graph: at most all, which are hidden states, residual, queries, keys and values.
+ */
+static uint64_t embedding_bytes(tide_serve_run *run) {
+    const tide_json *config = run->job.config;
+    if (!tide_model_setting(&run->model, "supports_mm_inputs")->truth) return 0;
+    int64_t hidden = TIDE_SERVE_NUMBER(config, 0, "hidden_size", "n_embd"), ranks = run->job.tensor_parallel_size;
+    int64_t heads = TIDE_SERVE_NUMBER(config, 1, "num_attention_heads", "n_head");
+    int64_t kept = TIDE_SERVE_NUMBER(config, heads, "num_key_value_heads");
+    int64_t wide = (heads + 2 * kept) * TIDE_SERVE_NUMBER(config, heads > 0 ? hidden / heads : 0, "head_dim");
+    int64_t rows = tide_serve_layers(config) * tide_serve_most_captured(run);
+    int64_t values = run->job.max_num_batched_tokens * hidden + rows * (2 * hidden + TIDE_CEIL_DIV(wide, ranks));
+    return (uint64_t)(values * tide_dtype_bytes(run->model.state.dtype));
+}
+
 /* Slots of experts, of towers and of quantised layers are not described. */
 static bool takes_adapters(tide_serve_run *run) {
     const tide_json *config = run->job.config;
@@ -477,7 +494,7 @@ static bool play_start(tide_serve_run *run, const tide_job *job, const tide_serv
     if (m->has_failed) return false;
     if (!tide_cache_groups(run)) return false;
     if (!job->enforce_eager && !run->is_pooling) {
-        run->figures.may_take = split_bytes(run);
+        run->figures.may_take = split_bytes(run) + embedding_bytes(run);
         tide_serve_capture_graphs(run, capture_forward);
     }
     if (m->has_failed || !tide_serve_graphs(run)) return false;

@@ -91,6 +91,7 @@ def place(given: Given, folders: Iterable[Path] = ()) -> Path:
 def trimmed(result: Result) -> Result:
     """A result as it is kept; an engine's groups at its peak only where the case asks for them."""
     kept = KEPT + (("top_at_peak",) if result["case"].get("top") else ())
+    kept += ("versions",) if serving_case.is_one(result["case"]) else ()
     return {key: result[key] for key in kept if key in result}
 
 

@@ -42,8 +42,14 @@ SPECIAL: dict[str, dict[str, str | int]] = {
     "blip-2": {"<image>": "image_token_index"},
     "whisper": {"<|startoftranscript|>": 50258, "<|endoftext|>": 50257},
 }
-SPECIAL["qwen2_5_vl"] = SPECIAL["qwen2_vl"]
-TOKENIZERS = {"qwen2_vl": "Qwen2Tokenizer", "qwen2_5_vl": "Qwen2Tokenizer"}
+SPECIAL["qwen2_5_vl"] = SPECIAL["qwen3_vl"] = SPECIAL["qwen3_vl_moe"] = SPECIAL["qwen2_vl"]
+SPECIAL["mistral3"] = {"[IMG]": "image_token_index", "[IMG_BREAK]": 12, "[IMG_END]": 13}
+SPECIAL["smolvlm"] = SPECIAL["idefics3"]
+TOKENIZERS = {kind: "Qwen2Tokenizer" for kind in ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe")}
+# What the published file says beside sizes, where transformers does not know it by the model_type.
+PROCESSORS = {
+    "qwen3_vl_moe": {"image_processor_type": "Qwen2VLImageProcessor", "video_processor_type": "Qwen3VLVideoProcessor"}
+}
 EXTRA_TOKENS = {
     "gemma3": {"image_token": "<image_soft_token>", "boi_token": "<start_of_image>", "eoi_token": "<end_of_image>"},
     "internvl": {
@@ -72,7 +78,8 @@ def make(case: ServingCase, folders: list[Path], where: Path, name: str | None =
             if extra.name != "config.json":
                 (folder / extra.name).write_bytes(extra.read_bytes())
     elif model.preprocessor:
-        (folder / "preprocessor_config.json").write_text(json.dumps(model.preprocessor))
+        named = PROCESSORS.get(config.get("model_type", ""), {})
+        (folder / "preprocessor_config.json").write_text(json.dumps(named | model.preprocessor))
     if config.get("model_type") in SPECIAL:
         write_tokenizer(folder, config)
     return folder
