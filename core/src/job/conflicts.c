@@ -330,6 +330,9 @@ static void check_trainer(tide_job_builder *b) {
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_adapter,
                             tide_format(b->arena, "%s is not described with %s", job->values[TIDE_SET_adapter], kind),
                             "use lora");
+    if (job->quant != TIDE_quant_none && !job->kbit_prepare && tide_trainer_prepares_kbit(job))
+        tide_report(b->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, tide_builder_place(b, TIDE_SET_kbit_prepare),
+                    tide_format(b->arena, "changes nothing with %s, which prepares the model itself", kind), NULL);
     if (tide_trainer_generates(job)) check_rollouts(b);
     check_loss_type(b, kind);
     bool offloads = job->offload_activations != TIDE_offload_activations_none,

@@ -187,6 +187,11 @@ bool tide_trainer_generates(const tide_job *job);
 /* Whether what is not quantised goes from fp32 to bf16 once adapters are there, and the loss is computed under
  * autocast: ORPOTrainer and CPOTrainer over 4 bits. */
 bool tide_trainer_casts_to_bf16(const tide_job *job);
+/* Whether the trainer calls prepare_model_for_kbit_training() by itself: trl/experimental/orpo/orpo_trainer.py and
+ * cpo/cpo_trainer.py, __init__, where adapters come. */
+bool tide_trainer_prepares_kbit(const tide_job *job);
+/* Whether something does. */
+bool tide_prepares_kbit(const tide_job *job);
 /* Sequences of the one row that SFTTrainer makes of a batch when it packs or is padding-free; 0: rows stay rows. */
 int64_t tide_sequences_of_row(const tide_job *job);
 /* Tokens of a prompt: trainer.prompt_length, or what max_completion_length leaves of seq. */

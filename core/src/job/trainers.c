@@ -13,6 +13,15 @@ bool tide_trainer_casts_to_bf16(const tide_job *job) {
     return (job->trainer == TIDE_trainer_orpo || job->trainer == TIDE_trainer_cpo) && is_4bit && is_bf16;
 }
 
+bool tide_trainer_prepares_kbit(const tide_job *job) {
+    return (job->trainer == TIDE_trainer_orpo || job->trainer == TIDE_trainer_cpo) && job->adapter != TIDE_adapter_none;
+}
+
+bool tide_prepares_kbit(const tide_job *job) {
+    return job->mode == TIDE_mode_train && job->quant != TIDE_quant_none &&
+           (job->kbit_prepare || tide_trainer_prepares_kbit(job));
+}
+
 int64_t tide_sequences_of_row(const tide_job *job) {
     bool flattens = job->trainer == TIDE_trainer_sft && (job->packing || job->trainer_padding_free);
     if (!flattens) return 0;

@@ -37,7 +37,7 @@ struct tide_optimizer {
     parameter_state *parameters; /* the first group, then the second */
     uint32_t count;
     bool has_trainer;           /* transformers' Trainer made it */
-    bool has_two_groups;        /* the first has weight decay, the second has none */
+    bool decays;                /* the first group; a second has no weight decay */
     tide_list *shared;          /* tensors of the optimizer itself */
     tide_function *init, *body; /* of library/optimizers.json; NULL: none */
 };
@@ -163,8 +163,8 @@ tide_optimizer *tide_optimizer_new(tide_model *model, const tide_job *job) {
     bool is_of_matrices = optimizer->row->made == 'm';
     if (is_of_matrices) optimizer->rest = &optimizer_rows[TIDE_optimizer_adamw];
     optimizer->parameters = TIDE_NEW(m->arena, parameter_state, model->parameter_count + 1);
-    bool has_two = optimizer->has_two_groups =
-        (optimizer->has_trainer || job->param_groups == TIDE_param_groups_trainer) && !is_of_matrices;
+    bool has_two = (optimizer->has_trainer || job->param_groups == TIDE_param_groups_trainer) && !is_of_matrices;
+    optimizer->decays = optimizer->has_trainer ? job->trainer_weight_decay > 0 : has_two;
     for (int group = 0; group < 2; group++) {
         for (uint32_t i = 0; i < model->parameter_count; i++) {
             const tide_parameter_row *p = &model->parameters[i];
@@ -286,7 +286,7 @@ static void step_range(tide_optimizer *optimizer, uint32_t from, uint32_t to, he
     m->op = "optimizer.step";
     for (uint32_t i = from; i < to; i++)
         if (optimizer->parameters[i].tensor->grad) with[count++] = &optimizer->parameters[i];
-    bool decays = optimizer->parameters[from].group == 0 && (optimizer->has_two_groups || kind->decays);
+    bool decays = optimizer->parameters[from].group == 0 && (optimizer->decays || kind->decays);
     const char *end, *lists = form_of(kind->lists, decays, &end);
     bool is_late = kind->made == 'l' && lists < end, is_first = count && !with[0]->has_state;
     if (!is_late)

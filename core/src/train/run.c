@@ -165,7 +165,7 @@ bool tide_load(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagn
     if (strategy && strategy->load) strategy->load(&run->model, job);
     tide_model_to_device(&run->model);
     tide_choose_trainable(run, job);
-    if (is_quantised && job->kbit_prepare && is_training) tide_prepare_kbit(&run->model);
+    if (tide_prepares_kbit(job)) tide_prepare_kbit(&run->model);
     if (run->model.state.is_checkpointing) tide_model_require_input_grads(&run->model);
     if (job->adapter != TIDE_adapter_none && !tide_adapt(&run->model, job)) return false;
     cast_adapters_to_bf16(run, job);

@@ -191,6 +191,15 @@ static void settle_empty_cache(tide_claims *c) {
                     NULL);
 }
 
+/* Of the optimizers of TrainingArguments, these two allocate for it. */
+static void settle_weight_decay(tide_claims *c) {
+    const tide_file_key *optimizer = c->settings[TIDE_SET_optimizer], *trainer = c->settings[TIDE_SET_trainer];
+    const char *decay = tide_fact_of(c, TIDE_FACT_weight_decay);
+    bool is_read = optimizer && (strcmp(optimizer->taken, "sgd") == 0 || strcmp(optimizer->taken, "rmsprop") == 0);
+    if (decay && is_read && (trainer || c->arguments->asked_trainer))
+        tide_settle(c, TIDE_FACT_weight_decay, TIDE_SET_trainer_weight_decay, decay);
+}
+
 /* Rows of several sequences are SFTTrainer's, whose attention is flash-attn's where the file says so: a mask would keep
  * them apart otherwise. */
 static void settle_rows(tide_claims *c, const char *kind) {
@@ -222,4 +231,5 @@ void tide_trl_settle(tide_claims *c) {
     else
         settle_plain(c);
     settle_empty_cache(c);
+    settle_weight_decay(c);
 }
