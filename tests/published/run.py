@@ -8,10 +8,11 @@
 import sys
 
 import activation_recomputation
+import peft
 import simumax
 import vllm
 
-SOURCES = (vllm, simumax, activation_recomputation)
+SOURCES = (vllm, simumax, activation_recomputation, peft)
 
 
 def main(program):
