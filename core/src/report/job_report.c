@@ -66,6 +66,8 @@ int64_t tide_range_percent(const tide_run *run, const tide_job *job) {
 const char *tide_range_reason(tide_arena *arena, const tide_run *run, const tide_job *job) {
     const char *no_run =
         job->versions_asked ? tide_format(arena, "no run of %s is recorded", job->versions_asked) : NULL;
+    if (!run->stand_in_of && !no_run && run->margin)
+        return "the small requests of a long generation are taken as in its last token";
     if (!run->stand_in_of) return no_run;
     return no_run ? tide_format(arena, "the model has no description of its own and %s", no_run)
                   : "the model has no description of its own";
@@ -73,11 +75,12 @@ const char *tide_range_reason(tide_arena *arena, const tide_run *run, const tide
 
 uint64_t tide_range_low(const tide_run *run, const tide_job *job, uint64_t device) {
     uint64_t percent = (uint64_t)tide_range_percent(run, job);
-    return percent ? device / (100 + percent) * 100 : device;
+    uint64_t low = percent ? device / (100 + percent) * 100 : device;
+    return low > run->margin ? low - run->margin : low;
 }
 
 uint64_t tide_range_high(const tide_run *run, const tide_job *job, uint64_t device) {
-    return device + device / 100 * (uint64_t)tide_range_percent(run, job);
+    return device + device / 100 * (uint64_t)tide_range_percent(run, job) + run->margin;
 }
 
 tide_fit tide_job_report_fit(const tide_job_report *r) {

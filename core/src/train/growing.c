@@ -14,7 +14,14 @@
 
 #include <string.h>
 
-enum { FEWEST_STEPS = 8, COPIES_LIMIT = 4096 };
+/* LONG_PLAY: events that the allocator answers in about a second. */
+enum {
+    FEWEST_STEPS = 8,
+    COPIES_LIMIT = 4096,
+    LONG_PLAY = 1 << 20,
+    SMALL_REQUEST = 1 << 20,
+    SMALL_POOL_SEGMENT = 2 << 20
+};
 
 /* Numbers that say what values are like, in the order in which they are met. */
 typedef struct numbers {
@@ -303,6 +310,55 @@ static bool take_two(growing_steps *g, int64_t step) {
     return is_so;
 }
 
+/* ---- small requests of long loops ---- */
+
+/* Note [Small requests]: scores of attention in the eager form are small requests that grow, and where those do the
+ * small pool has no state that comes again: each step would be played. Of a long loop they are as large in each step as
+ * in the last one, which has the peak. What is reserved is then good to the bytes by which they are larger than they
+ * were, and the rounding of segments: a range (run->margin). */
+
+static bool is_long(const growing_steps *g, int64_t end) {
+    return (end - g->step) * (int64_t)(g->last - g->place.event) > LONG_PLAY;
+}
+
+/* Whether an allocation of a step that ends before event `last` is given back in it. */
+static bool is_passing(const tide_allocation *a, uint32_t last) {
+    return a->died != TIDE_NEVER && a->died < last;
+}
+
+/* The last step before `end` in which what passes is small that is small now. */
+static int64_t last_small(const growing_steps *g, int64_t end) {
+    const tide_timeline *t = &g->m->timeline;
+    for (uint32_t i = 0; i < t->allocation_count - g->place.allocation; i++) {
+        const tide_allocation *a = &t->allocations[g->place.allocation + i];
+        if (!g->bytes[i] || a->bytes > SMALL_REQUEST || !is_passing(a, g->last)) continue;
+        int64_t last = g->step + (int64_t)((SMALL_REQUEST - a->bytes) / g->bytes[i]);
+        if (last < end && last > g->step + FEWEST_STEPS) end = last;
+    }
+    return end;
+}
+
+/* Small requests that pass no longer grow: by how many bytes those that live at once are larger than in the first step.
+ */
+static uint64_t keep_small_as_last(growing_steps *g, tide_timeline_place at, int64_t times) {
+    const tide_timeline *t = &g->m->timeline;
+    uint64_t live = 0, most = 0;
+    for (uint32_t e = at.event; e < t->event_count; e++) {
+        uint32_t number = t->events[e] & ~TIDE_FREE_BIT;
+        if (number < at.allocation) continue;
+        const tide_allocation *a = &t->allocations[number];
+        if (!g->bytes[number - at.allocation] || a->bytes > SMALL_REQUEST || !is_passing(a, t->event_count)) continue;
+        uint64_t larger = g->bytes[number - at.allocation] * (uint64_t)times;
+        live += a->born == e ? larger : 0;
+        most = live > most ? live : most;
+        live -= a->died == e ? larger : 0;
+    }
+    for (uint32_t i = at.allocation; i < t->allocation_count; i++)
+        if (t->allocations[i].bytes <= SMALL_REQUEST && is_passing(&t->allocations[i], t->event_count))
+            g->bytes[i - at.allocation] = 0;
+    return most;
+}
+
 /* Plays step `end` for those from the second one on. */
 static bool keep_last_step(growing_steps *g, int64_t end) {
     tide_machine *m = g->m;
@@ -318,6 +374,9 @@ static bool keep_last_step(growing_steps *g, int64_t end) {
     }
     tide_timeline_play_again(&m->timeline, at, (uint32_t)(times - 1), 0);
     uint32_t own = m->timeline.allocation_count - at.allocation;
+    uint64_t larger = is_long(g, end) ? keep_small_as_last(g, at, times) : 0;
+    if (larger + 2 * SMALL_POOL_SEGMENT > g->loop->run->margin && larger)
+        g->loop->run->margin = larger + 2 * SMALL_POOL_SEGMENT;
     for (uint32_t i = 0; i < own; i++)
         if (g->bytes[i]) m->timeline.repetitions[m->timeline.repetition_count - 1].growth = g->bytes;
     return true;
@@ -335,6 +394,7 @@ bool tide_play_growing(const tide_growing_loop *loop, int64_t count) {
         step += 2;
         if (!is_so) continue;
         int64_t end = last_alike(&g, g.m->same_keys, count);
+        if (is_long(&g, end)) end = last_small(&g, end);
         if (end - step < 2) continue;
         if (!keep_last_step(&g, end)) return false;
         step = end + 1;

@@ -40,6 +40,7 @@ typedef struct tide_run {
     tide_model model;
     int64_t parameters, trainable;
     tide_description_cache *cache; /* NULL: nothing is shared */
+    uint64_t margin;               /* bytes by which what is reserved may be more or less; see Note [Small requests] */
     bool plays_all;     /* each micro-batch and each call of a layer, none is taken from another: for tests */
     uint32_t in_flight; /* see train/strategy.h */
     int64_t other_ranks[TIDE_OTHER_RANKS]; /* that may need more memory than this one */
