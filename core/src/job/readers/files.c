@@ -129,7 +129,7 @@ static void read_object(tide_reading *r, tide_json *root) {
 
 void tide_file_read(tide_reading *r) {
     tide_diagnostics scratch;
-    if (is_no_json(r)) return;
+    if (is_no_json(r) || tide_pins_read(r)) return;
     if (is_toml(r)) {
         tide_json *table = tide_toml_parse(r->arena, r->text, r->place, r->diags);
         if (table) read_object(r, table);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is installed: requirements.txt, the output of `pip freeze`, environment.yml of conda. Of them the versions of
- * PyTorch and transformers. */
+/* What is installed: requirements.txt, the output of `pip freeze`, environment.yml of conda, pyproject.toml, a
+ * Dockerfile. Of them the versions of PyTorch and transformers. */
 #include <string.h>
 
 #include "base/units.h"
 #include "job/readers/requirements.h"
+
+enum { MINORS = 1000 }; /* of tide_version_number() */
 
 static bool is_name_byte(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
@@ -46,12 +48,33 @@ static tide_text pinned(tide_text rest) {
     return (tide_text){rest.at, to};
 }
 
+/* The newest version that "<4.45", "<=4.44" or "~=4.44" leaves, where that is older than the default; empty: none is
+ * said, or the last of a major version, which is not known here. */
+static tide_text newest_of(tide_arena *arena, tide_text rest, tide_setting_id library) {
+    tide_text one;
+    int newest = tide_version_number(tide_setting_default(library));
+    while (tide_piece_next(&rest, ',', &one)) {
+        one = tide_trimmed(one);
+        bool is_below = one.length > 1 && one.at[0] == '<' && one.at[1] != '=';
+        if (!is_below && !tide_text_starts(one, TIDE_TEXT("<=")) && !tide_text_starts(one, TIDE_TEXT("~="))) continue;
+        one = tide_trimmed((tide_text){one.at + 2 - is_below, one.length - 2 + is_below});
+        size_t length = 0;
+        while (length < one.length && (is_name_byte(one.at[length]))) length++;
+        int number = tide_version_number(tide_text_copy(arena, (tide_text){one.at, length}));
+        int minor = number % MINORS;
+        if (!number || number > newest || (is_below && !minor)) continue;
+        return tide_text_of(tide_format(arena, "%d.%d", number / MINORS, minor - is_below));
+    }
+    return TIDE_TEXT("");
+}
+
 static void read_requirement(tide_reading *r, tide_text line) {
     tide_text name, rest;
     if (!split(without_comment(line), &name, &rest)) return;
     tide_setting_id library = library_of(name);
     if (library == TIDE_SET_COUNT) return;
     tide_text version = pinned(rest);
+    if (!version.length) version = newest_of(r->arena, rest, library);
     if (version.length)
         tide_setting_put(r->arguments, tide_text_of(tide_settings[library].name), version, TIDE_ORIGIN_FILE);
     else
@@ -77,6 +100,57 @@ bool tide_requirements_read(tide_reading *r) {
     tide_text rest = r->text, line;
     if (!is_requirements(rest)) return false;
     while (tide_piece_next(&rest, '\n', &line)) read_requirement(r, line);
+    return true;
+}
+
+/* ---- pyproject.toml and Dockerfiles: requirements among other things ---- */
+
+enum { PIN_LIMIT = 200 };
+
+/* Project files by their names, Dockerfiles by their first instruction too. */
+static bool holds_pins(const tide_reading *r) {
+    tide_text text = tide_trimmed(r->text), name = tide_text_of(r->name);
+    return tide_text_is(name, "pyproject.toml") || tide_text_starts(name, TIDE_TEXT("Dockerfile")) ||
+           tide_text_starts(text, TIDE_TEXT("FROM ")) || tide_text_starts(text, TIDE_TEXT("# syntax=docker"));
+}
+
+static bool parts_pins(char c) {
+    return c == ' ' || c == '\t' || c == '\r' || c == '"' || c == '\'' || c == '\\';
+}
+
+/* `"torch==2.4"`, `pip install torch==2.4`, `torch = "^2.4"` (poetry's), and the image pytorch/pytorch:2.4.0-cuda12.1.
+ */
+static void read_pins_of_line(tide_reading *r, tide_text line) {
+    static const char image[] = "pytorch/pytorch:";
+    bool is_poetry = false;
+    tide_text library = TIDE_TEXT("");
+    for (size_t at = 0; at < line.length;) {
+        size_t end = at;
+        while (end < line.length && !parts_pins(line.at[end])) end++;
+        tide_text word = {line.at + at, end - at};
+        at = end + 1;
+        while (word.length && strchr("[](),", word.at[0])) word.at++, word.length--;
+        while (word.length && strchr("[](),", word.at[word.length - 1])) word.length--;
+        if (!word.length || word.length > PIN_LIMIT) continue;
+        if (is_poetry && word.at[0] == '^') word.at++, word.length--;
+        if (is_poetry)
+            word = tide_text_of(
+                tide_format(r->arena, "%.*s==%.*s", (int)library.length, library.at, (int)word.length, word.at));
+        is_poetry = library.length && tide_text_is(word, "=");
+        library = library_of(word) != TIDE_SET_COUNT ? word : is_poetry ? library : TIDE_TEXT("");
+        if (tide_text_starts(word, TIDE_TEXT(image))) {
+            const char *dash = memchr(word.at, '-', word.length);
+            size_t length = (dash ? (size_t)(dash - word.at) : word.length) - (sizeof image - 1);
+            word = tide_text_of(tide_format(r->arena, "torch==%.*s", (int)length, word.at + sizeof image - 1));
+        }
+        if (word.length && strpbrk(tide_text_copy(r->arena, word), "=<>~")) read_requirement(r, word);
+    }
+}
+
+bool tide_pins_read(tide_reading *r) {
+    tide_text rest = r->text, line;
+    if (!holds_pins(r)) return false;
+    while (tide_piece_next(&rest, '\n', &line)) read_pins_of_line(r, without_comment(line));
     return true;
 }
 

@@ -8,4 +8,7 @@
 /* Whether the text is a list of packages with PyTorch or transformers in it, which is read then. */
 bool tide_requirements_read(tide_reading *r);
 
+/* The same of what a pyproject.toml or a Dockerfile installs. */
+bool tide_pins_read(tide_reading *r);
+
 #endif
