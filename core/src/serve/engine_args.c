@@ -189,6 +189,14 @@ static int64_t max_pixels(const tide_serve_run *run) {
     return given && given->is_integer && given->integer > 0 ? given->integer : MAX_PIXELS;
 }
 
+static void set_media_limits(tide_serve_run *run) {
+    set_int(run, "image_limit", item_limit(run, "image"));
+    set_int(run, "video_limit", item_limit(run, "video"));
+    set_int(run, "audio_limit", item_limit(run, "audio"));
+    set_int(run, "max_pixels", max_pixels(run));
+    set_int(run, "max_patches", max_patches(run));
+}
+
 void tide_serve_set_settings(tide_serve_run *run) {
     const tide_job *job = &run->job;
     tide_machine *m = &run->machine;
@@ -230,11 +238,7 @@ void tide_serve_set_settings(tide_serve_run *run) {
     set_value(run, "marlin_workspace", tide_none());  /* v1/worker/workspace.py: made once */
     set_truth(run, "is_compiled", !job->enforce_eager);
     set_truth(run, "attention_runs", false); /* in the profile run it does not: there is no cache */
-    set_int(run, "image_limit", item_limit(run, "image"));
-    set_int(run, "video_limit", item_limit(run, "video"));
-    set_int(run, "audio_limit", item_limit(run, "audio"));
-    set_int(run, "max_pixels", max_pixels(run));
-    set_int(run, "max_patches", max_patches(run));
+    set_media_limits(run);
     set_int(run, "multiprocessors", run->device.sms);
     set_truth(run, "supports_mm_inputs", supports_media(run));
     set_value(run, "composite_ties", composite_ties(run));

@@ -305,8 +305,7 @@ bool tide_play_loop(tide_run *run, const tide_job *job) {
     l.has_lengths = tide_job_has_lengths(job);
     if (!wrap(&l) || (!has_trainer && !l.has_lengths && !tide_make_batch(run, job, &l.batch, m->diags))) return false;
     if (!has_trainer) take_inputs(&l);
-    if (tide_prepares_kbit(job))
-        tide_model_setting(&run->model, "model_dtype")->dtype = TIDE_FP32; /* self.dtype */
+    if (tide_prepares_kbit(job)) tide_model_setting(&run->model, "model_dtype")->dtype = TIDE_FP32; /* self.dtype */
     if (!is_training) return tide_infer(run, job, &l.batch);
     m->module = m->statement = 0;
     if (!l.optimizer) l.optimizer = tide_optimizer_new(&run->model, job);
