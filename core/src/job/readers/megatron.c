@@ -11,14 +11,15 @@
     "num_layers|hidden_size|ffn_hidden_size|num_attention_heads|group_query_attention|num_query_groups|kv_channels|"   \
     "max_position_embeddings|vocab_size|padded_vocab_size|normalization|swiglu|num_experts|position_embedding_type|"   \
     "untie_embeddings_and_output_weights|disable_bias_linear|add_qkv_bias|qk_layernorm|hidden_dropout|"                \
-    "attention_dropout|moe_router_topk|moe_ffn_hidden_size"
+    "attention_dropout|moe_router_topk|moe_ffn_hidden_size|use_rotary_position_embeddings"
 
 static const tide_key_row megatron_rows[] = {
     KEY_NEUTRAL(ARGUMENTS_OF_GPT),
 #include "job/readers/keys/megatron.def"
 };
 
-static const tide_key_table megatron_keys = {.rows = megatron_rows, .count = TIDE_COUNT_OF(megatron_rows)};
+static const tide_key_table megatron_keys = {
+    .rows = megatron_rows, .count = TIDE_COUNT_OF(megatron_rows), .more = &tide_transformer_keys};
 
 /* What TransformerConfig gets of the arguments (core_transformer_config_from_args). */
 static void make_model_of_arguments(tide_claims *c, const tide_claims_file *file) {
@@ -77,6 +78,8 @@ static void settle_arguments(tide_claims *c, const tide_json *root) {
         tide_imply(c, TIDE_SET_parallel_grouped_gemm, "false");
         tide_imply(c, TIDE_SET_parallel_dispatcher, "allgather");
     }
+    if (strcmp(tide_option_word(root, "transformer_impl", "transformer_engine"), "local") == 0)
+        tide_imply(c, TIDE_SET_parallel_softmax_fp32, "false");
     settle_gradients(c, root);
     tide_megatron_settle_loss(c);
     tide_megatron_settle_offload(c, tide_option_is_on(root, "optimizer_cpu_offload", false), "1");

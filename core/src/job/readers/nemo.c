@@ -199,6 +199,7 @@ static void settle_nemo(tide_claims *c) {
     tide_imply(c, TIDE_SET_dtype, "fp32");
     tide_imply(c, TIDE_SET_parallel_impl, "local");
     tide_imply(c, TIDE_SET_parallel_rope_fusion, "false");
+    if (!tide_option_is_on(model, "transformer_engine", false)) tide_imply(c, TIDE_SET_parallel_softmax_fp32, "false");
     tide_imply(c, TIDE_SET_parallel_wgrad_fusion, "false");
     tide_imply(c, TIDE_SET_parallel_overlap_p2p, "false");
     tide_imply(c, TIDE_SET_parallel_wrap_on_side_stream, "false");
