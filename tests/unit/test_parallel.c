@@ -35,8 +35,28 @@ typedef struct held {
     int64_t of[TIDE_FACTOR_COUNT];
     int64_t state; /* parameters in any form, gradients, optimizer */
     int64_t trainable, tensors;
+    int64_t most_computed; /* at any moment */
     bool plays;
 } held;
+
+/* Of activations and temporaries, which reports tell apart. */
+static int64_t most_computed(const tide_run *run) {
+    const tide_timeline *t = &run->machine.timeline;
+    int64_t live = 0, most = 0, *change = calloc((size_t)t->event_count + 1, sizeof *change);
+    if (!change) exit(3);
+    for (uint32_t i = 0; i < t->allocation_count; i++) {
+        const tide_allocation *a = &t->allocations[i];
+        if (a->factor != TIDE_FACTOR_ACTIVATION && a->factor != TIDE_FACTOR_TEMPORARY) continue;
+        change[a->born] += (int64_t)a->bytes;
+        if (a->died < t->event_count) change[a->died] -= (int64_t)a->bytes;
+    }
+    for (uint32_t i = 0; i < t->event_count; i++) {
+        live += change[i];
+        if (live > most) most = live;
+    }
+    free(change);
+    return most;
+}
 
 static void sum(held *h, const tide_run *run, tide_phase phase) {
     const tide_timeline *t = &run->machine.timeline;
@@ -52,6 +72,7 @@ static void sum(held *h, const tide_run *run, tide_phase phase) {
     for (size_t i = 0; i < sizeof state / sizeof *state; i++) h->state += h->of[state[i]];
     h->trainable = run->trainable;
     h->tensors = run->model.parameter_count;
+    h->most_computed = most_computed(run);
     h->plays = true;
 }
 
@@ -288,6 +309,38 @@ static void check_megatron(uint64_t *seed) {
     check(masters == 4 * all, "fp32 copies of Megatron's ranks do not add up", masters, 4 * all);
 }
 
+/* Of 1F1B a stage holds as many micro-batches as there are, but no more than there are stages from it on: each adds the
+ * same up to that, and nothing beyond but the input that comes before the next. The first and the last stage have more
+ * than layers. */
+static void check_in_flight(uint64_t *seed) {
+    static const char *const options[] = {"", " parallel.sequence_parallel=true tp=2",
+                                          " parallel.recompute=full parallel.recompute_method=uniform",
+                                          " parallel.recompute=selective parallel.recompute_modules=mlp", NULL};
+    enum { MOST = 8 };
+    int pp = 4 << random_below(seed, 2), stage = 1 + (int)random_below(seed, (uint32_t)pp - 2), bound = pp - stage;
+    const char *option = one_of(seed, options);
+    int tp = strstr(option, "tp=2") ? 2 : 1;
+    const int64_t received = INT64_C(2) * 1024 * 2048 * 2; /* hidden states, bf16 */
+    int64_t most[MOST + 1];
+    char words[600];
+    shown = words;
+    for (int microbatches = 1; microbatches <= pp; microbatches++) {
+        snprintf(words, sizeof words,
+                 "model=llama-3.2-1b overrides.num_hidden_layers=16 batch=2 seq=1024 steps=1 use_cache=false "
+                 "parallel.kind=megatron pp=%d parallel.microbatches=%d rank=%d%s",
+                 pp, microbatches, stage * tp, option);
+        held h = play(words, TIDE_PHASE_OPTIMIZER);
+        if (!h.plays) return;
+        most[microbatches] = h.most_computed;
+    }
+    int64_t set = most[2] - most[1];
+    check(set > received / tp, "a micro-batch in flight holds its layers' inputs", set, received);
+    for (int m = 2; m <= pp; m++) {
+        int64_t expected = most[1] + ((m < bound ? m : bound) - 1) * set, more = most[m] - expected;
+        check(m <= bound ? more == 0 : more >= 0 && more <= received, "micro-batches in flight", most[m], expected);
+    }
+}
+
 int main(int argc, char **argv) {
     int rounds = argc > 1 ? atoi(argv[1]) : 60;
     uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
@@ -298,6 +351,7 @@ int main(int argc, char **argv) {
     check_sums("llama-3.2-1b overrides.num_hidden_layers=2", 8);
     for (int i = 0; i < rounds; i++) check_job(&seed);
     for (int i = 0; i < rounds / 4; i++) check_megatron(&seed);
+    for (int i = 0; i < rounds / 4; i++) check_in_flight(&seed);
     printf("%d passed, %d failed\n", passed, failed);
     return failed != 0;
 }
