@@ -77,8 +77,9 @@ export default function Layout({ r, panel }) {
   const rows = [...played, ...later.filter(({ stage }) => !played.some((one) => one.stage === stage))].sort((a, b) => a.rank - b.rank);
   const most = rows.reduce((a, b) => (b.reserved > a.reserved ? b : a));
   const kindOf = (/** @type {Row} */ row) => (!has ? 'none' : row.reserved + context <= has * 0.97 ? 'fits' : row.reserved + context <= has ? 'close' : 'not');
-  /* What needs more than there is may fit by retries: that is known of what was played on this GPU. */
-  const fitsOf = (/** @type {Row} */ row) => (row.rank === shown ? r.verdict.fits ?? undefined : row.fits ?? (row.reserved + context <= has || undefined));
+  /* What reserves more than there is may fit by retries: that is known of what was played on this GPU. What allocates more does not. */
+  const fitsOf = (/** @type {Row} */ row) => (row.rank === shown ? r.verdict.fits ?? undefined
+    : row.fits ?? (row.reserved + context <= has || (row.allocated + context > has ? false : undefined)));
   const isStaged = layout.pp > 1;
   const chunks = Number(used(layout.kind === 'megatron' ? 'parallel.virtual_stages' : 'parallel.chunks')) || 1;
   const ranksOf = (/** @type {Row} */ { stage, rank }) => (isStaged ? `${stage * each} to ${(stage + 1) * each - 1}` : `like ${rank}`);
