@@ -66,8 +66,9 @@ const char *tide_serving_sentence(const tide_serving *serving, tide_arena *arena
         target = tide_format(arena, ", %s are asked for", tide_count_text(arena, asked));
     else if (asked)
         target = tide_format(arena, ": not the %s that are asked for", tide_count_text(arena, asked));
-    return tide_format(arena, "%s requests %s fit at once%s. %s",
-                       tide_count_text(arena, tide_serving_requests(serving)), lengths, target, cache);
+    int64_t requests = tide_serving_requests(serving);
+    return tide_format(arena, requests == 1 ? "%s request %s fits at once%s. %s" : "%s requests %s fit at once%s. %s",
+                       tide_count_text(arena, requests), lengths, target, cache);
 }
 
 static void write_cache_groups(tide_writer *w, const tide_serve_run *run) {
