@@ -189,12 +189,19 @@ static int64_t max_pixels(const tide_serve_run *run) {
     return given && given->is_integer && given->integer > 0 ? given->integer : MAX_PIXELS;
 }
 
+/* As the processor's file says it; 0: it does not. */
+static int64_t longest_edge(const tide_serve_run *run) {
+    const tide_json *given = tide_json_at(tide_json_at(run->job.preprocessor, "size"), "longest_edge");
+    return given && given->is_integer && given->integer > 0 && given->integer <= MAX_PIXELS ? given->integer : 0;
+}
+
 static void set_media_limits(tide_serve_run *run) {
     set_int(run, "image_limit", item_limit(run, "image"));
     set_int(run, "video_limit", item_limit(run, "video"));
     set_int(run, "audio_limit", item_limit(run, "audio"));
     set_int(run, "max_pixels", max_pixels(run));
     set_int(run, "max_patches", max_patches(run));
+    set_int(run, "longest_edge", longest_edge(run));
 }
 
 void tide_serve_set_settings(tide_serve_run *run) {

@@ -80,6 +80,12 @@ def make(case: ServingCase, folders: list[Path], where: Path, name: str | None =
     elif model.preprocessor:
         named = PROCESSORS.get(config.get("model_type", ""), {})
         (folder / "preprocessor_config.json").write_text(json.dumps(named | model.preprocessor))
+    if config.get("model_type") == "mistral3":
+        sizes = {
+            "patch_size": config["vision_config"]["patch_size"],
+            "spatial_merge_size": config.get("spatial_merge_size", 2),
+        }
+        (folder / "processor_config.json").write_text(json.dumps({"processor_class": "PixtralProcessor"} | sizes))
     if config.get("model_type") in SPECIAL:
         write_tokenizer(folder, config)
     return folder
