@@ -218,8 +218,10 @@ const char *tide_setting_nearest(tide_arena *arena, tide_text name) {
 static const struct {
     const char *word, *means, *remedy;
 } words[] = {
-#define TIDE_WORD(word, means, remedy) {word, means, remedy ? remedy : "write " means},
+#define TIDE_WORD(word, means, remedy) {word, means, remedy},
+#define TIDE_MEANS(word, means) {word, means, "write " means},
 #include "job/words.def"
+#undef TIDE_MEANS
 #undef TIDE_WORD
 };
 
