@@ -129,13 +129,15 @@ static void read_object(tide_reading *r, tide_json *root) {
 
 void tide_file_read(tide_reading *r) {
     tide_diagnostics scratch;
-    if (is_no_json(r) || tide_pins_read(r)) return;
+    if (is_no_json(r) || (!is_toml(r) && (tide_server_read_script(r) || tide_launch_read_script(r))) ||
+        tide_pins_read(r))
+        return;
     if (is_toml(r)) {
         tide_json *table = tide_toml_parse(r->arena, r->text, r->place, r->diags);
         if (table) read_object(r, table);
         return;
     }
-    if (tide_server_read_script(r) || tide_launch_read_script(r) || tide_requirements_read(r)) return;
+    if (tide_requirements_read(r)) return;
     tide_diagnostics_init(&scratch, r->arena);
     tide_json *root = tide_json_parse(r->arena, r->text, r->place, &scratch);
     if (!root && tide_text_starts(tide_trimmed(r->text), TIDE_TEXT("#!"))) {
