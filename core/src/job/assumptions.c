@@ -158,6 +158,7 @@ static void assume_device(tide_job_builder *b) {
                            job->device_bytes ? "memory as gpu_gib says" : "memory without limit"));
     assume(b, TIDE_SET_allocator, "PyTorch's own defaults: PYTORCH_CUDA_ALLOC_CONF is not set");
     assume(b, TIDE_SET_load, "weights reach the device one by one, as .to(\"cuda\") moves them");
+    if (!tide_trainer_places_model(job)) return; /* it is on the host */
     if (job->parallel_kind == TIDE_parallel_kind_zero3)
         assume(b, TIDE_SET_parallel_zero_init,
                "the whole model reaches the device before it is cut; true: as it is made, as from_pretrained() "

@@ -305,6 +305,47 @@ static void check_lengths(tide_job_builder *b) {
                             "give fewer steps");
 }
 
+/* Trainers on several GPUs: what accelerate makes of the model is described for some. */
+static void check_spread_trainer(tide_job_builder *b, const char *kind) {
+    const tide_job *job = b->job;
+    const char *strategy = job->values[TIDE_SET_parallel_kind], *plain = "use one GPU, or leave the trainer out";
+    bool has_deepspeed = tide_job_has_deepspeed(job), is_zero3 = job->parallel_kind == TIDE_parallel_kind_zero3,
+         is_fsdp2 = job->parallel_kind == TIDE_parallel_kind_fsdp2,
+         is_ddp = job->parallel_kind == TIDE_parallel_kind_ddp;
+    if (job->parallel_kind == TIDE_parallel_kind_none) return;
+    if (job->trainer > TIDE_trainer_sft)
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer,
+                            tide_format(b->arena, "%s is described on one GPU", kind), "leave parallel.kind out");
+    else if (!is_ddp && !has_deepspeed && !is_fsdp2)
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_parallel_kind,
+                            tide_format(b->arena, "%s is not described with trainers", strategy),
+                            "use ddp, zero1, zero2, zero3 or fsdp2, or leave the trainer out");
+    else if (is_zero3 && (job->trainer == TIDE_trainer_sft || job->adapter != TIDE_adapter_none))
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_parallel_kind,
+                            "zero3 is described with trainer=hf that trains whole models", plain);
+    else if (is_zero3 && !tide_job_has_zero_init(job))
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_parallel_zero_init,
+                            "trainers are described with models that deepspeed.zero.Init() has cut", "leave it out");
+    else if (!is_ddp && job->quant != TIDE_quant_none)
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_quant,
+                            tide_format(b->arena, "is not described with %s and parallel.kind=%s", kind, strategy),
+                            plain);
+    else if (is_fsdp2 && tide_job_is_on_meta(job))
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_parallel_meta_init,
+                            tide_format(b->arena, "cpu_ram_efficient_loading is not described with %s", kind),
+                            "leave it out");
+    else if (is_fsdp2 && job->parallel_offload)
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_parallel_offload,
+                            tide_format(b->arena, "is not described with %s", kind), plain);
+    else if (tide_job_has_lengths(job))
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_lengths,
+                            tide_format(b->arena, "is not described with %s and parallel.kind", kind), "give seq");
+    if (has_deepspeed && job->autocast.is_set &&
+        !(job->parallel_half.is_set && job->parallel_half.dtype == job->autocast.dtype))
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_autocast,
+                            "is not DeepSpeed's parallel.half, which Trainer holds it against", "leave it out");
+}
+
 static void check_trainer(tide_job_builder *b) {
     const tide_job *job = b->job;
     if (job->trainer == TIDE_trainer_none) return;
@@ -312,11 +353,7 @@ static void check_trainer(tide_job_builder *b) {
     if (job->mode != TIDE_mode_train)
         tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer, "trainers train",
                             "use mode=train, or leave it out");
-    if (job->parallel_kind != TIDE_parallel_kind_none)
-        tide_builder_refuse(
-            b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer, tide_format(b->arena, "%s is described on one GPU", kind),
-            job->trainer <= TIDE_trainer_sft ? "leave it out: the loop that people write is played around parallel.kind"
-                                             : "leave parallel.kind out");
+    check_spread_trainer(b, kind);
     int64_t rows = job->batch * (job->trainer == TIDE_trainer_dpo ? 2 : 1);
     bool scores_tokens =
         job->trainer > TIDE_trainer_hf && job->trainer != TIDE_trainer_reward && !tide_trainer_generates(job);

@@ -192,6 +192,12 @@ bool tide_trainer_casts_to_bf16(const tide_job *job);
 bool tide_trainer_prepares_kbit(const tide_job *job);
 /* Whether something does. */
 bool tide_prepares_kbit(const tide_job *job);
+/* Whether deepspeed.zero.Init() has cut the model as it was made. */
+bool tide_job_has_zero_init(const tide_job *job);
+/* Whether forward() is under autocast: not where a trainer leaves types to DeepSpeed or fully_shard. */
+bool tide_job_autocasts(const tide_job *job);
+/* Trainer.place_model_on_device, and that there is no trainer: DeepSpeed and FSDP are given a model on the host. */
+bool tide_trainer_places_model(const tide_job *job);
 /* Sequences of the one row that SFTTrainer makes of a batch when it packs or is padding-free; 0: rows stay rows. */
 int64_t tide_sequences_of_row(const tide_job *job);
 /* Tokens of a prompt: trainer.prompt_length, or what max_completion_length leaves of seq. */

@@ -22,6 +22,22 @@ bool tide_prepares_kbit(const tide_job *job) {
            (job->kbit_prepare || tide_trainer_prepares_kbit(job));
 }
 
+bool tide_trainer_places_model(const tide_job *job) {
+    bool is_engine = tide_job_has_deepspeed(job) || job->parallel_kind == TIDE_parallel_kind_fsdp1 ||
+                     job->parallel_kind == TIDE_parallel_kind_fsdp2;
+    return job->trainer == TIDE_trainer_none || !is_engine || job->quant != TIDE_quant_none;
+}
+
+bool tide_job_has_zero_init(const tide_job *job) {
+    bool is_set = tide_job_sets(job, TIDE_SET_parallel_zero_init);
+    return is_set ? job->parallel_zero_init : job->trainer != TIDE_trainer_none; /* HfDeepSpeedConfig */
+}
+
+bool tide_job_autocasts(const tide_job *job) {
+    bool is_engine = tide_job_has_deepspeed(job) || job->parallel_kind == TIDE_parallel_kind_fsdp2;
+    return job->autocast.is_set && (job->trainer == TIDE_trainer_none || !is_engine);
+}
+
 int64_t tide_sequences_of_row(const tide_job *job) {
     bool flattens = job->trainer == TIDE_trainer_sft && (job->packing || job->trainer_padding_free);
     if (!flattens) return 0;

@@ -155,6 +155,22 @@ static tide_value builtin_set_setting(tide_frame *f, const tide_value *a, uint32
     return tide_none();
 }
 
+/* call_begins(forward_is_replaced) */
+static tide_value builtin_call_begins(tide_frame *f, const tide_value *a, uint32_t count) {
+    (void)count;
+    if (f->model->call_begins) f->model->call_begins(f->model, tide_is_true(f->model->m, a[0]));
+    return tide_none();
+}
+
+/* outputs = call_ends(outputs, forward_is_replaced) */
+static tide_value builtin_call_ends(tide_frame *f, const tide_value *a, uint32_t count) {
+    tide_value outputs = tide_value_retain(a[0]);
+    (void)count;
+    if (f->model->call_ends && !tide_is_aborting(f->model->m))
+        f->model->call_ends(f->model, &outputs, tide_is_true(f->model->m, a[1]));
+    return outputs;
+}
+
 /* ---- the table ---- */
 
 const tide_builtin tide_builtins[] = {
@@ -176,6 +192,8 @@ const tide_builtin tide_builtins[] = {
     {"save_for_backward", 1, ARGUMENT_LIMIT, false, builtin_save_for_backward, NULL},
     {"set_materialize_grads", 1, 1, false, builtin_set_materialize_grads, NULL},
     {"set_setting", 2, 2, true, builtin_set_setting, NULL},
+    {"call_begins", 1, 1, true, builtin_call_begins, NULL},
+    {"call_ends", 2, 2, true, builtin_call_ends, NULL},
     {"Parameter", 0, ARGUMENT_LIMIT, true, NULL, tide_construct_parameter},
     {"Buffer", 0, ARGUMENT_LIMIT, true, NULL, tide_construct_buffer},
     {"AutoModel", 0, 0, true, NULL, tide_construct_auto_model},

@@ -196,6 +196,11 @@ uint32_t *tide_model_modules(tide_model *model, uint32_t *count) {
     return list;
 }
 
+uint32_t tide_model_below(tide_model *model, uint32_t instance, tide_text path) {
+    tide_value *found = path.length ? tide_slot_at(model, instance, path) : NULL;
+    return found && found->kind == TIDE_VALUE_MODULE ? found->module : 0;
+}
+
 uint32_t tide_model_find(tide_model *model, tide_text path) {
     const tide_value *found = path.length ? tide_slot_at(model, model->root, path) : NULL;
     return found && found->kind == TIDE_VALUE_MODULE ? found->module : 0;
@@ -304,6 +309,20 @@ static void give_storage(tide_model *model, uint32_t instance, tide_tensor *t, t
     tide_release(m, made);
 }
 
+void tide_model_place(tide_model *model, uint32_t instance, tide_tensor *t) {
+    give_storage(model, instance, t, t->is_parameter ? TIDE_FACTOR_PARAMETER : TIDE_FACTOR_BUFFER);
+}
+
+void tide_model_place_buffers(tide_model *model, uint32_t instance) {
+    const tide_instance *of = &model->instances[instance];
+    uint32_t first = of->of->parameter_count, end = first + of->of->member_count;
+    for (uint32_t i = first; i < end; i++)
+        if (of->slots[i].kind == TIDE_VALUE_TENSOR && !of->slots[i].tensor->is_parameter) {
+            tide_model_place(model, instance, of->slots[i].tensor);
+            model->buffer_bytes += (uint64_t)tide_bytes(of->slots[i].tensor);
+        }
+}
+
 static void to_device(tide_model *model, uint32_t instance, int depth);
 
 static void move_within(tide_model *model, tide_value v, int depth) {
@@ -329,19 +348,14 @@ static void to_device(tide_model *model, uint32_t instance, int depth) {
                 give_storage(model, instance, of->slots[i].tensor, TIDE_FACTOR_PARAMETER);
             if (model->parameter_made) model->parameter_made(model, of->slots[i].tensor);
         }
-    for (uint32_t i = first; i < end; i++)
-        if (of->slots[i].kind == TIDE_VALUE_TENSOR && !of->slots[i].tensor->is_parameter) {
-            give_storage(model, instance, of->slots[i].tensor, TIDE_FACTOR_BUFFER);
-            model->buffer_bytes += (uint64_t)tide_bytes(of->slots[i].tensor);
-        }
+    tide_model_place_buffers(model, instance);
     if (model->module_empty) model->module_empty(model, instance);
 }
 
 void tide_model_require_input_grads(tide_model *model) {
     for (uint32_t i = 1; i < model->instance_count; i++) {
-        tide_text path = model->instances[i].of->input_embeddings;
-        tide_value *found = path.length ? tide_slot_at(model, i, path) : NULL;
-        if (found && found->kind == TIDE_VALUE_MODULE) model->instances[found->module].makes_grad = true;
+        uint32_t embeddings = tide_model_below(model, i, model->instances[i].of->input_embeddings);
+        if (embeddings) model->instances[embeddings].makes_grad = true;
     }
 }
 

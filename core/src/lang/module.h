@@ -128,6 +128,12 @@ struct tide_model {
     void (*before_forward)(tide_model *model, uint32_t instance, tide_value *positional, uint32_t count,
                            tide_value *named, uint32_t named_count);
     void (*after_forward)(tide_model *model, uint32_t instance, tide_value *output);
+    /* Around a call of the model that a function of the library makes in a loop's place; replaced: forward() is that
+     * function, and what hooks of the root do is to be done as well. Outputs are owned, and may be replaced. NULL:
+     * nothing is there. */
+    void (*call_begins)(tide_model *model, bool replaced);
+    void (*call_ends)(tide_model *model, tide_value *outputs, bool replaced);
+    void *caller;
     struct tide_tensor_parallel *tensor_parallel; /* parallel/tensor_parallel.h; NULL: none */
     const uint32_t *children_first; /* the order of Module.to(), where parameters were cut since; NULL: as they stand */
     /* The forward() of an instance reads a parameter of another module. */
@@ -200,6 +206,8 @@ uint32_t tide_attribute_slot(const tide_class *of, tide_text name);
 
 /* The module at a dotted path below the root; 0 if there is none. */
 uint32_t tide_model_find(tide_model *model, tide_text path);
+/* The module at a path below an instance; 0: there is none. */
+uint32_t tide_model_below(tide_model *model, uint32_t instance, tide_text path);
 
 /* transformers: PreTrainedModel.enable_input_require_grads(), called when checkpointing is switched on. */
 void tide_model_require_input_grads(tide_model *model);
@@ -207,6 +215,9 @@ void tide_model_require_input_grads(tide_model *model);
 /* Allocates parameters and buffers in the order of Module.to(): children first, then parameters, then buffers. Not if
  * state.is_on_meta. */
 void tide_model_to_device(tide_model *model);
+/* The same of one tensor, and of a module's own buffers. */
+void tide_model_place(tide_model *model, uint32_t instance, tide_tensor *t);
+void tide_model_place_buffers(tide_model *model, uint32_t instance);
 
 /* Calls root.forward with the values whose names it takes; borrowed. Owned by the caller. */
 tide_value tide_model_forward(tide_model *model, const char *const *names, const tide_value *values, uint32_t count);

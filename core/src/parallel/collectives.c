@@ -42,6 +42,13 @@ void tide_cast_model(tide_wrapper *w, tide_dtype dtype) {
     model->state.dtype = dtype;
 }
 
+void tide_cast_and_place_model(tide_wrapper *w, tide_dtype dtype) {
+    tide_model *model = w->model;
+    tide_cast_model(w, dtype);
+    model->m->makes_on_host = model->state.is_on_meta = false;
+    tide_model_to_device(model);
+}
+
 /* transformers/integrations/deepspeed.py: trainer_config_finalize. */
 int64_t tide_hidden_size(const tide_wrapper *w) {
     static const char *const parts[] = {"text_config", "llm_config", "language_config"}, *const keys[] = {"hidden_size",

@@ -42,7 +42,7 @@ uint32_t tide_unit_of_module(const tide_model *model, const uint32_t *unit_of, u
 void tide_backward_with_callback(tide_wrapper *w, tide_tensor *loss, void (*callback)(void *state)) {
     tide_machine *m = w->model->m;
     m->op = "div";
-    tide_tensor *scaled = w->job->grad_accum > 1 ? tide_scale(m, loss) : tide_retain(loss);
+    tide_tensor *scaled = w->job->grad_accum > 1 && !w->has_trainer ? tide_scale(m, loss) : tide_retain(loss);
     m->op = "ones_like";
     tide_tensor *one = tide_empty_like(m, scaled, (tide_dtype)scaled->dtype);
     tide_run_backward_from(m, &scaled, &one, 1);
@@ -54,13 +54,18 @@ void tide_backward_with_callback(tide_wrapper *w, tide_tensor *loss, void (*call
 void tide_backward_divided(tide_wrapper *w, tide_tensor *loss) {
     tide_machine *m = w->model->m;
     m->op = "div";
-    tide_tensor *scaled = w->job->grad_accum > 1 ? tide_scale(m, loss) : tide_retain(loss);
+    tide_tensor *scaled = w->job->grad_accum > 1 && !w->has_trainer ? tide_scale(m, loss) : tide_retain(loss);
     tide_run_backward(m, scaled);
     tide_del(m, "del loss", scaled);
 }
 
 void tide_update_members(tide_wrapper *w) {
-    if (w->job->clip > 0) tide_release(w->model->m, tide_clip_grad_norm(w->optimizer));
+    if (w->has_trainer) { /* _get_grad_norm */
+        tide_del(w->model->m, "del grad_norm", w->grad_norm);
+        w->grad_norm = tide_clip_grad_norm(w->optimizer);
+    } else if (w->job->clip > 0) {
+        tide_release(w->model->m, tide_clip_grad_norm(w->optimizer));
+    }
     tide_optimizer_step(w->optimizer);
     tide_zero_grad(w->optimizer, w->job->zero_grad == TIDE_zero_grad_none);
 }

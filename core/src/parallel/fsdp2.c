@@ -60,13 +60,8 @@ static uint32_t child_named(const tide_model *model, uint32_t parent, const char
     return 0;
 }
 
-static void add_module(fsdp2 *f, uint32_t group_index, uint32_t instance) {
-    f->group_of[instance] = group_index + 1;
-    f->groups[group_index].module_count++;
-}
-
-/* Which modules have a group. Blocks are those that gradient checkpointing runs again. */
-static bool choose_groups(fsdp2 *f) {
+/* Which modules have a group, but for the root. Blocks are those that gradient checkpointing runs again. */
+static bool choose_inner_groups(fsdp2 *f) {
     tide_model *model = f->w->model;
     tide_machine *m = model->m;
     const char *wrap = f->w->job->parallel_wrap;
@@ -80,38 +75,45 @@ static bool choose_groups(fsdp2 *f) {
                    "must be layer, pairs, pairs4 and the like, fine, titan or root", NULL);
         return !(m->has_failed = true);
     }
-    f->groups = TIDE_NEW(m->arena, fsdp_param_group, model->instance_count + 4);
-    f->group_of = TIDE_NEW(m->arena, uint32_t, model->instance_count + 1);
     uint32_t embedding = 0, blocks = 0;
     for (uint32_t i = 1; i < model->instance_count && is_titan && !embedding; i++)
         if (tide_text_is(model->instances[i].name, "embed_tokens")) embedding = i;
-    if (is_titan && embedding && !(absent && absent[embedding])) add_module(f, f->count++, embedding);
+    if (is_titan && embedding && !(absent && absent[embedding])) fsdp2_add_module(f, f->count++, embedding);
     for (uint32_t i = 1; i < model->instance_count && is_fine; i++) {
         if (!model->instances[i].of->is_checkpointed) continue;
         for (uint32_t k = i; k < model->instance_count && tide_is_below(model, k, i); k++)
             if (model->instances[k].parent == i &&
                 (tide_text_is(model->instances[k].name, "self_attn") || tide_text_is(model->instances[k].name, "mlp")))
-                add_module(f, f->count++, k);
+                fsdp2_add_module(f, f->count++, k);
     }
     for (uint32_t i = 1; i < model->instance_count && strcmp(wrap, "root") != 0; i++) {
         if (!model->instances[i].of->is_checkpointed || (absent && absent[i])) continue;
         if (!is_pairs || blocks % (uint32_t)at_once == 0) f->count++;
-        add_module(f, f->count - 1, i);
+        fsdp2_add_module(f, f->count - 1, i);
         blocks++;
     }
     uint32_t norm = embedding ? child_named(model, model->instances[embedding].parent, "norm") : 0,
              head = child_named(model, model->root, "lm_head");
     if (is_titan && norm && head) {
         if (!absent || !absent[head]) {
-            add_module(f, f->count, norm);
-            add_module(f, f->count++, head);
+            fsdp2_add_module(f, f->count, norm);
+            fsdp2_add_module(f, f->count++, head);
         }
     } else if (is_titan) {
         tide_error(m->diags, TIDE_ERR_UNSUPPORTED, "/settings/parallel.wrap",
                    "titan wants modules embed_tokens, norm and lm_head", "use layer");
         return !(m->has_failed = true);
     }
-    add_module(f, f->count++, model->root);
+    return true;
+}
+
+static bool choose_groups(fsdp2 *f) {
+    tide_model *model = f->w->model;
+    tide_machine *m = model->m;
+    f->groups = TIDE_NEW(m->arena, fsdp_param_group, model->instance_count + 4);
+    f->group_of = TIDE_NEW(m->arena, uint32_t, model->instance_count + 1);
+    if (!(f->w->has_trainer ? tide_fsdp2_accelerate_groups(f) : choose_inner_groups(f))) return false;
+    fsdp2_add_module(f, f->count++, model->root);
     f->named_modules_order = TIDE_NEW(m->arena, uint32_t, f->count + 1);
     uint32_t n = 0;
     bool *is_seen = TIDE_NEW(m->arena, bool, f->count + 1);
@@ -176,13 +178,17 @@ static fsdp2 *fsdp2_new(tide_wrapper *w) {
     const tide_job *job = w->job;
     fsdp2 *f = TIDE_NEW(m->arena, fsdp2, 1);
     int64_t shard_ranks = job->parallel_hybrid ? job->parallel_hybrid : w->ranks;
-    tide_dtype param_dtype = tide_dtype_or(job->parallel_param_dtype, model->state.dtype),
-               reduce_dtype = tide_dtype_or(job->parallel_reduce_dtype, TIDE_DTYPE_COUNT);
+    /* FullyShardedDataParallelPlugin.set_mixed_precision() */
+    tide_optional_dtype mixed =
+        w->has_trainer && !job->parallel_param_dtype.is_set ? job->autocast : (tide_optional_dtype){0};
+    tide_dtype otherwise = tide_dtype_or(mixed, TIDE_DTYPE_COUNT),
+               param_dtype = tide_dtype_or(job->parallel_param_dtype, tide_dtype_or(mixed, model->state.dtype)),
+               reduce_dtype = tide_dtype_or(job->parallel_reduce_dtype, otherwise);
     bool offloads = job->parallel_offload;
     bool is_refused = w->ranks % shard_ranks != 0;
     if (is_refused) {
         tide_error(m->diags, TIDE_ERR_FIELD_RANGE, "/settings/parallel.hybrid", "must divide parallel.dp", NULL);
-    } else if (model->state.is_on_meta && (offloads || job->adapter != TIDE_adapter_none)) {
+    } else if (model->state.is_on_meta && !w->has_trainer && (offloads || job->adapter != TIDE_adapter_none)) {
         is_refused = true;
         tide_error(m->diags, TIDE_ERR_UNSUPPORTED, "/settings/parallel.meta_init",
                    "is described for whole models on the device alone", "leave it out");
@@ -194,9 +200,11 @@ static fsdp2 *fsdp2_new(tide_wrapper *w) {
                  .shard_rank = w->rank % shard_ranks,
                  .is_hsdp = job->parallel_hybrid > 0,
                  .param_dtype = param_dtype,
-                 .casts = param_dtype != model->state.dtype,
+                 .has_param_dtype = param_dtype != model->state.dtype ||
+                                    (w->has_trainer && (mixed.is_set || job->parallel_param_dtype.is_set)),
                  .has_reduce_dtype = reduce_dtype != TIDE_DTYPE_COUNT,
                  .reduce_dtype = reduce_dtype,
+                 .output_dtype = tide_dtype_or(job->parallel_output_dtype, otherwise),
                  .offload_to_cpu = offloads,
                  .prefetch = (uint32_t)job->parallel_prefetch};
     w->state = m->wrapper = f;
@@ -207,15 +215,15 @@ static fsdp2 *fsdp2_new(tide_wrapper *w) {
 static void init_group(fsdp2 *f, uint32_t group, const uint32_t *group_of_parameter, tide_tensor **sharded_params) {
     const tide_model *model = f->w->model;
     tide_machine *m = model->m;
-    const uint32_t *order = tide_children_first(model);
     fsdp_param_group *u = &f->groups[group];
-    uint32_t n = 0;
+    uint32_t *params = TIDE_NEW(m->arena, uint32_t, u->count + 1),
+             count = tide_fsdp2_managed_params(f, group, group_of_parameter, params);
     bool is_root = group + 1 == f->count; /* whose parts are pinned once more, as recorded */
     u->fsdp_params = TIDE_NEW(m->arena, fsdp_param, u->count + 1);
-    for (uint32_t at = 0; at < model->parameter_count; at++) {
-        uint32_t i = order[at];
-        if (group_of_parameter[i] != group) continue;
-        fsdp_param *s = &u->fsdp_params[n++];
+    if (f->w->has_trainer) tide_fsdp2_place_group(f, params, count, group);
+    for (uint32_t n = 0; n < count; n++) {
+        uint32_t i = params[n];
+        fsdp_param *s = &u->fsdp_params[n];
         init_sharded_param(f, s, &model->parameters[i]);
         sharded_params[i] = s->sharded_param;
         if (f->offload_to_cpu && is_root) tide_pin_host(m, numel_bytes(s->padded_sharded_numel, s->orig_dtype));
@@ -223,7 +231,7 @@ static void init_group(fsdp2 *f, uint32_t group, const uint32_t *group_of_parame
     tide_fsdp2_free_unsharded_params(f, u);
     for (uint32_t i = 0; i < u->count; i++) {
         fsdp_param *s = &u->fsdp_params[i];
-        s->unsharded_param->dtype = (uint8_t)(f->casts ? f->param_dtype : s->orig_dtype);
+        s->unsharded_param->dtype = (uint8_t)(f->has_param_dtype ? f->param_dtype : s->orig_dtype);
     }
 }
 
@@ -249,6 +257,9 @@ static void fsdp2_wrap(tide_wrapper *w) {
     tide_machine *m = model->m;
     fsdp2 *f = fsdp2_new(w);
     if (!f || !choose_groups(f)) return;
+    if (w->has_trainer) tide_fsdp2_upcast(f);
+    m->makes_on_host = false;
+    model->state.is_on_meta = model->state.is_on_meta && !w->has_trainer;
     uint32_t *of = TIDE_NEW(m->arena, uint32_t, model->parameter_count + 1);
     for (uint32_t i = 0; i < model->parameter_count; i++) {
         of[i] = UINT32_MAX;
@@ -265,9 +276,10 @@ static void fsdp2_wrap(tide_wrapper *w) {
     tide_tensor **sharded_params = TIDE_NEW(m->arena, tide_tensor *, model->parameter_count + 1);
     for (uint32_t k = 0; k < f->count; k++) {
         bool is_head = is_native && k + 2 == f->count && !(w->is_absent && w->is_absent[model->instance_count - 1]);
-        f->groups[k].post_forward_mesh_size = k + 1 == f->count ? root : is_head ? 0 : size;
+        f->groups[k].post_forward_mesh_size = k + 1 == f->count ? root : is_head || k + 1 == f->tail ? 0 : size;
         init_group(f, k, of, sharded_params);
     }
+    tide_fsdp2_drop_weights(f);
     if (model->state.is_on_meta && !is_native)
         tide_to_empty(model, tide_fsdp2_empty_sharded_param, tide_fsdp2_reset_sharded_params);
     fsdp2_replace_members(w, sharded_params);
@@ -275,13 +287,31 @@ static void fsdp2_wrap(tide_wrapper *w) {
     tide_fsdp2_set_hooks(f);
 }
 
+/* Trainer gives num_items_in_batch to the model, whose inputs are cast. */
 static void fsdp2_before_forward(tide_wrapper *w) {
     fsdp2 *f = w->state;
     f->reduce_grads = w->is_last || w->job->parallel_sync_each;
+    tide_value *num_items = tide_model_setting(w->model, "num_items");
+    f->num_items = *num_items;
+    if (w->job->trainer != TIDE_trainer_hf || !f->has_param_dtype || num_items->kind != TIDE_VALUE_TENSOR) return;
+    w->model->m->op = tide_fsdp2_name;
+    num_items->tensor = tide_empty_like(w->model->m, f->num_items.tensor, f->param_dtype);
+}
+
+static void fsdp2_after_forward(tide_wrapper *w, tide_value *output) {
+    fsdp2 *f = w->state;
+    tide_value *num_items = tide_model_setting(w->model, "num_items");
+    (void)output;
+    if (num_items->kind == TIDE_VALUE_TENSOR && num_items->tensor != f->num_items.tensor)
+        f->cast_items = num_items->tensor;
+    if (!w->model->state.is_checkpointing) tide_release_at(w->model->m, &f->cast_items);
+    *num_items = f->num_items;
 }
 
 static void fsdp2_backward(tide_wrapper *w, tide_tensor *loss) {
+    fsdp2 *f = w->state;
     tide_backward_with_callback(w, loss, tide_fsdp2_root_post_backward_final_callback);
+    tide_release_at(w->model->m, &f->cast_items);
 }
 
 static void fsdp2_update(tide_wrapper *w) {
@@ -293,5 +323,6 @@ static void fsdp2_update(tide_wrapper *w) {
 const tide_strategy tide_fsdp2_strategy = {.load = tide_load_on_meta,
                                            .wrap = fsdp2_wrap,
                                            .before_forward = fsdp2_before_forward,
+                                           .after_forward = fsdp2_after_forward,
                                            .backward = fsdp2_backward,
                                            .update = fsdp2_update};

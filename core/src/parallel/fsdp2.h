@@ -51,9 +51,15 @@ typedef struct fsdp2 {
     uint32_t *group_of;            /* by instance: one more than the group whose module it is */
     uint32_t *named_modules_order; /* groups in the order of named_modules() */
     uint32_t prefetch;             /* groups ahead, set_modules_to_forward_prefetch and _backward_prefetch; 0: none */
+    uint32_t tail; /* one more than accelerate's last group before the root, which is kept after forward; 0: none */
+    uint32_t embeddings[2];        /* get_input_embeddings(), get_output_embeddings(), of accelerate */
+    uint32_t tail_modules[3];      /* in the order in which fully_shard() is given them; 0: there is no such */
+    tide_tensor *whole_weights[2]; /* input_weight and output_weight, until it returns; NULL: none */
+    tide_value num_items;          /* num_items_in_batch, while the model has it in param_dtype */
+    tide_tensor *cast_items;       /* that, which checkpoints of layers keep among their keywords */
     int64_t shard_ranks, shard_rank;
-    tide_dtype param_dtype, reduce_dtype;
-    bool casts, has_reduce_dtype, is_hsdp, offload_to_cpu, reduce_grads;
+    tide_dtype param_dtype, reduce_dtype, output_dtype;
+    bool has_param_dtype, has_reduce_dtype, is_hsdp, offload_to_cpu, reduce_grads;
     bool keeps_after_backward;         /* set_reshard_after_backward(False) */
     bool finalizes_by_hand;            /* set_manual_backward_finalization(True) */
     bool is_async;                     /* FSDPModule.unshard(async_op=True): on the stream that computes */
@@ -77,6 +83,33 @@ static inline tide_machine *fsdp2_machine(const fsdp2 *f) {
 static inline int64_t numel_bytes(int64_t count, tide_dtype dtype) {
     return count * tide_dtype_bytes(dtype);
 }
+
+/* Whether a parameter is gathered in another type than it has. */
+static inline bool fsdp2_casts(const fsdp2 *f, const fsdp_param *s) {
+    return f->has_param_dtype && s->orig_dtype != f->param_dtype;
+}
+
+/* A module of a group, which fully_shard() is given. */
+static inline void fsdp2_add_module(fsdp2 *f, uint32_t group_index, uint32_t instance) {
+    f->group_of[instance] = group_index + 1;
+    f->groups[group_index].module_count++;
+}
+
+/* ---- fsdp2_accelerate.c ---- */
+
+/* The parameters of a group as fully_shard() finds them: module after module, each children first. Returns their
+ * number.
+ */
+uint32_t tide_fsdp2_managed_params(const fsdp2 *f, uint32_t group, const uint32_t *group_of_parameter,
+                                   uint32_t *params);
+/* What trains is kept in fp32 where mixed precision is on. */
+void tide_fsdp2_upcast(fsdp2 *f);
+/* Blocks, embeddings, and final norm with head; all but the root. False after an error. */
+bool tide_fsdp2_accelerate_groups(fsdp2 *f);
+/* _move_states_to_device(): the group's parameters and buffers. */
+void tide_fsdp2_place_group(fsdp2 *f, const uint32_t *params, uint32_t count, uint32_t group);
+/* fsdp2_prepare_model() returns. */
+void tide_fsdp2_drop_weights(fsdp2 *f);
 
 /* ---- fsdp2.c ---- */
 

@@ -26,28 +26,29 @@ void tide_fsdp2_unshard(fsdp2 *f, fsdp_param_group *u) {
     if (!u->count || u->has_all_gather_result || u->sharded_state == FSDP_UNSHARDED) return;
     u->has_all_gather_result = true;
     if (f->shard_ranks == 1) return;
-    int64_t parts = 0;
+    int64_t parts = 0, cast = 0;
     tide_dtype dtype = f->param_dtype;
     uint8_t stream = f->is_async ? 0 : FSDP2_ALL_GATHER_STREAM; /* get_all_gather_streams() */
     tide_tensor **uploads = TIDE_NEW(m->arena, tide_tensor *, 2 * u->count + 1);
     uint32_t n = 0;
     for (uint32_t i = 0; i < u->count; i++) {
         const fsdp_param *s = &u->fsdp_params[i];
-        parts += u->sharded_state == FSDP_SHARDED_POST_FORWARD
-                     ? s->padded_sharded_numel * f->shard_ranks / u->post_forward_mesh_size
-                     : s->padded_sharded_numel;
-        if (!f->casts) dtype = s->orig_dtype;
+        int64_t numel = u->sharded_state == FSDP_SHARDED_POST_FORWARD
+                            ? s->padded_sharded_numel * f->shard_ranks / u->post_forward_mesh_size
+                            : s->padded_sharded_numel;
+        parts += numel;
+        if (fsdp2_casts(f, s)) cast += numel;
+        if (!f->has_param_dtype) dtype = s->orig_dtype;
         if (!f->offload_to_cpu) continue;
         uploads[n++] = flat_on_stream(f, stream, s->padded_sharded_numel, s->orig_dtype, TIDE_FACTOR_GATHERED);
-        if (f->casts) {
+        if (fsdp2_casts(f, s)) {
             uploads[n] = flat_on_stream(f, stream, s->padded_sharded_numel, f->param_dtype, TIDE_FACTOR_GATHERED);
             tide_release(m, uploads[n - 1]);
             uploads[n - 1] = uploads[n];
         }
     }
-    tide_tensor *staged = f->casts && !f->offload_to_cpu
-                              ? flat_on_stream(f, stream, parts, f->param_dtype, TIDE_FACTOR_COMMUNICATION)
-                              : NULL;
+    tide_tensor *staged =
+        cast && !f->offload_to_cpu ? flat_on_stream(f, stream, cast, f->param_dtype, TIDE_FACTOR_COMMUNICATION) : NULL;
     u->all_gather_output = flat_on_stream(f, stream, parts * all_gather_ranks(f, u), dtype, TIDE_FACTOR_COMMUNICATION);
     tide_release(m, staged);
     for (uint32_t i = 0; i < n; i++) tide_release(m, uploads[i]);
@@ -97,7 +98,7 @@ void tide_fsdp2_wait_for_unshard(fsdp2 *f, fsdp_param_group *u) {
     if (u->training_state == FSDP_FORWARD) tide_release_at(m, &f->all_gather_state);
     tide_tensor *cast = NULL;
     for (uint32_t i = 0; i < u->count; i++) {
-        if (f->shard_ranks == 1 && f->casts) {
+        if (f->shard_ranks == 1 && fsdp2_casts(f, &u->fsdp_params[i])) {
             tide_tensor *next =
                 flat_on_stream(f, 0, u->fsdp_params[i].padded_sharded_numel, f->param_dtype, TIDE_FACTOR_GATHERED);
             tide_release(m, cast);
@@ -203,7 +204,8 @@ void tide_fsdp2_post_backward(fsdp2 *f, fsdp_param_group *u) {
     tide_machine *m = fsdp2_machine(f);
     u->training_state = FSDP_POST_BACKWARD;
     m->op = tide_fsdp2_name;
-    if (!f->reduce_grads) { /* whole gradients stay */
+    if (u == f->groups) tide_release_at(m, &f->cast_items); /* the first block's checkpoint was the last that had it */
+    if (!f->reduce_grads) {                                 /* whole gradients stay */
         set_unsharded_grad_dtypes(f, u, false);
         if (!f->keeps_after_backward) tide_fsdp2_reshard(f, u);
         return;

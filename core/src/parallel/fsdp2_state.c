@@ -157,7 +157,7 @@ static void fsdp2_pre_forward(tide_model *model, uint32_t instance, tide_value *
     }
     copy_tuples(m, positional, count);
     copy_tuples(m, named, named_count);
-    if (f->casts) {
+    if (f->has_param_dtype) {
         cast_to cast = {m, f->param_dtype};
         each_tensor(positional, count, cast_one, &cast);
         each_tensor(named, named_count, cast_one, &cast);
@@ -192,33 +192,51 @@ static void register_pre_backward_hook(void *user, tide_value *value) {
     tide_register_unit_hook(fsdp2_machine(h->f), node, fsdp2_pre_backward, h->f, h->group);
 }
 
+/* FSDPParamGroup.post_forward, and _register_pre_backward_hook. */
+static void group_post_forward(fsdp2 *f, uint32_t index, tide_value *items, uint32_t count) {
+    tide_machine *m = fsdp2_machine(f);
+    fsdp_param_group *u = &f->groups[index];
+    if (!m->state.is_in_backward && u->count) {
+        tide_fsdp2_reshard(f, u);
+        TIDE_ROOM(m->arena, f->post_forward_order, f->post_forward_count, f->post_forward_capacity);
+        TIDE_ROOM(m->arena, u->post_forward_indices, u->post_forward_index_count, u->post_forward_index_capacity);
+        u->post_forward_indices[u->post_forward_index_count++] = f->post_forward_count;
+        f->post_forward_order[f->post_forward_count++] = index;
+    }
+    u->training_state = FSDP_IDLE;
+    if (m->state.grad_enabled) each_tensor(items, count, register_pre_backward_hook, &(hook_to){f, index});
+    u->state_training_state = FSDP_IDLE;
+}
+
+/* _force_complete_incomplete_states: groups of which not all modules have run, as a head whose weight alone is read. */
+static void complete_groups(fsdp2 *f, uint32_t root, tide_value *items, uint32_t count) {
+    for (uint32_t i = f->count; i-- > 0;) {
+        if (i == root || !f->groups[i].modules_to_run_forward) continue;
+        group_post_forward(f, i, items, count);
+        if (f->output_dtype != TIDE_DTYPE_COUNT)
+            each_tensor(items, count, cast_one, &(cast_to){fsdp2_machine(f), f->output_dtype});
+        f->groups[i].modules_to_run_forward = 0;
+    }
+}
+
 static void fsdp2_post_forward(tide_model *model, uint32_t instance, tide_value *output) {
     tide_machine *m = model->m;
     fsdp2 *f = m->wrapper;
     uint32_t index = f->group_of[instance];
     if (!index--) return;
     fsdp_param_group *u = &f->groups[index];
-    tide_dtype out = tide_dtype_or(f->w->job->parallel_output_dtype, TIDE_DTYPE_COUNT);
     bool is_last = !u->modules_to_run_forward || --u->modules_to_run_forward == 0;
     tide_value *items = output->kind == TIDE_VALUE_LIST ? output->list->items : output;
     uint32_t count = output->kind == TIDE_VALUE_LIST ? output->list->count : 1;
     if (is_last && u->state_training_state != FSDP_PRE_BACKWARD) {
-        if (!m->state.is_in_backward && u->count) {
-            tide_fsdp2_reshard(f, u);
-            TIDE_ROOM(m->arena, f->post_forward_order, f->post_forward_count, f->post_forward_capacity);
-            TIDE_ROOM(m->arena, u->post_forward_indices, u->post_forward_index_count, u->post_forward_index_capacity);
-            u->post_forward_indices[u->post_forward_index_count++] = f->post_forward_count;
-            f->post_forward_order[f->post_forward_count++] = index;
-        }
-        u->training_state = FSDP_IDLE;
-        if (m->state.grad_enabled) each_tensor(items, count, register_pre_backward_hook, &(hook_to){f, index});
-        u->state_training_state = FSDP_IDLE;
+        group_post_forward(f, index, items, count);
         if (f->iter_forward_root == index + 1) {
+            complete_groups(f, index, items, count);
             tide_release_at(m, &f->all_gather_state);
             f->iter_forward_root = 0;
         }
     }
-    if (out != TIDE_DTYPE_COUNT) each_tensor(items, count, cast_one, &(cast_to){m, out});
+    if (f->output_dtype != TIDE_DTYPE_COUNT) each_tensor(items, count, cast_one, &(cast_to){m, f->output_dtype});
 }
 
 void tide_fsdp2_set_hooks(fsdp2 *f) {

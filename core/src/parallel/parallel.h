@@ -50,6 +50,8 @@ const uint32_t *tide_children_first(const tide_model *model);
 
 /* Module.half() and the like: the engine casts the parameters one by one, where they have another dtype. */
 void tide_cast_model(tide_wrapper *w, tide_dtype dtype);
+/* engine.py, _configure_distributed_model: and then what is on the host comes to the device. */
+void tide_cast_and_place_model(tide_wrapper *w, tide_dtype dtype);
 
 /* ---- meta_init.c ---- */
 

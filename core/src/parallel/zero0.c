@@ -12,7 +12,7 @@ static const char zero0_name[] = "DeepSpeed";
 
 static void zero0_wrap(tide_wrapper *w) {
     tide_machine *m = w->model->m;
-    tide_cast_model(w, tide_dtype_or(w->job->parallel_half, TIDE_FP32));
+    tide_cast_and_place_model(w, tide_dtype_or(w->job->parallel_half, TIDE_FP32));
     zero0 *z = TIDE_NEW(m->arena, zero0, 1);
     z->count = tide_optimizer_members(w->optimizer, NULL);
     tide_optimized *members = TIDE_NEW(m->arena, tide_optimized, z->count + 1);
@@ -67,7 +67,7 @@ static void zero0_allreduce_fallback(tide_wrapper *w, const zero0 *z) {
 static void zero0_backward(tide_wrapper *w, tide_tensor *loss) {
     tide_machine *m = w->model->m;
     m->op = zero0_name;
-    tide_tensor *scaled = tide_scale(m, loss); /* by the micro-batches */
+    tide_tensor *scaled = w->has_trainer ? tide_retain(loss) : tide_scale(m, loss); /* by the micro-batches */
     tide_run_backward(m, scaled);
     m->module = m->statement = 0;
     if (w->is_last) zero0_allreduce_fallback(w, w->state);
@@ -93,4 +93,5 @@ static void zero0_update(tide_wrapper *w) {
     for (uint32_t i = 0; i < z->count; i++) tide_release_at(m, &z->params[i]->grad);
 }
 
-const tide_strategy tide_zero0_strategy = {.wrap = zero0_wrap, .backward = zero0_backward, .update = zero0_update};
+const tide_strategy tide_zero0_strategy = {
+    .wrap = zero0_wrap, .backward = zero0_backward, .update = zero0_update, .updates_in_backward = true};

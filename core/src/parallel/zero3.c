@@ -25,7 +25,7 @@ static void zero3_backward(tide_wrapper *w, tide_tensor *loss) {
     tide_machine *m = w->model->m;
     zero3 *z = w->state;
     m->op = tide_zero3_name;
-    tide_tensor *scaled = tide_scale(m, loss), *again = tide_scale(m, scaled);
+    tide_tensor *scaled = w->has_trainer ? tide_retain(loss) : tide_scale(m, loss), *again = tide_scale(m, scaled);
     tide_run_backward(m, again);
     m->op = tide_zero3_name;
     m->module = m->statement = 0;
@@ -131,7 +131,7 @@ static void zero_init_param(tide_model *model, tide_tensor *leaf) {
 }
 
 static void zero3_load(tide_model *model, const tide_job *job) {
-    if (!job->parallel_zero_init) return;
+    if (!tide_job_has_zero_init(job)) return;
     zero_init *e = TIDE_NEW(model->m->arena, zero_init, 1);
     e->job = job;
     model->m->wrapper = e;
@@ -327,8 +327,8 @@ static void zero3_wrap(tide_wrapper *w) {
     if (hpz_ranks > w->ranks) hpz_ranks = w->ranks;
     if (zero3_is_refused(w, hpz_ranks)) return;
     model->parameter_made = NULL;
-    if (!made) /* zero.Init makes them in the type they have */
-        tide_cast_model(w, tide_dtype_or(w->job->parallel_half, TIDE_FP32));
+    m->makes_on_host = m->makes_on_host && !made; /* zero.Init makes them in the type they have */
+    if (!made) tide_cast_and_place_model(w, tide_dtype_or(w->job->parallel_half, TIDE_FP32));
     zero3 *z = zero3_new(w, hpz_ranks);
     uint32_t count = tide_optimizer_members(w->optimizer, NULL);
     tide_optimized *members = TIDE_NEW(m->arena, tide_optimized, count + 1);
@@ -356,4 +356,5 @@ const tide_strategy tide_zero3_strategy = {.load = zero3_load,
                                            .wrap = zero3_wrap,
                                            .backward = zero3_backward,
                                            .update = zero3_update,
+                                           .updates_in_backward = true,
                                            .other_ranks = zero3_other_ranks};

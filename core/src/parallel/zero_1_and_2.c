@@ -360,8 +360,8 @@ static void independent_gradient_partition_epilogue(zero12 *z) {
 static void zero_backward(tide_wrapper *w, tide_tensor *loss) {
     tide_machine *m = w->model->m;
     m->op = zero12_name;
-    tide_tensor *scaled = tide_scale(m, loss),
-                *again = tide_scale(m, scaled); /* by the micro-batches, by the loss scaler */
+    tide_tensor *scaled = w->has_trainer ? tide_retain(loss) : tide_scale(m, loss), /* by the micro-batches */
+        *again = tide_scale(m, scaled);                                             /* by the loss scaler */
     tide_run_backward(m, again);
     independent_gradient_partition_epilogue(w->state);
     tide_release(m, again);
@@ -490,7 +490,7 @@ static void init_groups(zero12 *z) {
 static void zero_wrap(tide_wrapper *w, bool partition_gradients) {
     tide_machine *m = w->model->m;
     if (zero12_is_refused(w, partition_gradients)) return;
-    tide_cast_model(w, tide_dtype_or(w->job->parallel_half, TIDE_FP32));
+    tide_cast_and_place_model(w, tide_dtype_or(w->job->parallel_half, TIDE_FP32));
     zero12 *z = zero12_new(w, partition_gradients);
     init_groups(z);
     int64_t largest = 0;
@@ -551,7 +551,13 @@ static void zero2_wrap(tide_wrapper *w) {
     zero_wrap(w, true);
 }
 
-const tide_strategy tide_zero1_strategy = {
-    .wrap = zero1_wrap, .backward = zero_backward, .update = zero_update_at_boundary, .other_ranks = zero_other_ranks};
-const tide_strategy tide_zero2_strategy = {
-    .wrap = zero2_wrap, .backward = zero_backward, .update = zero_update_at_boundary, .other_ranks = zero_other_ranks};
+const tide_strategy tide_zero1_strategy = {.wrap = zero1_wrap,
+                                           .backward = zero_backward,
+                                           .update = zero_update_at_boundary,
+                                           .updates_in_backward = true,
+                                           .other_ranks = zero_other_ranks};
+const tide_strategy tide_zero2_strategy = {.wrap = zero2_wrap,
+                                           .backward = zero_backward,
+                                           .update = zero_update_at_boundary,
+                                           .updates_in_backward = true,
+                                           .other_ranks = zero_other_ranks};

@@ -46,7 +46,7 @@ static void setup_bf16_group(bf16_optimizer *z, bf16_group *g) {
 static void bf16_optimizer_wrap(tide_wrapper *w) {
     tide_machine *m = w->model->m;
     tide_optimized masters[2];
-    tide_cast_model(w, TIDE_BF16);
+    tide_cast_and_place_model(w, TIDE_BF16);
     bf16_optimizer *z = TIDE_NEW(m->arena, bf16_optimizer, 1);
     *z = (bf16_optimizer){.w = w, .count = tide_optimizer_members(w->optimizer, NULL)};
     z->members = TIDE_NEW(m->arena, tide_optimized, z->count + 1);
@@ -87,7 +87,7 @@ static void bf16_optimizer_backward(tide_wrapper *w, tide_tensor *loss) {
     const bf16_optimizer *z = w->state;
     tide_machine *m = w->model->m;
     m->op = bf16_optimizer_name;
-    tide_tensor *scaled = tide_scale(m, loss); /* by the micro-batches */
+    tide_tensor *scaled = w->has_trainer ? tide_retain(loss) : tide_scale(m, loss); /* by the micro-batches */
     tide_run_backward(m, scaled);
     m->module = m->statement = 0;
     for (uint32_t i = 0; i < z->count; i++) /* update_hp_grads */
@@ -120,5 +120,7 @@ static void bf16_optimizer_step(tide_wrapper *w) {
     tide_release(m, before);
 }
 
-const tide_strategy tide_zero_bf16_strategy = {
-    .wrap = bf16_optimizer_wrap, .backward = bf16_optimizer_backward, .update = bf16_optimizer_step};
+const tide_strategy tide_zero_bf16_strategy = {.wrap = bf16_optimizer_wrap,
+                                               .backward = bf16_optimizer_backward,
+                                               .update = bf16_optimizer_step,
+                                               .updates_in_backward = true};

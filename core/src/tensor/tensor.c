@@ -164,7 +164,8 @@ tide_tensor *tide_tensor_of(tide_machine *m, uint32_t allocation, tide_layout *l
 }
 
 tide_tensor *tide_empty_laid_out(tide_machine *m, tide_layout *layout, tide_dtype dtype) {
-    return tensor_over(m, storage_new(m, shape_bytes(m, layout, dtype), layout, dtype), layout, dtype);
+    int64_t bytes = shape_bytes(m, layout, dtype);
+    return tensor_over(m, storage_new(m, m->makes_on_host ? 0 : bytes, layout, dtype), layout, dtype);
 }
 
 tide_tensor *tide_empty(tide_machine *m, const tide_shape *shape, tide_dtype dtype) {

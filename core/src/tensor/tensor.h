@@ -290,7 +290,7 @@ struct tide_machine {
     tide_timeline timeline;
     tide_device device;
     tide_sdpa_choice sdpa;
-    bool unifies_workspaces; /* cuBLASLt takes the workspace of cuBLAS: see ops/linear.c */
+    bool makes_on_host, unifies_workspaces; /* a model before it is placed; cuBLASLt has the one of cuBLAS: linear.c */
 
     void *free_lists[64]; /* by size in units of 32 bytes */
     tide_symbol *symbols;

@@ -30,8 +30,6 @@ typedef struct loop {
     bool has_lengths;  /* no two batches need be alike */
 } loop;
 
-static const tide_strategy alone;
-
 /* Owned by the caller. */
 static tide_tensor *divided(loop *l) {
     l->run->machine.op = "div";
@@ -54,7 +52,7 @@ static void backward(loop *l) {
     tide_machine *m = &l->run->machine;
     if (l->strategy->backward) {
         l->strategy->backward(&l->wrapper, l->loss);
-    } else if (l->strategy != &alone) {
+    } else if (l->strategy != &tide_one_gpu) {
         tide_tensor *loss = divided(l); /* the whole one lives on */
         tide_run_backward(m, loss);
         tide_del(m, "del loss", loss);
@@ -65,11 +63,11 @@ static void backward(loop *l) {
     } else {
         tide_run_backward(m, l->loss);
     }
-    if (l->strategy == &alone) make_extra_grads(&l->run->model);
+    if (l->strategy == &tide_one_gpu) make_extra_grads(&l->run->model);
 }
 
 static bool zeroes_at(const loop *l, tide_zero_grad_at_choice where) {
-    return l->wrapper.micro == 0 && l->optimizer && !l->main_grads && l->strategy == &alone &&
+    return l->wrapper.micro == 0 && l->optimizer && !l->main_grads && l->strategy == &tide_one_gpu &&
            l->job->zero_grad_at == where;
 }
 
@@ -129,7 +127,7 @@ static void micro_batch(loop *l, unsigned step) {
         l->held = tide_value_retain(is_apart ? output.list->items[1] : output);
     }
     del_outputs(m, output);
-    if (l->strategy == &alone && l->loss) {
+    if (l->strategy == &tide_one_gpu && l->loss) {
         loss = divided(l);
         tide_del(m, "del loss", l->loss);
         l->loss = loss;
@@ -139,7 +137,7 @@ static void micro_batch(loop *l, unsigned step) {
     if (!l->loss || m->has_failed) return;
     if (zeroes_at(l, TIDE_zero_grad_at_before_backward)) zero_grad(l);
     backward(l);
-    if (l->strategy != &alone) del_loss(l);
+    if (l->strategy != &tide_one_gpu) del_loss(l);
     tide_timeline_mark(&m->timeline, step, TIDE_PHASE_BACKWARD);
     if (l->strategy->after_backward) l->strategy->after_backward(&l->wrapper);
 }
@@ -169,7 +167,7 @@ static void update(loop *l, unsigned step) {
 
 /* What strategies and held outputs keep is not looked at. */
 static bool may_be_replayed(const loop *l) {
-    return l->strategy == &alone && !l->job->hold_outputs && !l->run->plays_all && !l->offload &&
+    return l->strategy == &tide_one_gpu && !l->job->hold_outputs && !l->run->plays_all && !l->offload &&
            !zeroes_at(l, TIDE_zero_grad_at_before_backward);
 }
 
@@ -271,41 +269,19 @@ static bool play(loop *l) {
     return !m->has_failed;
 }
 
-/* The order of calls of a job over several GPUs: the wrapper and its optimizer stand before the batch is there. */
-static bool wrap(loop *l) {
-    tide_run *run = l->run;
-    const tide_job *job = l->job;
-    l->strategy = tide_strategy_find(job);
-    if (!l->strategy) l->strategy = &alone;
-    if (job->parallel_kind == TIDE_parallel_kind_none) return true;
-    if (l->strategy == &alone)
-        return tide_error(run->machine.diags, TIDE_ERR_UNSUPPORTED, "/settings/parallel.kind",
-                          tide_format(run->machine.arena, "%s is not described", job->values[TIDE_SET_parallel_kind]),
-                          NULL);
-    l->optimizer = tide_optimizer_new(&run->model, job);
-    l->wrapper = (tide_wrapper){.model = &run->model,
-                                .job = job,
-                                .optimizer = l->optimizer,
-                                .ranks = job->parallel_dp,
-                                .rank = job->parallel_rank,
-                                .is_last = true};
-    if (l->strategy->wrap) l->strategy->wrap(&l->wrapper);
-    if (l->strategy->other_ranks && !run->machine.has_failed)
-        run->other_rank_count = l->strategy->other_ranks(&l->wrapper, run->other_ranks);
-    if (l->strategy->in_flight && !run->machine.has_failed) run->in_flight = l->strategy->in_flight(&l->wrapper);
-    run->machine.state.factor = TIDE_FACTOR_TEMPORARY;
-    return !run->machine.has_failed;
-}
-
 bool tide_play_loop(tide_run *run, const tide_job *job) {
     tide_machine *m = &run->machine;
     bool is_training = job->mode == TIDE_mode_train;
     loop l = {.run = run, .job = job};
     bool has_trainer = is_training && job->trainer != TIDE_trainer_none;
     l.has_lengths = tide_job_has_lengths(job);
-    if (!wrap(&l) || (!has_trainer && !l.has_lengths && !tide_make_batch(run, job, &l.batch, m->diags))) return false;
-    if (!has_trainer) take_inputs(&l);
+    if (!has_trainer) l.strategy = tide_wrap_model(run, job, &l.wrapper);
+    if (!has_trainer && !l.strategy) return false;
+    if (!has_trainer && !l.has_lengths && !tide_make_batch(run, job, &l.batch, m->diags)) return false;
     if (tide_prepares_kbit(job)) tide_model_setting(&run->model, "model_dtype")->dtype = TIDE_FP32; /* self.dtype */
+    if (has_trainer) return tide_play_trainer(run, job);
+    l.optimizer = l.wrapper.optimizer;
+    take_inputs(&l);
     if (!is_training) return tide_infer(run, job, &l.batch);
     m->module = m->statement = 0;
     if (!l.optimizer) l.optimizer = tide_optimizer_new(&run->model, job);
@@ -315,5 +291,5 @@ bool tide_play_loop(tide_run *run, const tide_job *job) {
     l.ema = tide_ema_new(&run->model, job->ema);
     if (job->scaler && !tide_scaler_takes(&run->model, l.optimizer, job->clip > 0)) return false;
     tide_timeline_mark(&m->timeline, 0, TIDE_PHASE_LOAD);
-    return has_trainer ? tide_play_trainer(run, job, l.optimizer) : play(&l);
+    return play(&l);
 }

@@ -43,6 +43,7 @@ static uint32_t add_flat_rows(tide_machine *m, const tide_job *job, tide_setting
 static uint32_t add_ring(tide_machine *m, const tide_job *job, tide_setting_value *s, uint32_t n) {
     bool is_ring = job->parallel_kind == TIDE_parallel_kind_native;
     bool gathers = job->parallel_rotate == TIDE_parallel_rotate_allgather;
+    s[n++] = number_of(m, "ranks", job->parallel_kind == TIDE_parallel_kind_none ? 0 : job->parallel_dp);
     s[n++] = number_of(m, "context_parallel", is_ring ? job->parallel_cp : 1);
     s[n++] = number_of(m, "context_rank", job->parallel_rank / job->parallel_tp % job->parallel_cp);
     s[n++] = (tide_setting_value){.name = "ring_gathers", .value = tide_of_bool(gathers)};
@@ -93,7 +94,7 @@ void tide_set_model_settings(tide_run *run, const tide_job *job, bool uses_cache
     TRUTH("loss_is_read", false); /* by the functions of library/losses.json that know loss_function */
     TRUTH("use_cache", uses_cache);
     TRUTH("checkpointing", run->model.state.is_checkpointing);
-    TRUTH("autocast", job->autocast.is_set);
+    TRUTH("autocast", tide_job_autocasts(job));
     NUMBER("device_sms", m->device.sms);
     TRUTH("quant_is_float", job->quant_type == TIDE_quant_type_float);
     DTYPE("quant_dtype", run->model.state.dtype);

@@ -41,7 +41,7 @@ static void prepare(tide_run *run, const tide_job *job, tide_arena *arena, tide_
         job->use_cache == TIDE_use_cache_default ? !cache || cache->is_true : job->use_cache == TIDE_use_cache_true_;
     if (job->mode != TIDE_mode_train) run->model.state.is_checkpointing = false;
     if (run->model.state.is_checkpointing) uses_cache = false; /* transformers switches the cache off */
-    run->model.autocasts = job->mode == TIDE_mode_train && job->autocast.is_set;
+    run->model.autocasts = job->mode == TIDE_mode_train && tide_job_autocasts(job);
     run->model.autocast_dtype = job->autocast.dtype;
     if (job->trainer != TIDE_trainer_none) uses_cache = false; /* trainer.py: config.use_cache = args.use_cache */
     tide_set_model_settings(run, job, uses_cache);
@@ -163,7 +163,10 @@ bool tide_load(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagn
     if (!tide_check_prefixes(run, job)) return false;
     const tide_strategy *strategy = tide_strategy_find(job);
     if (strategy && strategy->load) strategy->load(&run->model, job);
+    bool is_on_host = !tide_trainer_places_model(job);
+    run->model.state.is_on_meta = run->model.state.is_on_meta || (is_on_host && !run->model.parameter_made);
     tide_model_to_device(&run->model);
+    m->makes_on_host = is_on_host;
     tide_choose_trainable(run, job);
     if (tide_prepares_kbit(job)) tide_prepare_kbit(&run->model);
     if (run->model.state.is_checkpointing) tide_model_require_input_grads(&run->model);

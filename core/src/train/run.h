@@ -95,6 +95,11 @@ bool tide_make_batch(tide_run *run, const tide_job *job, tide_batch *b, tide_dia
 /* The loss that the model computed, or the mean of its first tensor. Owned by the caller; NULL after an error. */
 tide_tensor *tide_loss_of(tide_machine *m, tide_value output);
 
+/* wrap.c: the optimizer, and what parallel.kind makes of it and of the model: the strategy, which for one GPU is
+ * tide_one_gpu. NULL after an error. */
+const tide_strategy *tide_wrap_model(tide_run *run, const tide_job *job, tide_wrapper *w);
+extern const tide_strategy tide_one_gpu;
+
 /* The strategy and its optimizer, the batch, and then every step; for inference, once the batch is there, tide_infer.
  * False after an error. */
 bool tide_play_loop(tide_run *run, const tide_job *job);

@@ -18,7 +18,9 @@ typedef struct tide_wrapper {
     bool computes_loss;   /* outside of the model, which is not given the labels */
     tide_value input_ids; /* of the batch; borrowed */
     tide_value labels;
-    const bool *is_absent; /* by instance: modules of other ranks' stages; NULL: none */
+    bool has_trainer;       /* Trainer's loop: it has divided the loss; gradients are always clipped */
+    tide_tensor *grad_norm; /* that it keeps until the next */
+    const bool *is_absent;  /* by instance: modules of other ranks' stages; NULL: none */
     void *state;
 } tide_wrapper;
 
@@ -34,6 +36,7 @@ typedef struct tide_strategy {
     void (*backward)(tide_wrapper *w, tide_tensor *loss);
     void (*after_backward)(tide_wrapper *w);
     void (*update)(tide_wrapper *w);
+    bool updates_in_backward; /* of a Trainer: accelerate calls DeepSpeed's engine.step() behind its backward() */
     /* All of a step in place of the above: micro-batches, update and the marks of its phases. */
     void (*step)(tide_wrapper *w, unsigned step);
     /* After wrap(): ranks that may need more than rank 0, at most TIDE_OTHER_RANKS. NULL: none does. */

@@ -32,11 +32,11 @@ static const trl kinds[TIDE_trainer_COUNT] = {
 typedef struct trainer {
     tide_run *run;
     const tide_job *job;
-    tide_optimizer *optimizer;
-    tide_batch *batch_samples; /* those of a step, which are fetched together */
-    tide_tensor *num_items;    /* of their labels */
-    tide_tensor *loss;         /* tr_loss_step: of the micro-batch before */
-    tide_tensor *grad_norm;
+    const tide_strategy *strategy;
+    tide_wrapper wrapper;
+    tide_batch *batch_samples;                                         /* those of a step, which are fetched together */
+    tide_tensor *num_items;                                            /* of their labels */
+    tide_tensor *loss;                                                 /* tr_loss_step: of the micro-batch before */
     tide_function *nan_inf_filter, *policy, *reference, *compute_loss; /* NULL: Trainer's own, or none */
     tide_value buffered; /* of trainers that generate: what is left of one generation, by micro-batches */
     int64_t micro;       /* micro-batches so far */
@@ -176,14 +176,39 @@ static void convert_to_fp32(tide_machine *m, tide_value *output) {
     for (uint32_t i = 0; i < replaced; i++) tide_release(m, before[i]);
 }
 
+/* What strategies do around model(...). */
+static void call_begins(tide_model *model, bool replaced) {
+    trainer *t = model->caller;
+    tide_machine *m = model->m;
+    uint32_t module = m->module, statement = m->statement;
+    m->module = m->statement = 0;
+    if (t->strategy->before_forward) t->strategy->before_forward(&t->wrapper);
+    if (replaced && model->before_forward) model->before_forward(model, model->root, NULL, 0, NULL, 0);
+    m->module = module;
+    m->statement = statement;
+}
+
+static void call_ends(tide_model *model, tide_value *outputs, bool replaced) {
+    trainer *t = model->caller;
+    tide_machine *m = model->m;
+    uint32_t module = m->module, statement = m->statement;
+    m->module = m->statement = 0;
+    if (replaced && model->after_forward) model->after_forward(model, model->root, outputs);
+    if (t->strategy->after_forward) t->strategy->after_forward(&t->wrapper, outputs);
+    m->module = module;
+    m->statement = statement;
+}
+
 /* The call of the model, as accelerate wraps its forward. */
 static tide_value trainer_call_model(trainer *t, const tide_batch *inputs) {
     tide_machine *m = &t->run->machine;
     tide_model *model = &t->run->model;
+    call_begins(model, false);
     if (model->autocasts) tide_autocast_begin(m, model->autocast_dtype);
     tide_value output = tide_model_forward(model, inputs->names, inputs->values, inputs->count);
     if (model->autocasts) tide_autocast_end(m);
     if (model->autocasts) convert_to_fp32(m, &output);
+    if (!m->has_failed) call_ends(model, &output, false);
     return output;
 }
 
@@ -302,6 +327,27 @@ static tide_tensor *compute_trl_loss(trainer *t, unsigned step, const tide_batch
     return loss.kind == TIDE_VALUE_TENSOR ? loss.tensor : NULL;
 }
 
+/* Accelerator.backward: the loss is divided, but for DeepSpeed, whose engine updates behind the last of a step. */
+static void accelerator_backward(trainer *t, unsigned step, tide_tensor *loss) {
+    tide_machine *m = &t->run->machine;
+    bool has_engine = t->strategy->updates_in_backward;
+    m->op = "div"; /* loss / self.gradient_accumulation_steps */
+    tide_tensor *divided = has_engine ? tide_retain(loss) : tide_scale(m, loss);
+    if (t->strategy->backward) {
+        t->strategy->backward(&t->wrapper, divided);
+    } else if (t->scales) {
+        tide_tensor *scaled = tide_scaler_scale(&t->run->model, &t->scaler, divided);
+        tide_run_backward(m, scaled);
+        tide_del(m, "del scaled loss", scaled);
+    } else {
+        tide_run_backward(m, divided);
+    }
+    tide_del(m, "del loss", divided);
+    tide_timeline_mark(&m->timeline, step, TIDE_PHASE_BACKWARD);
+    if (has_engine && t->wrapper.is_last && !m->has_failed) t->strategy->update(&t->wrapper);
+    if (t->strategy->after_backward && !m->has_failed) t->strategy->after_backward(&t->wrapper);
+}
+
 static void forward_and_backward(trainer *t, unsigned step, const tide_batch *inputs) {
     tide_machine *m = &t->run->machine;
     int64_t empties = t->job->trainer_torch_empty_cache_steps;
@@ -319,17 +365,7 @@ static void forward_and_backward(trainer *t, unsigned step, const tide_batch *in
         tide_release(m, loss);
         loss = mean;
     }
-    m->op = "div"; /* Accelerator.backward: loss / self.gradient_accumulation_steps */
-    tide_tensor *divided = tide_scale(m, loss);
-    if (t->scales) {
-        tide_tensor *scaled = tide_scaler_scale(&t->run->model, &t->scaler, divided);
-        tide_run_backward(m, scaled);
-        tide_del(m, "del scaled loss", scaled);
-    } else {
-        tide_run_backward(m, divided);
-    }
-    tide_del(m, "del loss", divided);
-    tide_timeline_mark(&m->timeline, step, TIDE_PHASE_BACKWARD);
+    accelerator_backward(t, step, loss);
     tide_tensor *detached = tide_alias(m, loss);
     tide_release(m, loss);
     tide_del(m, "del tr_loss_step", t->loss);
@@ -362,19 +398,27 @@ static void trainer_zero_grad(trainer *t) {
 }
 
 /* Clipped or not, the norm is computed (_get_grad_norm), and kept until the next. */
+static void clip_and_step(trainer *t) {
+    tide_machine *m = &t->run->machine;
+    tide_del(m, "del grad_norm", t->wrapper.grad_norm);
+    if (t->scales && t->job->clip > 0) tide_scaler_unscale(&t->run->model, &t->scaler);
+    t->wrapper.grad_norm = tide_clip_grad_norm(t->wrapper.optimizer);
+    if (t->scales) {
+        tide_scaler_step(&t->run->model, &t->scaler, t->wrapper.optimizer);
+        tide_scaler_update(&t->run->model, &t->scaler);
+    } else {
+        tide_optimizer_step(t->wrapper.optimizer);
+    }
+    trainer_zero_grad(t);
+}
+
 static void trainer_update(trainer *t, unsigned step) {
     tide_machine *m = &t->run->machine;
     m->module = m->statement = 0;
-    tide_del(m, "del grad_norm", t->grad_norm);
-    if (t->scales && t->job->clip > 0) tide_scaler_unscale(&t->run->model, &t->scaler);
-    t->grad_norm = tide_clip_grad_norm(t->optimizer);
-    if (t->scales) {
-        tide_scaler_step(&t->run->model, &t->scaler, t->optimizer);
-        tide_scaler_update(&t->run->model, &t->scaler);
-    } else {
-        tide_optimizer_step(t->optimizer);
-    }
-    trainer_zero_grad(t);
+    if (!t->strategy->update)
+        clip_and_step(t);
+    else if (!t->strategy->updates_in_backward)
+        t->strategy->update(&t->wrapper);
     tide_timeline_mark(&m->timeline, step, TIDE_PHASE_OPTIMIZER);
 }
 
@@ -447,8 +491,23 @@ static void precompute(trainer *t) {
     drop_batch(m, &last);
 }
 
+/* The tensor of the last torch.distributed.barrier(), of PartialState().main_process_first() around the data set. Under
+ * ZeRO-3 DeepSpeed has one of its own in its place. */
+static void keep_barrier(trainer *t) {
+    tide_machine *m = &t->run->machine;
+    if (t->job->parallel_kind == TIDE_parallel_kind_none || t->job->parallel_kind == TIDE_parallel_kind_zero3) return;
+    bool is_on_host = m->makes_on_host;
+    m->makes_on_host = false;
+    m->op = "barrier";
+    m->state.factor = TIDE_FACTOR_COMMUNICATION;
+    tide_scalar(m, TIDE_FP32); /* lives as long as the run */
+    m->state.factor = TIDE_FACTOR_TEMPORARY;
+    m->makes_on_host = is_on_host;
+}
+
 static bool prepare_trl(trainer *t, const trl *kind) {
     tide_arena *arena = t->run->machine.arena;
+    keep_barrier(t);
     if (!find_parts(t)) return false;
     t->policy = library_function(t, tide_format(arena, "%s_policy", kind->name));
     t->compute_loss = library_function(t, tide_format(arena, "%s_loss", kind->name));
@@ -479,6 +538,8 @@ static void play_training_steps(trainer *t, unsigned step) {
     for (uint32_t i = 0; i < alike.count && !t->run->machine.has_failed; i++) {
         tide_alike_begins(&alike);
         tide_take_micro_batch(t->run, job, first_of_step(t, step) + i);
+        t->wrapper.micro = i;
+        t->wrapper.is_last = i + 1 == alike.count;
         training_step(t, step, &t->batch_samples[i]);
         uint32_t repeated = is_one && !has_lengths ? tide_alike_ends(&alike, i, false) : 0;
         t->micro += generates ? repeated : 0;
@@ -488,22 +549,34 @@ static void play_training_steps(trainer *t, unsigned step) {
 
 enum { BATCHES_LIMIT = 10000 }; /* of a step, which are held together */
 
-bool tide_play_trainer(tide_run *run, const tide_job *job, tide_optimizer *optimizer) {
+/* accelerator.free_memory(), create_optimizer(), accelerator.prepare() */
+static bool prepare_for_training(trainer *t) {
+    tide_timeline_empty_cache(&t->run->machine.timeline);
+    t->strategy = tide_wrap_model(t->run, t->job, &t->wrapper);
+    return t->strategy && (!t->scales || tide_scaler_takes(&t->run->model, t->wrapper.optimizer, t->job->clip > 0));
+}
+
+bool tide_play_trainer(tide_run *run, const tide_job *job) {
     tide_machine *m = &run->machine;
     if (job->grad_accum > BATCHES_LIMIT)
         return tide_error(m->diags, TIDE_ERR_LIMIT, "/settings/grad_accum",
                           tide_format(m->arena, "a step of %lld batches is more than tidemark holds (%d)",
                                       (long long)job->grad_accum, BATCHES_LIMIT),
                           "lower grad_accum: each batch more needs its input_ids, attention_mask and labels");
-    trainer t = {.run = run, .job = job, .optimizer = optimizer};
+    trainer t = {.run = run, .job = job};
+    m->module = m->statement = 0;
+    tide_timeline_mark(&m->timeline, 0, TIDE_PHASE_LOAD);
     t.scales = job->autocast.is_set && job->autocast.dtype == TIDE_FP16;
-    if (t.scales && !tide_scaler_takes(&run->model, optimizer, job->clip > 0)) return false;
     t.nan_inf_filter = library_function(&t, "nan_inf_filter");
     const trl *kind = &kinds[job->trainer];
     *tide_model_setting(&run->model, "dropout_is_disabled") = tide_of_bool(disables_dropout(job));
     if (job->offload_activations == TIDE_offload_activations_all) t.offload = tide_offload_new(m, true);
     if (kind->name && !prepare_trl(&t, kind)) return false;
-    tide_timeline_empty_cache(&m->timeline); /* accelerator.free_memory() */
+    if (!prepare_for_training(&t)) return false;
+    run->model.caller = &t;
+    run->model.call_begins = call_begins;
+    run->model.call_ends = call_ends;
+    tide_timeline_mark(&m->timeline, 0, TIDE_PHASE_LOAD);
     m->op = "_tr_loss";
     tide_tensor *sum = tide_scalar(m, TIDE_FP32);
     for (unsigned step = 1; step <= (unsigned)job->steps && !m->has_failed; step++) {

@@ -5,8 +5,8 @@
 
 #include "train/run.h"
 
-/* The loop of Trainer._inner_training_loop (transformers/trainer.py), once the optimizer stands. False after an error.
- */
-bool tide_play_trainer(tide_run *run, const tide_job *job, tide_optimizer *optimizer);
+/* The loop of Trainer._inner_training_loop (transformers/trainer.py), and what the trainer does before it. False after
+ * an error. */
+bool tide_play_trainer(tide_run *run, const tide_job *job);
 
 #endif

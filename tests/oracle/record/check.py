@@ -59,7 +59,7 @@ def complaints_of_rank(result: Result, case: Case) -> Iterator[str]:
         yield f"categories leave {at_peak['other']} bytes of the steps' peak"
     if result["step_peak"] != max(step["allocated_peak"] for step in result["steps"]):
         yield "the steps' peak is not that of any step"
-    if result["allocated_peak"] < max(result["step_peak"], result["peak_wrap"]):
+    if result["allocated_peak"] < max(result["step_peak"], result["peak_setup" if case.trainer else "peak_wrap"]):
         yield "a part peaks above the whole"
     if (result["rank"], result["world"]) != (plan.rank, plan.world):
         yield f"measured rank {result['rank']} of {result['world']}"

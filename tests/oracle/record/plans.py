@@ -81,7 +81,7 @@ class Ddp(Plan):
     bucket_cap_mb: float | None = None  # MiB (25, with a first bucket of 1)
     gradient_as_bucket_view: bool = False
     static_graph: bool = False
-    find_unused_parameters: bool = False
+    find_unused_parameters: bool | None = None  # (no; of a trainer: what it chooses)
     broadcast_buffers: bool = True
     hook: Literal["bf16", "fp16"] | None = None  # compress gradients for the reduction
     sync_each: bool = False

@@ -74,7 +74,7 @@ def place(given: Given, folders: Iterable[Path] = ()) -> Path:
         return Path("serving") / f"{environments.engine_of(given.get('engine', 'vllm'))}.jsonl"
     if given.get("compile"):
         return Path("compile") / f"{family(given, folders)}.jsonl"
-    for key, folder in (("parallel", "parallel"), ("trainer", "trainers")):
+    for key, folder in (("trainer", "trainers"), ("parallel", "parallel")):
         if given.get(key):
             return Path(folder) / f"{given[key]['kind']}.jsonl"
     if (

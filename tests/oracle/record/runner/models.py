@@ -16,7 +16,7 @@ from . import adapters, quantize
 DTYPES: dict[str, Any] = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
 
-def build(case: Case, config: Config, partition: Any = None) -> Any:
+def build(case: Case, config: Config, partition: Any = None, on_host: bool = False) -> Any:
     """The model of a case on the device: weights in the case's dtype, adapters and quantised layers in place.
     partition: a context that cuts parameters and puts them on the device as they are made."""
     dtype = DTYPES[case.dtype]
@@ -30,7 +30,7 @@ def build(case: Case, config: Config, partition: Any = None) -> Any:
         warm_up(model)
     if is_on_meta(case):
         return prepared(model, case)
-    materialise(model, {})
+    materialise(model, {}, "cpu" if on_host else "cuda")
     if case.quant in quantize.TORCHAO:
         quantize.convert_weights(model, case.quant)
     return prepared(model, case)
@@ -112,27 +112,27 @@ def keep_in_fp32(model: Any, dtype: Any) -> None:
             parameter.data = parameter.data.float()
 
 
-def materialise(module: Any, made: dict[int, Any]) -> None:
+def materialise(module: Any, made: dict[int, Any], device: str = "cuda") -> None:
     """Gives every meta (or host) tensor storage on the device, in the order in which module.to("cuda") does."""
     for child in module.children():
-        materialise(child, made)
+        materialise(child, made, device)
     for name, p in module._parameters.items():
         if p is None or p.is_cuda:
             continue
         if id(p) not in made:
-            made[id(p)] = move_parameter(p)
+            made[id(p)] = move_parameter(p, device)
         module._parameters[name] = made[id(p)]
     for name, b in module._buffers.items():
         if b is not None and not b.is_cuda:
-            module._buffers[name] = torch.empty_like(b, device="cuda") if b.is_meta else b.to("cuda")
+            module._buffers[name] = torch.empty_like(b, device=device) if b.is_meta else b.to(device)
 
 
-def move_parameter(p: Any) -> Any:
+def move_parameter(p: Any, device: str) -> Any:
     if type(p) is not nn.Parameter:  # bitsandbytes quantises as it moves
-        return p.to("cuda")
+        return p.to(device)
     if p.is_meta:
-        return nn.Parameter(torch.empty_like(p, device="cuda"), requires_grad=p.requires_grad)
-    p.data = p.data.to("cuda")
+        return nn.Parameter(torch.empty_like(p, device=device), requires_grad=p.requires_grad)
+    p.data = p.data.to(device)
     return p
 
 

@@ -28,7 +28,7 @@ def wrap(model: Any, case: Case) -> Step:
         bucket_cap_mb=plan.bucket_cap_mb,
         gradient_as_bucket_view=plan.gradient_as_bucket_view,
         static_graph=plan.static_graph,
-        find_unused_parameters=plan.find_unused_parameters,
+        find_unused_parameters=bool(plan.find_unused_parameters),
         broadcast_buffers=plan.broadcast_buffers,
     )
     if plan.hook:

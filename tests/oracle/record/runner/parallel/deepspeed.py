@@ -134,13 +134,18 @@ class DeepSpeedStep(Step):
         yield "optimizer", meter.state_tensors(self.optimizer)
 
 
-def wrap(model: Any, case: Case) -> Step:
-    import deepspeed
-    import deepspeed.runtime.zero.utils as checks  # ranks that must agree: the others are imagined
+def imagine_other_ranks() -> None:
+    import deepspeed.runtime.zero.utils as checks  # ranks that must agree
 
     stand_ins.deepspeed_finds_no_overflow()
     checks.assert_lst_len_same_as_other_ranks = lambda ints: None
     checks.get_lst_from_rank0 = lambda ints: ints
+
+
+def wrap(model: Any, case: Case) -> Step:
+    import deepspeed
+
+    imagine_other_ranks()
     made = optimizers.make(case, model)
     hidden = model.config.get_text_config().hidden_size
     with mock.patch.object(torch.cuda, "reset_peak_memory_stats"):  # DeepSpeed's reports forget the peak

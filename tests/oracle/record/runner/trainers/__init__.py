@@ -19,7 +19,8 @@ from ...case import Case
 from ...catalogue import Config, Model
 from .. import models
 from ..meter import Meter
-from . import arguments, data, stand_ins
+from ..parallel import deepspeed
+from . import arguments, data, ranks, stand_ins
 from .arguments import CLASSES, GENERATE
 from .phases import Phases, callback
 
@@ -64,11 +65,13 @@ def play(case: Case, model: Model, meter: Meter, state: dict[str, Any]) -> None:
     plan = case.trainer
     assert plan
     prepare_config(model.config, case)
-    net = models.build(arguments.bare(case), model.config)
-    run.loaded(net, meter, state)
+    ranks.setup(case)
     module, name, _ = CLASSES[plan.kind]
     trainer_class = getattr(importlib.import_module(module), name)
-    settings = arguments.settings(case)
+    settings = arguments.settings(case, model.config)
+    bare = arguments.bare(case)
+    net = models.build(bare, model.config, deepspeed.partition(case), ranks.is_on_host(case))
+    run.loaded(net, meter, state)
     if plan.kind == "hf" and settings.gradient_checkpointing:
         net.config.use_cache = False
     if case.quant:
@@ -78,7 +81,8 @@ def play(case: Case, model: Model, meter: Meter, state: dict[str, Any]) -> None:
     reference: list[Any] = []
 
     def second_model(*args: Any, **kwargs: Any) -> Any:
-        made = models.build(arguments.untouched(case), model.config)
+        untouched = arguments.untouched(case)
+        made = models.build(untouched, model.config, deepspeed.partition(case), ranks.is_on_host(case))
         reference.append(made)
         return made
 

@@ -9,7 +9,9 @@ import tempfile
 from typing import Any
 
 from ...case import Case
+from ...catalogue import Config
 from .. import adapters
+from . import ranks
 
 # kind -> module, trainer, its configuration
 CLASSES = {
@@ -52,12 +54,12 @@ def untouched(case: Case) -> Case:
     return dataclasses.replace(bare(case), freeze=[], train_only=[])
 
 
-def settings(case: Case) -> Any:
+def settings(case: Case, config: Config) -> Any:
     """The trainer's configuration."""
     plan = case.trainer
     assert plan
     module, _, name = CLASSES[plan.kind]
-    arguments = common(case) | of_kind(case)
+    arguments = common(case) | of_kind(case) | ranks.arguments(case, config)
     return getattr(importlib.import_module(module), name)(**arguments, **plan.args)
 
 

@@ -44,7 +44,8 @@ def dataset(case: Case) -> Any:
 
     plan = case.trainer
     assert plan
-    count = case.batch * case.grad_accum * (case.steps + 1)
+    ranks = case.parallel.dp if case.parallel else 1
+    count = case.batch * case.grad_accum * (case.steps + 1) * ranks
     if plan.kind in GENERATE:
         return Dataset.from_dict({"prompt": [text(n, i) for i, n in enumerate(lengths(case, 4 * count, plan.prompt))]})
     if plan.kind in ("sft", "hf"):

@@ -9,13 +9,14 @@ from typing import Any, Callable
 from ...case import Case
 from ..meter import Meter
 from ..stand_ins import batch_is_padded
+from . import ranks
 from .arguments import GENERATE
 
 
 class Phases:
     def __init__(self, trainer: Any, meter: Meter, case: Case) -> None:
         assert case.trainer
-        self.trainer, self.meter, self.kind = trainer, meter, case.trainer.kind
+        self.trainer, self.meter, self.case, self.kind = trainer, meter, case, case.trainer.kind
         self.has_lengths = bool(case.lengths)
         self.valid: Callable[[Any], int] = lambda shape: int(shape.numel())  # labels of this batch that count
         wrap(trainer, "compute_loss", self.loss)
@@ -73,13 +74,29 @@ class Phases:
         self.valid = lambda shape: min(n, int(shape.numel()))
 
     def backward(self, run: Callable[..., Any], loss: Any, **kwargs: Any) -> None:
+        engine = getattr(self.trainer.accelerator, "deepspeed_engine_wrapped", None)
+        if engine is not None and not hasattr(engine, "is_cut"):
+            engine.is_cut = True
+            wrap(engine.engine, "step", self.engine_step)
         run(loss, **kwargs)
+        if engine is None or not self.trainer.accelerator.sync_gradients:
+            self.end_backward()
+
+    def engine_step(self, step: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+        self.end_backward()
+        step(*args, **kwargs)
+
+    def end_backward(self) -> None:
         self.meter.phase("backward", "after_backward")
         self.owners()
 
     def owners(self) -> None:
         optimizer = self.trainer.optimizer
-        self.meter.owners(self.trainer.model, getattr(optimizer, "optimizer", optimizer))
+        bare = getattr(optimizer, "optimizer", optimizer)
+        self.meter.owners(self.trainer.model, bare)
+        if self.case.parallel is not None:
+            for category, tensors in ranks.owners(self.case, self.trainer.model_wrapped, bare):
+                self.meter.mark(category, tensors)
 
 
 def wrap(owner: Any, name: str, around: Callable[..., Any]) -> None:

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* accelerate/utils/fsdp_utils.py, fsdp2_prepare_model(): what it makes of a model that a Trainer has on the host. */
+#include "parallel/fsdp2.h"
+
+#include <string.h>
+
+void tide_fsdp2_upcast(fsdp2 *f) {
+    const tide_model *model = f->w->model;
+    for (uint32_t i = 0; i < model->parameter_count && f->has_param_dtype; i++) {
+        tide_tensor *p = model->parameters[i].tensor;
+        if (p->requires_grad && tide_dtype_is_float(p->dtype)) p->dtype = TIDE_FP32;
+    }
+}
+
+/* get_input_embeddings() or get_output_embeddings(): of the class nearest to the root that names one; 0: none does. */
+static uint32_t embeddings_of(tide_model *model, bool is_output) {
+    for (uint32_t i = 1; i < model->instance_count; i++) {
+        const tide_class *of = model->instances[i].of;
+        uint32_t found = tide_model_below(model, i, is_output ? of->output_embeddings : of->input_embeddings);
+        if (found) return found;
+    }
+    return is_output ? tide_model_find(model, TIDE_TEXT("lm_head")) : 0;
+}
+
+/* _find_final_norm: the last norm among the base model's children. Under peft, base_model_prefix leads to the model
+ * itself where it is "model", which LoraModel has of its own. */
+static uint32_t final_norm_of(const tide_model *model, const tide_job *job, uint32_t head) {
+    uint32_t base = 0, norm = 0;
+    for (uint32_t i = 1; i < model->instance_count && !base; i++)
+        if (model->instances[i].parent == model->root && i != model->root && i != head) base = i;
+    bool is_hidden = job->adapter != TIDE_adapter_none && tide_text_is(model->instances[base].name, "model");
+    for (uint32_t i = 1; i < model->instance_count && base && !is_hidden; i++)
+        if (model->instances[i].parent == base && tide_text_contains(model->instances[i].of->name, TIDE_TEXT("Norm")))
+            norm = i;
+    return norm;
+}
+
+bool tide_fsdp2_accelerate_groups(fsdp2 *f) {
+    tide_model *model = f->w->model;
+    const char *wrap = f->w->job->parallel_wrap;
+    bool wraps_blocks = strcmp(wrap, "layer") == 0;
+    if (!wraps_blocks && strcmp(wrap, "root") != 0) {
+        tide_error(model->m->diags, TIDE_ERR_UNSUPPORTED, "/settings/parallel.wrap",
+                   "a trainer's units are those of accelerate: layer (TRANSFORMER_BASED_WRAP) or root (NO_WRAP)", NULL);
+        return !(model->m->has_failed = true);
+    }
+    for (uint32_t i = 1; i < model->instance_count && wraps_blocks; i++)
+        if (model->instances[i].of->is_checkpointed) fsdp2_add_module(f, f->count++, i);
+    uint32_t input = embeddings_of(model, false), output = embeddings_of(model, true),
+             norm = final_norm_of(model, f->w->job, output);
+    f->embeddings[0] = input;
+    f->embeddings[1] = output;
+    bool is_tied = input && output && tide_tied_head(model) == output;
+    if (!is_tied && input) fsdp2_add_module(f, f->count++, input);
+    uint32_t tail[] = {norm, is_tied ? input : 0, output}, before = f->count;
+    memcpy(f->tail_modules, tail, sizeof tail);
+    for (size_t i = 0; i < 3; i++)
+        if (tail[i]) fsdp2_add_module(f, before, tail[i]), f->count = before + 1;
+    if (f->count > before) f->tail = f->count;
+    return true;
+}
+
+uint32_t tide_fsdp2_managed_params(const fsdp2 *f, uint32_t group, const uint32_t *group_of_parameter,
+                                   uint32_t *params) {
+    const tide_model *model = f->w->model;
+    const uint32_t *order = tide_children_first(model);
+    bool is_tail = group + 1 == f->tail;
+    uint32_t n = 0;
+    for (uint32_t k = 0; k < (is_tail ? 3u : 1u); k++)
+        for (uint32_t at = 0; at < model->parameter_count; at++) {
+            uint32_t i = order[at];
+            bool is_there = group_of_parameter[i] == group &&
+                            (!is_tail || (f->tail_modules[k] &&
+                                          tide_is_below(model, model->parameters[i].module, f->tail_modules[k])));
+            if (is_there) params[n++] = i;
+        }
+    return n;
+}
+
+/* A variable has the parameter as it came to the device. */
+static void keep_weight(tide_machine *m, tide_tensor **kept, tide_tensor *parameter) {
+    tide_tensor *nothing = tide_empty_host(m, parameter->shape, (tide_dtype)parameter->dtype);
+    *kept = tide_alias(m, parameter);
+    tide_set_data(m, parameter, nothing);
+    tide_release(m, nothing);
+}
+
+void tide_fsdp2_place_group(fsdp2 *f, const uint32_t *params, uint32_t count, uint32_t group) {
+    tide_model *model = f->w->model;
+    for (uint32_t i = 0; i < count; i++) {
+        const tide_parameter_row *row = &model->parameters[params[i]];
+        tide_model_place(model, row->module, row->tensor);
+        for (size_t k = 0; k < 2; k++)
+            if (f->embeddings[k] == row->module) keep_weight(model->m, &f->whole_weights[k], row->tensor);
+    }
+    for (uint32_t i = 1; i < model->instance_count; i++)
+        if (tide_unit_of_module(model, f->group_of, f->count, i) == group) tide_model_place_buffers(model, i);
+}
+
+void tide_fsdp2_drop_weights(fsdp2 *f) {
+    for (size_t k = 0; k < 2; k++) tide_release_at(fsdp2_machine(f), &f->whole_weights[k]);
+}

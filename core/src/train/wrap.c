@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The optimizer of a loop, and the strategy around the model. */
+#include "train/run.h"
+
+const tide_strategy tide_one_gpu;
+
+const tide_strategy *tide_wrap_model(tide_run *run, const tide_job *job, tide_wrapper *w) {
+    const tide_strategy *strategy = tide_strategy_find(job);
+    tide_optimizer *optimizer = NULL;
+    if (job->parallel_kind != TIDE_parallel_kind_none && !strategy) {
+        tide_error(run->machine.diags, TIDE_ERR_UNSUPPORTED, "/settings/parallel.kind",
+                   tide_format(run->machine.arena, "%s is not described", job->values[TIDE_SET_parallel_kind]), NULL);
+        return NULL;
+    }
+    if (strategy || job->trainer != TIDE_trainer_none) optimizer = tide_optimizer_new(&run->model, job);
+    *w = (tide_wrapper){.model = &run->model,
+                        .job = job,
+                        .optimizer = optimizer,
+                        .ranks = job->parallel_dp,
+                        .rank = job->parallel_rank,
+                        .is_last = true,
+                        .has_trainer = job->mode == TIDE_mode_train && job->trainer != TIDE_trainer_none};
+    if (!strategy) return &tide_one_gpu;
+    if (strategy->wrap) strategy->wrap(w);
+    if (strategy->other_ranks && !run->machine.has_failed)
+        run->other_rank_count = strategy->other_ranks(w, run->other_ranks);
+    if (strategy->in_flight && !run->machine.has_failed) run->in_flight = strategy->in_flight(w);
+    run->machine.state.factor = TIDE_FACTOR_TEMPORARY;
+    return run->machine.has_failed ? NULL : strategy;
+}
