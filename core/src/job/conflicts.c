@@ -326,6 +326,10 @@ static void check_spread_trainer(tide_job_builder *b, const char *kind) {
     else if (is_zero3 && !tide_job_has_zero_init(job))
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_parallel_zero_init,
                             "trainers are described with models that deepspeed.zero.Init() has cut", "leave it out");
+    else if (is_fsdp2 && job->trainer == TIDE_trainer_sft && job->adapter != TIDE_adapter_none)
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_adapter,
+                            tide_format(b->arena, "is not described with %s and fsdp2", kind),
+                            "use trainer=hf, ddp or zero2");
     else if (!is_ddp && job->quant != TIDE_quant_none)
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_quant,
                             tide_format(b->arena, "is not described with %s and parallel.kind=%s", kind, strategy),

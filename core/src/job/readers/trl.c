@@ -156,7 +156,8 @@ static void settle_plain(tide_claims *c) {
     if (!is_spread(c) && !c->arguments->asked_trainer) tide_imply(c, TIDE_SET_trainer, "hf");
     if (has_trl_file(c) && tide_fact_is(c, TIDE_FACT_trl, "sft") && !c->arguments->asked_trainer)
         tide_report(c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, c->fact_places[TIDE_FACT_trl],
-                    "TRL's SFTTrainer is described on one GPU: the loop that people write is played", NULL);
+                    "files of TRL's SFTTrainer on several GPUs are played as the loop that people write",
+                    "add trainer=sft, which is described with ddp, zero1, zero2 and fsdp2");
 }
 
 static void settle_kind(tide_claims *c, const char *kind) {

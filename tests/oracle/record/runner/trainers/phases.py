@@ -40,6 +40,8 @@ class Phases:
     def loss(self, compute: Callable[..., Any], model: Any, batch: Any, *args: Any, **kwargs: Any) -> Any:
         self.count(batch)
         self.meter.mark("inputs", batch.values())
+        if self.case.parallel is not None:  # strategies take gradients away in the backward pass
+            self.meter.watch(self.trainer.model.parameters())
         self.meter.begin_forward()
         found = compute(model, batch, *args, **kwargs)
         self.meter.end_forward()
