@@ -90,6 +90,7 @@ export default function ({ browser, visit, field, fromCore, exampleWords, drop, 
     assert.equal(await deviceBytes(page), answer.verdict.device_bytes);
     await page.getByRole('button', { name: 'Remove config.json' }).waitFor();
     assert.equal(await field(page, 'batch').inputValue(), '2');
+    await page.waitForURL(/#z=/); /* its link takes a moment to pack */
     await page.goBack();
     await page.locator('.job-name', { hasText: 'LLaVA' }).waitFor();
   }));

@@ -26,8 +26,11 @@ export function closest(changes) {
   const all = changes.filter(({ fits }) => fits);
   const held = all.filter(({ device_bytes: needs = 0, gpu_bytes: has = Infinity }) => needs <= has);
   const fitting = [all.filter(({ lasts }) => lasts), held, all].find((some) => some.length) ?? [];
-  return fitting.findLast(({ settings }) => !settings.some((word) => /^(parallel\.dp|gpu)=/.test(word))) ?? fitting.at(-1) ?? null;
+  return fitting.findLast((change) => !isOfGpus(change)) ?? fitting.at(-1) ?? null;
 }
+
+/** Whether it takes other GPUs, or more of them. @param {Change} change */
+export const isOfGpus = ({ settings }) => settings.some((word) => /^(parallel\.dp|gpu)=/.test(word));
 
 /** Where no change by itself is enough: the batch that is. @param {number | undefined} largest @returns {Change | null} */
 export const smaller = (largest) => (largest ? { title: `a micro-batch of ${largest}`, effect: 'the largest that fits', settings: [`batch=${largest}`] } : null);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Of a job that does not fit: the change that fits and changes least. */
 import { useEffect, useState } from 'preact/hooks';
-import { closest, smaller } from '../nearest.js';
+import { closest, isOfGpus, smaller } from '../nearest.js';
 import { askMany } from '../asking.js';
 import { setWords } from '../changes.js';
 import { link } from '../state.js';
@@ -14,9 +14,10 @@ export default function Closest() {
     setFound(null);
     const stop = new AbortController();
     const timer = setTimeout(async () => {
+      /** @type {import('../nearest.js').Change | null} */
       let best = null;
       await askMany([{ call: 'advice', words: [] }], (reply) => { best = closest(reply?.changes ?? []); }, stop.signal);
-      if (!best) await askMany([{ call: 'fit', words: [], more: { knob: 'batch' } }], (reply) => { best = smaller(reply?.rows?.[0]?.largest); }, stop.signal);
+      if (!best || isOfGpus(best)) await askMany([{ call: 'fit', words: [], more: { knob: 'batch' } }], (reply) => { best = smaller(reply?.rows?.[0]?.largest) ?? best; }, stop.signal);
       if (!stop.signal.aborted) setFound(best);
     }, 200);
     return () => {
