@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The arena: chained blocks for objects, single pieces for arrays that grow. */
 #include "base/arena.h"
-#include "base/units.h"
+#include "base/rounding.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -273,3 +273,10 @@ bool tide_beginning_listed(const char *list, const char *text) {
         if (tide_text_starts(tide_text_of(text), piece)) return true;
     return false;
 }
+
+tide_text tide_base_name(tide_text path) {
+    tide_text piece, last = path;
+    while (tide_piece_next(&path, '/', &piece))
+        if (piece.length) last = piece;
+    return last;
+}

@@ -52,6 +52,9 @@ const char *tide_nearest_beginning(tide_text word, const char *const *candidates
 /* Takes the next piece off a text joined by `separator`; false at the end. */
 bool tide_piece_next(tide_text *rest, char separator, tide_text *piece);
 
+/* The last part of a path. */
+tide_text tide_base_name(tide_text path);
+
 /* Whether a text begins as one of those in `list`, joined by `|`; always with an empty list. */
 bool tide_beginning_listed(const char *list, const char *text);
 

@@ -85,8 +85,7 @@ const tide_reader tide_fsdp_reader = {
     .title = "an FSDP configuration",
     .marks = "fsdp_transformer_layer_cls_to_wrap|transformer_layer_cls_to_wrap|fsdp_version|fsdp_sharding_strategy",
     .keys = &tide_fsdp_keys,
-    .precedence = 1,
-    .settle = tide_training_settle};
+    .precedence = 1};
 
 /* ---- accelerate.parallelism_config.ParallelismConfig ---- */
 
@@ -139,5 +138,4 @@ const tide_key_table tide_accelerate_keys = {.rows = accelerate_rows, .count = T
 const tide_reader tide_accelerate_reader = {.title = "an Accelerate configuration",
                                             .marks = "distributed_type|compute_environment",
                                             .keys = &tide_accelerate_keys,
-                                            .refuses_unknown = "accelerate",
-                                            .settle = tide_training_settle};
+                                            .refuses_unknown = "accelerate"};

@@ -27,5 +27,4 @@ const tide_reader tide_axolotl_reader = {.title = "an axolotl configuration",
                                          .keys = &axolotl_keys,
                                          .trains = true,
                                          .precedence = 2,
-                                         .program = "axolotl",
-                                         .settle = tide_training_settle};
+                                         .program = TIDE_PROGRAM_axolotl};

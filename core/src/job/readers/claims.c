@@ -115,9 +115,9 @@ int64_t tide_fact_int(const tide_claims *c, tide_fact fact, int64_t otherwise) {
 
 /* ---- files ---- */
 
-bool tide_claims_have(const tide_claims *c, const tide_reader *reader) {
+bool tide_claims_have(const tide_claims *c, tide_program program) {
     for (const tide_claims_file *file = c->first; file; file = file->next)
-        if (file->reader == reader) return true;
+        if (file->reader->program == program) return true;
     return false;
 }
 
@@ -141,6 +141,13 @@ static tide_file_summary *summary_new(tide_claims *c, const char *title, const c
     return c->inputs->last_summary = summary;
 }
 
+static const char *const program_titles[] = {
+    NULL,
+#define TIDE_PROGRAM(name, title) title,
+#include "job/readers/programs.def"
+#undef TIDE_PROGRAM
+};
+
 void tide_claims_add(tide_claims *c, const tide_reader *reader, const tide_json *root, const char *name,
                      const char *place) {
     tide_claims_file *file = TIDE_NEW(c->arena, tide_claims_file, 1);
@@ -155,72 +162,11 @@ void tide_claims_add(tide_claims *c, const tide_reader *reader, const tide_json 
                    "give one of the two");
         return;
     }
-    if (reader == &tide_deepspeed_reader) c->of_deepspeed = *file;
-    if (reader->program) c->inputs->program = reader->program;
+    if (reader->program == TIDE_PROGRAM_deepspeed) c->of_deepspeed = *file;
+    if (reader->trains && program_titles[reader->program]) c->inputs->program = program_titles[reader->program];
     if (c->last)
         c->last->next = file;
     else
         c->first = file;
     c->last = file;
-}
-
-/* Some programs refuse what they do not know; the others read on. */
-static void report_unknown(tide_claims *c) {
-    enum { SHOWN = 6 };
-    const char *list = "", *name = c->at->summary->name, *program = c->at->reader->refuses_unknown;
-    unsigned count = 0;
-    for (const tide_file_key *entry = c->at->summary->first; entry; entry = entry->next)
-        if (entry->effect == TIDE_KEY_UNKNOWN && ++count <= SHOWN)
-            list = tide_format(c->arena, "%s%s%s", list, count > 1 ? ", " : "", entry->key);
-    if (!count) return;
-    if (count > SHOWN) list = tide_format(c->arena, "%s and %u more", list, count - SHOWN);
-    if (program)
-        tide_error(c->diags, TIDE_ERR_FIELD_UNKNOWN, c->at->place,
-                   tide_format(c->arena, "%s refuses it: \"%s had unknown keys (%s)\"", program, name, list),
-                   "remove them");
-    else
-        tide_report(c->diags, TIDE_WARNING, TIDE_ERR_FIELD_UNKNOWN, c->at->place,
-                    tide_format(c->arena, "%s has keys that are not known here: %s", name, list), NULL);
-}
-
-/* Options of another kind than the one that trains say nothing. */
-static void put_settings(tide_claims *c) {
-    const tide_file_key *kind = c->settings[TIDE_SET_parallel_kind];
-    for (unsigned id = 0; id < TIDE_SET_COUNT; id++) {
-        tide_file_key *entry = c->settings[id];
-        if (!entry) continue;
-        if (id > TIDE_SET_parallel_kind &&
-            !tide_beginning_listed(tide_setting_wants(&tide_settings[id]), kind ? kind->taken : "none"))
-            entry->effect = TIDE_KEY_IGNORED;
-        else
-            tide_setting_put(c->arguments, tide_text_of(tide_settings[id].name), tide_text_of(entry->taken),
-                             TIDE_ORIGIN_FILE);
-    }
-}
-
-static void read_files(tide_claims *c, int precedence) {
-    for (const tide_claims_file *file = c->first; file; file = file->next) {
-        if (file->reader->precedence != precedence || !file->reader->keys) continue;
-        c->at = file;
-        tide_claims_read(c, file->reader->keys, file->root, "");
-        report_unknown(c);
-    }
-}
-
-/* Each way to settle once. */
-static void settle_files(tide_claims *c) {
-    for (const tide_claims_file *file = c->first; file; file = file->next) {
-        bool is_settled = false;
-        for (const tide_claims_file *other = c->first; other != file; other = other->next)
-            is_settled = is_settled || other->reader->settle == file->reader->settle;
-        if (!is_settled) file->reader->settle(c);
-    }
-}
-
-void tide_claims_resolve(tide_claims *c) {
-    if (!c->first) return;
-    for (int precedence = TIDE_PRECEDENCE_MOST; precedence >= 0; precedence--) read_files(c, precedence);
-    c->at = c->first;
-    settle_files(c);
-    put_settings(c);
 }

@@ -107,11 +107,11 @@ typedef struct tide_claims {
 void tide_claims_add(tide_claims *c, const tide_reader *reader, const tide_json *root, const char *name,
                      const char *place);
 
-/* Reads all files, settles what they say together, and puts the settings into the arguments. */
+/* resolve.c: reads all files, settles what they say together, and puts the settings into the arguments. */
 void tide_claims_resolve(tide_claims *c);
 
-bool tide_claims_have(const tide_claims *c, const tide_reader *reader);
-bool tide_claims_train(const tide_claims *c); /* whether a file says what trains */
+bool tide_claims_have(const tide_claims *c, tide_program program); /* a file of it */
+bool tide_claims_train(const tide_claims *c);                      /* whether a file says what trains */
 
 /* trl.c: the choice of trainer that the files are for; NULL: none of TRL's. */
 const char *tide_trl_kind(const tide_claims *c);
@@ -165,8 +165,7 @@ void tide_training_settle(tide_claims *c);
 void tide_default_facts(tide_claims *c);
 void tide_default_settings(tide_claims *c);
 
-/* The mixed precision that is asked for: bf16, fp16, none; NULL: no file of the two is there. And the fact that says
- * so. */
+/* mixed_precision.c: what is asked for: bf16, fp16, none; NULL: no file says. And the fact that says so. */
 const char *tide_mixed_precision(const tide_claims *c);
 tide_fact tide_mixed_precision_fact(const tide_claims *c);
 

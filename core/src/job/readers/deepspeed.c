@@ -421,4 +421,4 @@ void tide_deepspeed_read(tide_claims *c) {
 
 const tide_reader tide_deepspeed_reader = {.title = "a DeepSpeed configuration",
                                            .marks = "zero_optimization|train_micro_batch_size_per_gpu",
-                                           .settle = tide_training_settle};
+                                           .program = TIDE_PROGRAM_deepspeed};

@@ -157,13 +157,6 @@ void tide_file_read(tide_reading *r) {
 
 /* ---- all files ---- */
 
-tide_text tide_base_name(tide_text path) {
-    tide_text piece, last = path;
-    while (tide_piece_next(&path, '/', &piece))
-        if (piece.length) last = piece;
-    return last;
-}
-
 void tide_files_read(tide_inputs *inputs, tide_job_arguments *arguments, const tide_file *files, uint32_t count) {
     tide_arena *arena = arguments->arena;
     tide_diagnostics *diags = arguments->diags;

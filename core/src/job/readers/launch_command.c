@@ -72,16 +72,8 @@ static const tide_key_row launcher_rows[] = {KEY_HOLDS("config_file", tide_accel
 static const tide_key_table launcher_keys = {
     .rows = launcher_rows, .count = TIDE_COUNT_OF(launcher_rows), .more = &tide_accelerate_keys};
 
-const tide_reader tide_launcher_reader = {.title = "a launcher's command line",
-                                          .keys = &launcher_keys,
-                                          .precedence = TIDE_PRECEDENCE_MOST,
-                                          .settle = tide_training_settle};
-
-static bool is_command(const char *token, const char *name) {
-    size_t length = strlen(token), of_name = strlen(name);
-    if (length < of_name || strcmp(token + length - of_name, name) != 0) return false;
-    return length == of_name || token[length - of_name - 1] == '/';
-}
+const tide_reader tide_launcher_reader = {
+    .title = "a launcher's command line", .keys = &launcher_keys, .precedence = TIDE_PRECEDENCE_MOST};
 
 static int64_t flag_number(const tide_json *options, const char *key) {
     const tide_json *value = tide_json_at(options, key);
@@ -137,12 +129,13 @@ static void put_accelerate(tide_arena *arena, tide_json *said, const tide_json *
 static uint32_t read_launcher(tide_reading *r, const tide_command_line *l) {
     for (uint32_t i = 0; i < l->count; i++) {
         bool is_accelerate =
-            is_command(l->tokens[i], "accelerate") && i + 1 < l->count && strcmp(l->tokens[i + 1], "launch") == 0;
-        bool is_torchrun = is_command(l->tokens[i], "torchrun") || strcmp(l->tokens[i], "torch.distributed.run") == 0 ||
-                           is_command(l->tokens[i], "deepspeed");
+            tide_shell_runs(l->tokens[i], "accelerate") && i + 1 < l->count && strcmp(l->tokens[i + 1], "launch") == 0;
+        bool is_torchrun = tide_shell_runs(l->tokens[i], "torchrun") ||
+                           strcmp(l->tokens[i], "torch.distributed.run") == 0 ||
+                           tide_shell_runs(l->tokens[i], "deepspeed");
         if (!is_accelerate && !is_torchrun) continue;
         uint32_t from = i + (is_accelerate ? 2 : 1), end = from;
-        while (end < l->count && !is_command(l->tokens[end], "trl") &&
+        while (end < l->count && !tide_shell_runs(l->tokens[end], "trl") &&
                !(strlen(l->tokens[end]) > 3 && strcmp(l->tokens[end] + strlen(l->tokens[end]) - 3, ".py") == 0) &&
                strcmp(l->tokens[end], "-m") != 0 && strcmp(l->tokens[end], "--module") != 0)
             end++;
@@ -167,10 +160,10 @@ static const tide_key_table trl_command_keys = {
 
 const tide_reader tide_trl_command_reader = {.title = "a command line of TRL",
                                              .keys = &trl_command_keys,
+                                             .program = TIDE_PROGRAM_trl,
                                              .trains = true,
                                              .joins = true,
-                                             .precedence = TIDE_PRECEDENCE_MOST,
-                                             .settle = tide_training_settle};
+                                             .precedence = TIDE_PRECEDENCE_MOST};
 
 static void settle_launched(tide_claims *c) {
     const tide_json *path = NULL;
@@ -189,11 +182,11 @@ const tide_reader tide_launched_reader = {.title = "a command line", .precedence
 static const char *trl_kind_of(const tide_command_line *l, uint32_t at) {
     static const char *const kinds[] = {"sft", "dpo", "kto", "reward", "grpo", "rloo", "orpo", "cpo"};
     const char *token = l->tokens[at];
-    bool is_trl = is_command(token, "trl") && at + 1 < l->count;
+    bool is_trl = tide_shell_runs(token, "trl") && at + 1 < l->count;
     bool is_script = strstr(token, "trl/scripts/") || strstr(token, "examples/scripts/");
     for (size_t i = 0; i < TIDE_COUNT_OF(kinds); i++)
         if ((is_trl && strcmp(l->tokens[at + 1], kinds[i]) == 0) ||
-            (is_script && is_command(token, tide_format(l->arena, "%s.py", kinds[i]))))
+            (is_script && tide_shell_runs(token, tide_format(l->arena, "%s.py", kinds[i]))))
             return kinds[i];
     return NULL;
 }
@@ -203,12 +196,12 @@ static bool read_program(tide_reading *r, const tide_command_line *l, uint32_t f
     for (uint32_t i = from; i < l->count; i++) {
         const char *token = l->tokens[i], *next = i + 1 < l->count ? l->tokens[i + 1] : "", *kind = trl_kind_of(l, i),
                    *word = NULL;
-        bool of_swift = is_command(token, "swift") &&
+        bool of_swift = tide_shell_runs(token, "swift") &&
                         (strcmp(next, "sft") == 0 || strcmp(next, "pt") == 0 || strcmp(next, "rlhf") == 0),
-             of_factory = is_command(token, "llamafactory-cli") && strcmp(next, "train") == 0,
-             of_axolotl = (is_command(token, "axolotl") && strcmp(next, "train") == 0) ||
+             of_factory = tide_shell_runs(token, "llamafactory-cli") && strcmp(next, "train") == 0,
+             of_axolotl = (tide_shell_runs(token, "axolotl") && strcmp(next, "train") == 0) ||
                           strcmp(token, "axolotl.cli.train") == 0,
-             of_megatron = is_command(token, "pretrain_gpt.py"),
+             of_megatron = tide_shell_runs(token, "pretrain_gpt.py"),
              is_script = strlen(token) > 3 && strcmp(token + strlen(token) - 3, ".py") == 0;
         if (!kind && !of_swift && !of_factory && !of_axolotl && !is_script) continue;
         uint32_t behind = i + (is_script || strcmp(token, "axolotl.cli.train") == 0 ? 1 : 2);
@@ -281,11 +274,11 @@ bool tide_launch_read_script(tide_reading *r) {
         bool is_known = false;
         if (refuse_program(r, &l)) return true;
         for (uint32_t i = 0; i < l.count && !is_known; i++)
-            is_known = is_command(l.tokens[i], "accelerate") || is_command(l.tokens[i], "torchrun") ||
-                       is_command(l.tokens[i], "deepspeed") || is_command(l.tokens[i], "trl") ||
-                       is_command(l.tokens[i], "axolotl") || is_command(l.tokens[i], "llamafactory-cli") ||
-                       is_command(l.tokens[i], "swift") || is_command(l.tokens[i], "python") ||
-                       is_command(l.tokens[i], "python3");
+            is_known = tide_shell_runs(l.tokens[i], "accelerate") || tide_shell_runs(l.tokens[i], "torchrun") ||
+                       tide_shell_runs(l.tokens[i], "deepspeed") || tide_shell_runs(l.tokens[i], "trl") ||
+                       tide_shell_runs(l.tokens[i], "axolotl") || tide_shell_runs(l.tokens[i], "llamafactory-cli") ||
+                       tide_shell_runs(l.tokens[i], "swift") || tide_shell_runs(l.tokens[i], "python") ||
+                       tide_shell_runs(l.tokens[i], "python3");
         if (!is_known) continue;
         from = read_launcher(r, &l);
         if (read_program(r, &l, from)) return true;

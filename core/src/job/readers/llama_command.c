@@ -11,7 +11,7 @@ static const char *const llama_programs[] = {"llama-server", "llama-cli", "llama
 
 static const char *program_of(const char *token) {
     for (size_t i = 0; i < TIDE_COUNT_OF(llama_programs); i++)
-        if (tide_server_word(token, llama_programs[i])) return llama_programs[i];
+        if (tide_shell_runs(token, llama_programs[i])) return llama_programs[i];
     return NULL;
 }
 

@@ -24,5 +24,4 @@ const tide_reader tide_llama_factory_reader = {.title = "a LLaMA-Factory configu
                                                .keys = &llama_factory_keys,
                                                .trains = true,
                                                .precedence = 2,
-                                               .program = "LLaMA-Factory",
-                                               .settle = tide_training_settle};
+                                               .program = TIDE_PROGRAM_llama_factory};

@@ -96,6 +96,7 @@ static void settle_megatron(tide_claims *c) {
 }
 
 const tide_reader tide_megatron_reader = {.title = "arguments of Megatron-LM's pretrain_gpt.py",
+                                          .program = TIDE_PROGRAM_megatron_lm,
                                           .marks = "tensor_model_parallel_size|pipeline_model_parallel_size",
                                           .keys = &megatron_keys,
                                           .trains = true,

@@ -16,5 +16,4 @@ const tide_reader tide_ms_swift_reader = {.title = "an ms-swift configuration",
                                           .keys = &ms_swift_keys,
                                           .trains = true,
                                           .precedence = 2,
-                                          .program = "ms-swift",
-                                          .settle = tide_training_settle};
+                                          .program = TIDE_PROGRAM_ms_swift};

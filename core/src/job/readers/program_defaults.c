@@ -35,32 +35,32 @@ static void swift_accumulation(tide_claims *c) {
 
 void tide_default_facts(tide_claims *c) {
     static const struct {
-        const tide_reader *reader;
+        tide_program program;
         tide_fact fact;
         const char *key, *value;
     } rows[] = {
-#define DEFAULT_FACT(reader, fact, key, value) {&tide_##reader##_reader, TIDE_FACT_##fact, key, value},
-#define DEFAULT_SETTING(reader, setting, value)
+#define DEFAULT_FACT(program, fact, key, value) {TIDE_PROGRAM_##program, TIDE_FACT_##fact, key, value},
+#define DEFAULT_SETTING(program, setting, value)
 #include "job/readers/keys/defaults.def"
 #undef DEFAULT_FACT
 #undef DEFAULT_SETTING
     };
     for (size_t i = 0; i < TIDE_COUNT_OF(rows); i++) {
         bool is_half = rows[i].fact == TIDE_FACT_bf16 && tide_fact_is(c, TIDE_FACT_fp16, "true");
-        if (tide_claims_have(c, rows[i].reader) && !is_half)
+        if (tide_claims_have(c, rows[i].program) && !is_half)
             tide_imply_fact(c, rows[i].fact, rows[i].key, rows[i].value);
     }
-    if (tide_claims_have(c, &tide_ms_swift_reader)) swift_facts(c);
+    if (tide_claims_have(c, TIDE_PROGRAM_ms_swift)) swift_facts(c);
 }
 
 void tide_default_settings(tide_claims *c) {
     static const struct {
-        const tide_reader *reader;
+        tide_program program;
         tide_setting_id setting;
         const char *value;
     } rows[] = {
-#define DEFAULT_FACT(reader, fact, key, value)
-#define DEFAULT_SETTING(reader, setting, value) {&tide_##reader##_reader, TIDE_SET_##setting, value},
+#define DEFAULT_FACT(program, fact, key, value)
+#define DEFAULT_SETTING(program, setting, value) {TIDE_PROGRAM_##program, TIDE_SET_##setting, value},
 #include "job/readers/keys/defaults.def"
 #undef DEFAULT_FACT
 #undef DEFAULT_SETTING
@@ -69,8 +69,8 @@ void tide_default_settings(tide_claims *c) {
     bool adapts = adapter && strcmp(adapter->taken, "lora") == 0;
     for (size_t i = 0; i < TIDE_COUNT_OF(rows); i++) {
         bool is_of_adapter = strncmp(tide_settings[rows[i].setting].name, "adapter.", 8) == 0;
-        if (tide_claims_have(c, rows[i].reader) && (adapts || !is_of_adapter))
+        if (tide_claims_have(c, rows[i].program) && (adapts || !is_of_adapter))
             tide_imply(c, rows[i].setting, rows[i].value);
     }
-    if (tide_claims_have(c, &tide_ms_swift_reader)) swift_accumulation(c);
+    if (tide_claims_have(c, TIDE_PROGRAM_ms_swift)) swift_accumulation(c);
 }

@@ -20,9 +20,7 @@ bool tide_published_take(tide_claims *c, const char *path) {
 #include "job/readers/published.def"
 #undef TIDE_PUBLISHED
     };
-    const char *program = tide_claims_have(c, &tide_axolotl_reader)         ? "axolotl"
-                          : tide_claims_have(c, &tide_llama_factory_reader) ? "LLaMA-Factory"
-                                                                            : "";
+    const char *program = c->inputs->program ? c->inputs->program : "";
     for (size_t i = 0; i < TIDE_COUNT_OF(rows); i++) {
         if (strcmp(program, rows[i].program) != 0 || !is_path_of(path, rows[i].path)) continue;
         const char *place = c->fact_places[TIDE_FACT_deepspeed];

@@ -47,6 +47,14 @@ typedef struct tide_reading {
 /* A file, by the first reader that recognises it. */
 void tide_file_read(tide_reading *r);
 
+/* What a file that starts training is of. */
+typedef enum tide_program {
+    TIDE_PROGRAM_none,
+#define TIDE_PROGRAM(name, title) TIDE_PROGRAM_##name,
+#include "job/readers/programs.def"
+#undef TIDE_PROGRAM
+} tide_program;
+
 typedef struct tide_reader {
     const char *title;                              /* "an axolotl configuration" */
     const char *marks;                              /* keys joined by `|`: an object with one of them is such a file */
@@ -56,9 +64,10 @@ typedef struct tide_reader {
     bool trains;                                    /* of files that say what trains there is one */
     bool joins;                                     /* a command, which may hold such a file */
     int precedence;                                 /* of what it says: from 3, of commands, to 0 */
-    const char *program;                            /* of versions.def, whose own versions may be others; NULL: none */
+    tide_program program;
     const char *refuses_unknown;           /* the program that refuses keys which it does not know; NULL: it reads on */
-    void (*settle)(struct tide_claims *c); /* what the files say together; once for all that have the same */
+    void (*settle)(struct tide_claims *c); /* what the files say together; once for all that have the same. NULL: as
+                                            * those say it that start training */
 } tide_reader;
 
 enum { TIDE_PRECEDENCE_MOST = 3 };
@@ -68,9 +77,6 @@ bool tide_file_refuse(const tide_reading *r, tide_status status, const char *mes
 
 /* Reads the files: settings of job files into *arguments, the rest into *inputs. */
 void tide_files_read(tide_inputs *inputs, tide_job_arguments *arguments, const tide_file *files, uint32_t count);
-
-/* The last part of a path. */
-tide_text tide_base_name(tide_text path);
 
 #define TIDE_GIVE_CONFIG "give the model's config.json"
 

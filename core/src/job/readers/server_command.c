@@ -13,12 +13,6 @@ static const tide_server *const servers[] = {&tide_vllm_server, &tide_llama_serv
 
 /* ---- the command ---- */
 
-bool tide_server_word(const char *token, const char *name) {
-    size_t length = strlen(token), of_name = strlen(name);
-    return length >= of_name && strcmp(token + length - of_name, name) == 0 &&
-           (length == of_name || token[length - of_name - 1] == '/');
-}
-
 /* --max-model-len as max_model_len; a short name as the long one. */
 static const char *option_key(tide_arena *arena, const tide_server *server, tide_text token) {
     for (size_t i = 0; server->names[i][0]; i++)
@@ -91,7 +85,7 @@ static server_start start_of(const tide_command_line *l) {
 static bool runs_containers(const tide_command_line *l, uint32_t at) {
     static const char *const programs[] = {"docker", "podman", "nerdctl"};
     for (size_t i = 0; i < TIDE_COUNT_OF(programs); i++)
-        if (tide_server_word(l->tokens[at], programs[i])) return true;
+        if (tide_shell_runs(l->tokens[at], programs[i])) return true;
     return false;
 }
 

@@ -22,9 +22,6 @@ typedef struct tide_server {
 
 extern const tide_server tide_vllm_server, tide_llama_server, tide_sglang_server;
 
-/* Whether a word is a program of that name, with a path or without. */
-bool tide_server_word(const char *token, const char *name);
-
 /* A text with the command in it, as a script has it. False: it has none. */
 bool tide_server_read_script(tide_reading *r);
 

@@ -111,7 +111,7 @@ const tide_reader tide_sglang_reader = {.title = "an SGLang configuration",
 static uint32_t find_sglang(const tide_command_line *l) {
     for (uint32_t i = 0; i < l->count; i++) {
         if (strcmp(l->tokens[i], "sglang.launch_server") == 0) return i + 1;
-        if (i + 1 < l->count && tide_server_word(l->tokens[i], "sglang") && strcmp(l->tokens[i + 1], "serve") == 0)
+        if (i + 1 < l->count && tide_shell_runs(l->tokens[i], "sglang") && strcmp(l->tokens[i + 1], "serve") == 0)
             return i + 2;
     }
     return l->count;

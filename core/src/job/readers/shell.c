@@ -69,3 +69,7 @@ void tide_shell_read(tide_command_line *l, tide_text text, size_t *at) {
 bool tide_shell_is_option(const char *token) {
     return token[0] == '-' && token[1] && !(token[1] >= '0' && token[1] <= '9');
 }
+
+bool tide_shell_runs(const char *token, const char *name) {
+    return tide_text_is(tide_base_name(tide_text_of(token)), name);
+}

@@ -20,6 +20,9 @@ void tide_shell_read(tide_command_line *l, tide_text text, size_t *at);
 /* A word more, up to a limit. */
 void tide_shell_add(tide_command_line *l, const char *token);
 
+/* Whether a word is a program of that name, with a path or without. */
+bool tide_shell_runs(const char *token, const char *name);
+
 /* --name or -n, and no number. */
 bool tide_shell_is_option(const char *token);
 

@@ -46,6 +46,6 @@ const tide_reader tide_trainer_reader = {
     .marks = "per_device_train_batch_size|gradient_checkpointing|activation_checkpointing|gradient_accumulation_steps|"
              "max_grad_norm|num_train_epochs|use_peft|reward_funcs|num_generations",
     .keys = &tide_trainer_keys,
+    .program = TIDE_PROGRAM_transformers,
     .trains = true,
-    .precedence = 2,
-    .settle = tide_training_settle};
+    .precedence = 2};

@@ -7,21 +7,6 @@
 
 #include "base/units.h"
 
-const char *tide_mixed_precision(const tide_claims *c) {
-    if (tide_fact_is(c, TIDE_FACT_bf16, "true"))
-        return "bf16"; /* TrainingArguments hold over Accelerate's environment */
-    if (tide_fact_is(c, TIDE_FACT_fp16, "true")) return "fp16";
-    if (tide_trl_kind(c) && !c->facts[TIDE_FACT_bf16]) return "bf16";
-    if (tide_fact_of(c, TIDE_FACT_mixed)) return tide_fact_of(c, TIDE_FACT_mixed);
-    return tide_claims_train(c) || c->facts[TIDE_FACT_distributed] ? "none" : NULL;
-}
-
-tide_fact tide_mixed_precision_fact(const tide_claims *c) {
-    return tide_fact_is(c, TIDE_FACT_bf16, "true")   ? TIDE_FACT_bf16
-           : tide_fact_is(c, TIDE_FACT_fp16, "true") ? TIDE_FACT_fp16
-                                                     : TIDE_FACT_mixed;
-}
-
 static void settle_checkpointing(tide_claims *c) {
     bool is_on = tide_fact_is(c, TIDE_FACT_checkpointing, "true");
     const char *said = tide_fact_of(c, TIDE_FACT_checkpointing);
@@ -84,7 +69,7 @@ static void settle_model(tide_claims *c) {
 static void settle_parts(tide_claims *c) {
     static const tide_fact facts[] = {TIDE_FACT_freezes_vision, TIDE_FACT_freezes_projector,
                                       TIDE_FACT_freezes_language};
-    bool has_parts = tide_claims_have(c, &tide_llama_factory_reader) || tide_claims_have(c, &tide_ms_swift_reader);
+    bool has_parts = tide_claims_have(c, TIDE_PROGRAM_llama_factory) || tide_claims_have(c, TIDE_PROGRAM_ms_swift);
     for (unsigned i = 0; i < TIDE_COUNT_OF(facts) && has_parts; i++) {
         bool is_frozen =
             c->facts[facts[i]] ? tide_fact_is(c, facts[i], "true") : facts[i] != TIDE_FACT_freezes_language;
@@ -124,7 +109,7 @@ static void settle_autocast(tide_claims *c) {
         return;
     }
     tide_settle(c, tide_mixed_precision_fact(c), TIDE_SET_autocast, mixed);
-    if (tide_claims_have(c, &tide_llama_factory_reader))
+    if (tide_claims_have(c, TIDE_PROGRAM_llama_factory))
         tide_imply(c, TIDE_SET_dtype,
                    c->settings[TIDE_SET_adapter] ? mixed
                                                  : "fp32"); /* model/adapter.py: cast_trainable_params_to_fp32 */
@@ -266,25 +251,20 @@ static void settle_deepspeed_plugin(tide_claims *c) {
     if (stage == 3) tide_imply(c, TIDE_SET_parallel_zero_init, "true");
 }
 
-static const char *base_name(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 /* A path that stands for a file which is not here. */
 static bool lacks_deepspeed(tide_claims *c) {
     const char *path = tide_fact_of(c, TIDE_FACT_deepspeed);
     if (!path || c->of_deepspeed.root || tide_published_take(c, path)) return false;
-    const char *name = base_name(path);
+    tide_text name = tide_base_name(tide_text_of(path));
     return !tide_error(c->diags, TIDE_ERR_FIELD_MISSING, c->fact_places[TIDE_FACT_deepspeed],
                        tide_format(c->arena, "%s refers to %s", c->facts[TIDE_FACT_deepspeed]->key,
                                    tide_shown(c->arena, tide_text_of(path))),
-                       tide_format(c->arena, "give %s too", tide_shown(c->arena, tide_text_of(name))));
+                       tide_format(c->arena, "give %s too", tide_shown(c->arena, name)));
 }
 
 static void settle_strategy(tide_claims *c) {
     bool with_fsdp = tide_fact_of(c, TIDE_FACT_fsdp) && !tide_fact_is(c, TIDE_FACT_fsdp, "false");
-    if (tide_claims_have(c, &tide_axolotl_reader) && !c->facts[TIDE_FACT_fsdp]) /* of fsdp_config alone too */
+    if (tide_claims_have(c, TIDE_PROGRAM_axolotl) && !c->facts[TIDE_FACT_fsdp]) /* of fsdp_config alone too */
         with_fsdp = c->facts[TIDE_FACT_fsdp_version] || c->facts[TIDE_FACT_fsdp_policy];
     const char *type = tide_fact_of(c, TIDE_FACT_distributed);
     if (lacks_deepspeed(c)) return;
@@ -318,7 +298,7 @@ static void settle_strategy(tide_claims *c) {
 }
 
 void tide_training_settle(tide_claims *c) {
-    if (tide_claims_have(c, &tide_megatron_reader)) return; /* whose launcher says how many processes there are */
+    if (tide_claims_have(c, TIDE_PROGRAM_megatron_lm)) return; /* whose launcher says how many processes there are */
     tide_default_facts(c);
     settle_model(c);
     settle_parts(c);

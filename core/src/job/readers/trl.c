@@ -8,9 +8,7 @@
 #include "base/units.h"
 
 static bool has_trl_file(const tide_claims *c) {
-    for (const tide_claims_file *file = c->first; file; file = file->next)
-        if (file->reader->keys == &tide_trainer_keys || file->reader == &tide_trl_command_reader) return true;
-    return false;
+    return tide_claims_have(c, TIDE_PROGRAM_transformers) || tide_claims_have(c, TIDE_PROGRAM_trl);
 }
 
 /* The trainers of losses that no other has. */
@@ -68,7 +66,7 @@ static void refuse_unknown(tide_claims *c) {
 
 /* What programs over TRL's trainers do otherwise; trainer NULL: nothing is near. */
 typedef struct own_trainer {
-    const tide_reader *reader;
+    tide_program program;
     const char *said, *trainer, *why;
 } own_trainer;
 
@@ -80,28 +78,28 @@ static const own_trainer *own_trainer_of(const tide_claims *c, const char *said)
     static const own_trainer rows[] = {
         /* core/trainers/trl.py; trl/experimental/orpo, cpo and trainer/reward_trainer.py are alike in TRL 1.9 and 1.16
          */
-        {&tide_axolotl_reader, "orpo", "orpo", NULL},
-        {&tide_axolotl_reader, "simpo", "cpo", NULL},
-        {&tide_axolotl_reader, "reward", "reward", NULL},
-        {&tide_axolotl_reader, "dpo", "dpo", ALL_LOGITS},
-        {&tide_axolotl_reader, "ipo", "dpo", ALL_LOGITS},
-        {&tide_axolotl_reader, "kto", "kto", ALL_LOGITS},
-        {&tide_axolotl_reader, "grpo", "grpo", ALL_LOGITS},
+        {TIDE_PROGRAM_axolotl, "orpo", "orpo", NULL},
+        {TIDE_PROGRAM_axolotl, "simpo", "cpo", NULL},
+        {TIDE_PROGRAM_axolotl, "reward", "reward", NULL},
+        {TIDE_PROGRAM_axolotl, "dpo", "dpo", ALL_LOGITS},
+        {TIDE_PROGRAM_axolotl, "ipo", "dpo", ALL_LOGITS},
+        {TIDE_PROGRAM_axolotl, "kto", "kto", ALL_LOGITS},
+        {TIDE_PROGRAM_axolotl, "grpo", "grpo", ALL_LOGITS},
         /* train/dpo/trainer.py, train/kto/trainer.py, train/rm/trainer.py */
-        {&tide_llama_factory_reader, "dpo", "dpo", ALL_IN_FP32},
-        {&tide_llama_factory_reader, "kto", "kto", ALL_IN_FP32},
-        {&tide_llama_factory_reader, "rm", "reward", "has a value head beside the language model's head"},
+        {TIDE_PROGRAM_llama_factory, "dpo", "dpo", ALL_IN_FP32},
+        {TIDE_PROGRAM_llama_factory, "kto", "kto", ALL_IN_FP32},
+        {TIDE_PROGRAM_llama_factory, "rm", "reward", "has a value head beside the language model's head"},
         /* swift/rlhf_trainers, requirements.txt */
-        {&tide_ms_swift_reader, "dpo", "dpo", BEFORE_1},
-        {&tide_ms_swift_reader, "kto", "kto", BEFORE_1},
-        {&tide_ms_swift_reader, "orpo", "orpo", BEFORE_1},
-        {&tide_ms_swift_reader, "cpo", "cpo", BEFORE_1},
-        {&tide_ms_swift_reader, "simpo", "cpo", BEFORE_1},
-        {&tide_ms_swift_reader, "rm", "reward", BEFORE_1},
-        {&tide_ms_swift_reader, "grpo", "grpo", BEFORE_1},
+        {TIDE_PROGRAM_ms_swift, "dpo", "dpo", BEFORE_1},
+        {TIDE_PROGRAM_ms_swift, "kto", "kto", BEFORE_1},
+        {TIDE_PROGRAM_ms_swift, "orpo", "orpo", BEFORE_1},
+        {TIDE_PROGRAM_ms_swift, "cpo", "cpo", BEFORE_1},
+        {TIDE_PROGRAM_ms_swift, "simpo", "cpo", BEFORE_1},
+        {TIDE_PROGRAM_ms_swift, "rm", "reward", BEFORE_1},
+        {TIDE_PROGRAM_ms_swift, "grpo", "grpo", BEFORE_1},
     };
     for (size_t i = 0; i < TIDE_COUNT_OF(rows); i++)
-        if (tide_claims_have(c, rows[i].reader) && strcmp(rows[i].said, said) == 0) return &rows[i];
+        if (tide_claims_have(c, rows[i].program) && strcmp(rows[i].said, said) == 0) return &rows[i];
     return NULL;
 }
 

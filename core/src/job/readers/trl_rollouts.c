@@ -64,7 +64,7 @@ static void settle_generation_batch(tide_claims *c) {
 /* Rows are a prompt and a completion. TRL 1.16 cuts no prompts, and ms-swift's max_length is theirs. */
 static void settle_lengths(tide_claims *c) {
     const tide_file_key *seq = c->settings[TIDE_SET_seq];
-    bool of_swift = tide_claims_have(c, &tide_ms_swift_reader);
+    bool of_swift = tide_claims_have(c, TIDE_PROGRAM_ms_swift);
     const char *completion = tide_fact_of(c, TIDE_FACT_completion);
     c->settings[TIDE_SET_seq] = NULL;
     if (completion)
@@ -89,7 +89,7 @@ void tide_rollouts_settle(tide_claims *c, const char *kind) {
         tide_report(c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, c->first->place,
                     tide_format(c->arena, "%s is of TRL's GRPO and RLOO: the former is played", key),
                     "say trainer=rloo for the latter");
-    if (tide_claims_have(c, &tide_ms_swift_reader)) {
+    if (tide_claims_have(c, TIDE_PROGRAM_ms_swift)) {
         tide_imply(c, TIDE_SET_trainer_beta, "0.1"); /* arguments/rlhf_args.py, _set_default */
         tide_imply(c, TIDE_SET_trainer_loss_type, "grpo");
     }

@@ -9,7 +9,7 @@
 /* The first word behind `vllm serve` or the module of its server. */
 static uint32_t find_vllm(const tide_command_line *l) {
     for (uint32_t i = 0; i < l->count; i++) {
-        if (i + 1 < l->count && tide_server_word(l->tokens[i], "vllm") && strcmp(l->tokens[i + 1], "serve") == 0)
+        if (i + 1 < l->count && tide_shell_runs(l->tokens[i], "vllm") && strcmp(l->tokens[i + 1], "serve") == 0)
             return i + 2;
         if (strcmp(l->tokens[i], "vllm.entrypoints.openai.api_server") == 0 ||
             strcmp(l->tokens[i], "vllm.entrypoints.api_server") == 0)
