@@ -7,7 +7,7 @@
 #include "base/units.h"
 
 static void assume(tide_job_builder *b, tide_setting_id id, const char *text) {
-    if (!b->arguments.is_given[id])
+    if (!b->arguments.is_given[id] && tide_kind_reads(b->job, id))
         tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, id), text, NULL);
 }
 
@@ -121,6 +121,7 @@ static void assume_versions(tide_job_builder *b) {
     bool is_older = b->job->config_text.length && tide_json_is(saved, TIDE_JSON_STRING) && saved->text.length &&
                     saved->text.at[0] < '5';
     assume(b, TIDE_SET_torch, "allocations and defaults of PyTorch 2.15; of an older one where it is given");
+    if (b->job->parallel_kind == TIDE_parallel_kind_megatron) return; /* whose modules are its own */
     assume(b, TIDE_SET_transformers,
            is_older ? tide_format(b->arena,
                                   "modules and defaults of transformers 5.23; the configuration was saved by "
@@ -137,7 +138,6 @@ static void assume_inference(tide_job_builder *b) {
 
 static void assume_kernels(tide_job_builder *b) {
     const tide_job *job = b->job;
-    if (job->parallel_kind == TIDE_parallel_kind_megatron) return;
     assume(b, TIDE_SET_attention, "sdpa, as transformers chooses");
     if (job->attention == TIDE_attention_sdpa)
         assume(b, TIDE_SET_sdpa_backend,
@@ -157,7 +157,8 @@ static void assume_device(tide_job_builder *b) {
                            (long long)job->capability,
                            job->device_bytes ? "memory as gpu_gib says" : "memory without limit"));
     assume(b, TIDE_SET_allocator, "PyTorch's own defaults: PYTORCH_CUDA_ALLOC_CONF is not set");
-    assume(b, TIDE_SET_load, "weights reach the device one by one, as .to(\"cuda\") moves them");
+    if (!tide_job_is_on_meta(job))
+        assume(b, TIDE_SET_load, "weights reach the device one by one, as .to(\"cuda\") moves them");
     if (!tide_trainer_places_model(job)) return; /* it is on the host */
     if (job->parallel_kind == TIDE_parallel_kind_zero3)
         assume(b, TIDE_SET_parallel_zero_init,
@@ -169,9 +170,15 @@ static void assume_device(tide_job_builder *b) {
             "the whole model reaches the device before it is cut; true: made on the meta device, parts alone reach it");
 }
 
-/* PyTorch's own tensor and pipeline parallelism, as it was recorded. */
 static void assume_ranks(tide_job_builder *b) {
     tide_parallel_kind_choice kind = b->job->parallel_kind;
+    if (kind == TIDE_parallel_kind_megatron)
+        tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_parallel_kind),
+                    "bf16 weights, Megatron-Core's optimizer with FusedAdam, and its defaults for what parallel.* does "
+                    "not say",
+                    NULL);
+    if (kind == TIDE_parallel_kind_megatron)
+        assume(b, TIDE_SET_parallel_imbalance, "balanced: the router gives every expert as many tokens");
     if (kind == TIDE_parallel_kind_tp || kind == TIDE_parallel_kind_pp || kind == TIDE_parallel_kind_native)
         tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_parallel_kind),
                     tide_job_is_on_meta(b->job) ? "made on the meta device: a rank's parts alone reach its own"

@@ -52,6 +52,8 @@ void tide_read_allocator(tide_job_builder *b);
 /* conflicts.c, rank_conflicts.c, assumptions.c */
 void tide_check_conflicts(tide_job_builder *b);
 void tide_check_rank_conflicts(tide_job_builder *b);
+/* Whether another value than the default has an effect under the job's parallel.kind. */
+bool tide_kind_reads(const tide_job *job, tide_setting_id id);
 void tide_report_assumptions(tide_job_builder *b);
 
 #endif

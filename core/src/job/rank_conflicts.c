@@ -54,33 +54,34 @@ static void check_rank(tide_job_builder *b) {
 }
 
 /* What the loop of a kind does not take, or takes by another name. */
+static const struct {
+    int kinds;
+    tide_setting_id id;
+    const char *remedy;
+} refused[] = {{MEGATRON, TIDE_SET_optimizer, "use adamw, which is its FusedAdam"},
+               {MEGATRON, TIDE_SET_dtype, "use bf16"},
+               {MEGATRON, TIDE_SET_autocast, "leave it out"},
+               {PP, TIDE_SET_autocast, "leave it out, or give parallel.param_dtype with parallel.kind=native"},
+               {NATIVE, TIDE_SET_autocast, "give parallel.param_dtype, which fully_shard casts to"},
+               {PP | NATIVE | MEGATRON, TIDE_SET_grad_accum, "give parallel.microbatches"},
+               {MEGATRON, TIDE_SET_checkpointing, "give parallel.recompute"},
+               {MEGATRON, TIDE_SET_attention, "give parallel.attention_backend"},
+               {PP | NATIVE, TIDE_SET_padding, "leave it out: stages are called without a mask"},
+               {MEGATRON, TIDE_SET_padding, "leave it out"},
+               {PP | NATIVE | MEGATRON, TIDE_SET_packing, "leave it out"},
+               {MEGATRON, TIDE_SET_loss, "leave it out"},
+               {PP | NATIVE, TIDE_SET_loss, "leave it out: the loss of a stage's logits is cross entropy in fp32"},
+               {PP | NATIVE, TIDE_SET_use_liger_kernel, "leave it out, or use parallel.kind=fsdp2"},
+               {PP | NATIVE | MEGATRON, TIDE_SET_labels, "leave it out: the loss is that of labels"},
+               {PP | NATIVE, TIDE_SET_hold_outputs, "leave it out: stages return no output object"},
+               {MEGATRON, TIDE_SET_param_groups, "leave it out"},
+               {MEGATRON, TIDE_SET_freeze, "train all of it"},
+               {MEGATRON, TIDE_SET_train_only, "train all of it"},
+               {MEGATRON, TIDE_SET_quant, "leave it out"},
+               {MEGATRON, TIDE_SET_adapter, "leave it out, or use parallel.kind=fsdp2"},
+               {MEGATRON, TIDE_SET_load, "leave it out"}};
+
 static void check_refused(tide_job_builder *b) {
-    static const struct {
-        int kinds;
-        tide_setting_id id;
-        const char *remedy;
-    } refused[] = {{MEGATRON, TIDE_SET_optimizer, "use adamw, which is its FusedAdam"},
-                   {MEGATRON, TIDE_SET_dtype, "use bf16"},
-                   {MEGATRON, TIDE_SET_autocast, "leave it out"},
-                   {PP, TIDE_SET_autocast, "leave it out, or give parallel.param_dtype with parallel.kind=native"},
-                   {NATIVE, TIDE_SET_autocast, "give parallel.param_dtype, which fully_shard casts to"},
-                   {PP | NATIVE | MEGATRON, TIDE_SET_grad_accum, "give parallel.microbatches"},
-                   {MEGATRON, TIDE_SET_checkpointing, "give parallel.recompute"},
-                   {MEGATRON, TIDE_SET_attention, "give parallel.attention_backend"},
-                   {PP | NATIVE, TIDE_SET_padding, "leave it out: stages are called without a mask"},
-                   {MEGATRON, TIDE_SET_padding, "leave it out"},
-                   {PP | NATIVE | MEGATRON, TIDE_SET_packing, "leave it out"},
-                   {MEGATRON, TIDE_SET_loss, "leave it out"},
-                   {PP | NATIVE, TIDE_SET_loss, "leave it out: the loss of a stage's logits is cross entropy in fp32"},
-                   {PP | NATIVE, TIDE_SET_use_liger_kernel, "leave it out, or use parallel.kind=fsdp2"},
-                   {PP | NATIVE | MEGATRON, TIDE_SET_labels, "leave it out: the loss is that of labels"},
-                   {PP | NATIVE, TIDE_SET_hold_outputs, "leave it out: stages return no output object"},
-                   {MEGATRON, TIDE_SET_param_groups, "leave it out"},
-                   {MEGATRON, TIDE_SET_freeze, "train all of it"},
-                   {MEGATRON, TIDE_SET_train_only, "train all of it"},
-                   {MEGATRON, TIDE_SET_quant, "leave it out"},
-                   {MEGATRON, TIDE_SET_adapter, "leave it out, or use parallel.kind=fsdp2"},
-                   {MEGATRON, TIDE_SET_load, "leave it out"}};
     for (unsigned i = 0; i < TIDE_COUNT_OF(refused); i++) {
         tide_setting_id id = refused[i].id;
         if (is_of_kind(b->job, refused[i].kinds) && is_changed(b, id))
@@ -199,6 +200,14 @@ static void check_changes_nothing(tide_job_builder *b) {
             tide_report(b->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, tide_builder_place(b, id),
                         tide_format(b->arena, "changes nothing%s", read_where[i].without), NULL);
     }
+}
+
+bool tide_kind_reads(const tide_job *job, tide_setting_id id) {
+    for (unsigned i = 0; i < TIDE_COUNT_OF(refused); i++)
+        if (refused[i].id == id && is_of_kind(job, refused[i].kinds)) return false;
+    for (unsigned i = 0; i < TIDE_COUNT_OF(read_where); i++)
+        if (read_where[i].id == id && is_of_kind(job, read_where[i].kinds) && !read_where[i].is_read(job)) return false;
+    return true;
 }
 
 void tide_check_rank_conflicts(tide_job_builder *b) {
