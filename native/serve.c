@@ -18,18 +18,18 @@ static void budget_show(const cJSON *answer) {
     cli_table_init(&table, 2);
     cli_table_cell(&table, "");
     cli_table_cell(&table, "GiB");
-    budget_row(&table, "requested: the GPU times gpu_memory_utilization", cli_int_at(answer, "requested"));
-    budget_row(&table, "weights and what stays after the profile run", -cli_int_at(answer, "consumed"));
-    budget_row(&table, "peak of the profile run above that", -cli_int_at(answer, "transient"));
+    budget_row(&table, "GPU memory × gpu_memory_utilization", cli_int_at(answer, "requested"));
+    budget_row(&table, "weights and buffers kept after the profile run", -cli_int_at(answer, "consumed"));
+    budget_row(&table, "peak of the profile run above these", -cli_int_at(answer, "transient"));
     if (cli_int_at(answer, "graphs"))
         budget_row(&table, "CUDA graphs, as the engine estimates them", -cli_int_at(answer, "graphs"));
     cli_table_rule(&table);
-    budget_row(&table, "available for the cache", cli_int_at(answer, "available"));
+    budget_row(&table, "left for the KV cache", cli_int_at(answer, "available"));
     cli_table_print(&table);
 }
 
 static void groups_show(const cJSON *answer) {
-    static const char *const heads[] = {"Cache", "Layers", "Tokens a block", "Page, bytes", "Blocks of the longest"};
+    static const char *const heads[] = {"Cache", "Layers", "Tokens per block", "Page, bytes", "Blocks of the longest request"};
     const cJSON *group;
     cli_table table;
     cli_number text;
@@ -50,7 +50,7 @@ static void requests_show(const cJSON *answer) {
     const cJSON *row;
     cli_table table;
     cli_number text;
-    cli_heading("Requests that surely fit at once");
+    cli_heading("Requests that always fit at once");
     cli_table_init(&table, 2);
     cli_table_cell(&table, "Tokens, in and out");
     cli_table_cell(&table, "Requests");
@@ -67,22 +67,24 @@ static void plan_show(const cJSON *answer) {
     cli_number one, all, cards, servers, ranks, requests;
     putchar('\n');
     if (cli_int_at(longest, "of_one"))
-        printf("  One request may be %s tokens long.\n", cli_count(one, cli_int_at(longest, "of_one")));
+        printf("  The longest request that fits has %s tokens.\n", cli_count(one, cli_int_at(longest, "of_one")));
     if (cli_int_at(longest, "of_max_concurrency"))
-        printf("  As many as are asked for may be %s tokens long each.\n",
+        printf("  All of them fit at once with up to %s tokens each.\n",
                cli_count(all, cli_int_at(longest, "of_max_concurrency")));
     if (cJSON_IsNull(smallest)) puts("  No number of these GPUs up to 16 starts the engine.");
     if (cJSON_IsObject(smallest))
-        printf("  %s of this GPU hold them: servers %s, tensor_parallel_size %s, %s requests. `tidemark gpus` has the "
+        printf("  %s of these GPUs hold them all: tensor_parallel_size %s, %s %s, %s requests. `tidemark gpus` compares "
                "others.\n",
-               cli_count(cards, cli_int_at(smallest, "cards")), cli_count(servers, cli_int_at(smallest, "servers")),
+               cli_count(cards, cli_int_at(smallest, "cards")),
                cli_count(ranks, cli_int_at(smallest, "tensor_parallel_size")),
+               cli_count(servers, cli_int_at(smallest, "servers")),
+               cli_int_at(smallest, "servers") == 1 ? "server" : "servers",
                cli_count(requests, cli_int_at(smallest, "requests")));
     printf("  %s\n", cli_text_at(answer, "command"));
 }
 
 static void levers_show(const cJSON *answer) {
-    static const char *const heads[] = {"Flag", "Cache, GiB more", "Tokens", "Requests"};
+    static const char *const heads[] = {"Flag", "More cache, GiB", "Tokens", "Requests"};
     const cJSON *row;
     cli_table table;
     cli_number text;
@@ -133,7 +135,7 @@ static void verdict_show(const cJSON *report) {
         printf("  %s blocks of %s bytes\n", cli_count(blocks, cli_int_at(answer, "blocks")),
                cli_count(bytes, cli_int_at(answer, "block_bytes")));
     if (cli_int_at(answer, "blocks_at_least"))
-        printf("  between %s and %s, as said below\n", cli_count(blocks, cli_int_at(answer, "blocks_at_least")),
+        printf("  between %s and %s, see below\n", cli_count(blocks, cli_int_at(answer, "blocks_at_least")),
                cli_count(most, cli_int_at(answer, "blocks_at_most")));
 }
 

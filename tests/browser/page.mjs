@@ -309,7 +309,7 @@ export default function ({ visit, field, fragmentOf, fromCore, exampleWords, ser
     const [allocated, ...outside] = await bytes(page.locator('.factor-table .sums .total .bytes'));
     assert.deepEqual(await bytes(page.locator('.factor-table tfoot .bytes')), [outside.reduce((sum, n) => sum + n, allocated)], 'the rows come to the total');
     assert.doesNotMatch(await page.locator('.answer').innerText(), /optimizer steps/);
-    await page.locator('.serving-limits', { hasText: `One request may be ${r.serving.longest.of_one.toLocaleString('en')} tokens long` }).waitFor();
+    await page.locator('.serving-limits', { hasText: `The longest request that fits has ${r.serving.longest.of_one.toLocaleString('en')} tokens` }).waitFor();
     await field(page, 'kv_cache_dtype').selectOption('fp8');
     await page.locator('.serving-command code', { hasText: 'vllm serve meta-llama/Llama-3.1-8B --kv-cache-dtype fp8' }).waitFor();
     await changed(page, () => kind(page, 'full'));

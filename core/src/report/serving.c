@@ -63,9 +63,9 @@ const char *tide_serving_sentence(const tide_serving *serving, tide_arena *arena
                                             tide_count_text(arena, tide_request_longest(&serving->mix, serving->run)));
     const char *target = "";
     if (asked && tide_serving_fits(serving))
-        target = tide_format(arena, ", %s are asked for", tide_count_text(arena, asked));
+        target = tide_format(arena, " (%s wanted)", tide_count_text(arena, asked));
     else if (asked)
-        target = tide_format(arena, ": not the %s that are asked for", tide_count_text(arena, asked));
+        target = tide_format(arena, ", not %s", tide_count_text(arena, asked));
     int64_t requests = tide_serving_requests(serving);
     return tide_format(arena, requests == 1 ? "%s request %s fits at once%s. %s" : "%s requests %s fit at once%s. %s",
                        tide_count_text(arena, requests), lengths, target, cache);

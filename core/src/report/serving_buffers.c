@@ -22,7 +22,7 @@ const char *tide_buffers_sentence(const tide_serving *serving, tide_arena *arena
     const char *verdict = tide_serving_fits(serving)      ? "fits"
                           : tide_serving_may_fit(serving) ? "cannot tell whether it fits"
                                                           : "does not fit";
-    const char *target = asked ? tide_format(arena, ", %s are asked for", tide_count_text(arena, asked)) : "";
+    const char *target = asked ? tide_format(arena, " (%s wanted)", tide_count_text(arena, asked)) : "";
     const char *tokens = tide_count_text(arena, f->capacity_tokens);
     if (f->blocks_at_most > f->blocks_at_least) /* of which each holds a token */
         tokens = tide_format(arena, "between %s and %s", tokens, tide_count_text(arena, f->blocks_at_most));

@@ -48,9 +48,9 @@ function Lengths({ serving }) {
           <circle key={tokens} class="lengths-point" cx={x(tokens)} cy={y(fit)} r="4" data-tip={`${fixed(fit)} requests of ${fixed(tokens)} tokens fit at once`} />
         ))}
         {labels.map(({ tokens }) => <g key={tokens} class="axis"><text x={x(tokens)} y={floor + 16} text-anchor="middle">{fixed(tokens)}</text></g>)}
-        <text class="axis-title" x={wide - 24} y={HEIGHT - 1} text-anchor="end">tokens a request</text>
+        <text class="axis-title" x={wide - 24} y={HEIGHT - 1} text-anchor="end">tokens per request</text>
         <text class="axis-title" x={wide - 32} y={26} text-anchor="end">more than the GPU holds</text>
-        <text class="axis-title" x={LEFT + 8} y={floor - 8}>requests at once that fit</text>
+        <text class="axis-title" x={LEFT + 8} y={floor - 8}>requests that fit at once</text>
       </svg>
     </div>
   );
@@ -64,8 +64,8 @@ function Limits({ serving, smallest, isLate }) {
   if (!longest && smallest === undefined) return null;
   return (
     <p class={`sub serving-limits${isLate && smallest !== undefined ? ' is-late' : ''}`}>
-      {longest && (longest.of_one > 0 ? `One request may be ${fixed(longest.of_one)} tokens long` : 'Not one token fits')}
-      {longest && (all === undefined ? '. ' : all > 0 ? `, all that are asked for at once ${fixed(all)}. ` : '; all that are asked for at once do not fit at any length. ')}
+      {longest && (longest.of_one > 0 ? `The longest request that fits has ${fixed(longest.of_one)} tokens` : 'Not one token fits')}
+      {longest && (all === undefined ? '. ' : all > 0 ? `; all of them fit at once with up to ${fixed(all)} each. ` : '; all of them at once do not fit at any length. ')}
       {smallest && `${fixed(smallest.cards)} ${smallest.cards === 1 ? 'GPU holds' : 'of these GPUs hold'} all of them: ${smallest.servers === 1 ? 'one server' : `${fixed(smallest.servers)} servers`}, --tensor-parallel-size ${fixed(smallest.tensor_parallel_size)}.`}
       {smallest === null && 'No server on up to 16 of these GPUs holds one of them.'}
     </p>
@@ -86,7 +86,7 @@ export default function Serving({ r, panel }) {
           <h3>Requests that fit at once, by length</h3>
           <Lengths serving={serving} />
           <table class="numbers serving-requests">
-            <thead><tr><th scope="col">Tokens a request</th><th scope="col">Fit at once</th></tr></thead>
+            <thead><tr><th scope="col">Tokens per request</th><th scope="col">Fit at once</th></tr></thead>
             <tbody>{serving.requests.map(({ tokens, fit }) => <tr key={tokens}><th scope="row">{fixed(tokens)}</th><td>{fit ? fixed(fit) : 'none'}</td></tr>)}</tbody>
           </table>
         </div>
