@@ -29,7 +29,8 @@ static void budget_show(const cJSON *answer) {
 }
 
 static void groups_show(const cJSON *answer) {
-    static const char *const heads[] = {"Cache", "Layers", "Tokens per block", "Page, bytes", "Blocks of the longest request"};
+    static const char *const heads[] = {"Cache", "Layers", "Tokens per block", "Page, bytes",
+                                        "Blocks of the longest request"};
     const cJSON *group;
     cli_table table;
     cli_number text;
@@ -73,13 +74,14 @@ static void plan_show(const cJSON *answer) {
                cli_count(all, cli_int_at(longest, "of_max_concurrency")));
     if (cJSON_IsNull(smallest)) puts("  No number of these GPUs up to 16 starts the engine.");
     if (cJSON_IsObject(smallest))
-        printf("  %s of these GPUs hold them all: tensor_parallel_size %s, %s %s, %s requests. `tidemark gpus` compares "
-               "others.\n",
-               cli_count(cards, cli_int_at(smallest, "cards")),
-               cli_count(ranks, cli_int_at(smallest, "tensor_parallel_size")),
-               cli_count(servers, cli_int_at(smallest, "servers")),
-               cli_int_at(smallest, "servers") == 1 ? "server" : "servers",
-               cli_count(requests, cli_int_at(smallest, "requests")));
+        printf(
+            "  %s of these GPUs hold them all: tensor_parallel_size %s, %s %s, %s requests. `tidemark gpus` compares "
+            "others.\n",
+            cli_count(cards, cli_int_at(smallest, "cards")),
+            cli_count(ranks, cli_int_at(smallest, "tensor_parallel_size")),
+            cli_count(servers, cli_int_at(smallest, "servers")),
+            cli_int_at(smallest, "servers") == 1 ? "server" : "servers",
+            cli_count(requests, cli_int_at(smallest, "requests")));
     printf("  %s\n", cli_text_at(answer, "command"));
 }
 
