@@ -110,7 +110,7 @@ static void advice_show(const cJSON *answer) {
     const cJSON *change, *now = cli_at(answer, "now");
     bool has_card = cli_at(now, "fits") != NULL;
     cli_number need, there, saves;
-    printf("Now %s", cli_size(need, cli_int_at(now, "device_bytes")));
+    printf("Now: %s", cli_size(need, cli_int_at(now, "device_bytes")));
     if (has_card) printf(" of %s: %s", cli_size(there, cli_int_at(now, "gpu_bytes")), cli_verdict(now));
     if (cli_at(now, "requests"))
         printf("; %s tokens of cache, %s requests at once", cli_count(need, cli_int_at(now, "tokens")),
@@ -123,8 +123,9 @@ static void advice_show(const cJSON *answer) {
             printf("%s tokens of cache, %s requests at once\n", cli_count(need, cli_int_at(change, "tokens")),
                    cli_count(there, cli_int_at(change, "requests")));
         else
-            printf("%s %s, then %s%s%s\n", saved < 0 ? "costs" : "saves", cli_size(saves, saved < 0 ? -saved : saved),
-                   cli_size(need, cli_int_at(change, "device_bytes")), has_card ? ": " : "", cli_verdict(change));
+            printf("%s, %s %s%s%s\n", cli_size(need, cli_int_at(change, "device_bytes")),
+                   cli_size(saves, saved < 0 ? -saved : saved), saved < 0 ? "more" : "less", has_card ? ": " : "",
+                   cli_verdict(change));
         fputs("     ", stdout);
         settings_show(change);
         printf("\n      %s%s%s\n", cli_styled(CLI_DIM), cli_text_at(change, "effect"), cli_styled_end());
