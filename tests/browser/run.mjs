@@ -8,7 +8,7 @@ import { availableParallelism } from 'node:os';
 import { parseArgs } from 'node:util';
 
 const LIMIT_S = 900; /* of one test: what hangs is a failure */
-const FILES = ['logic', 'workers', 'core', 'built', 'answers', 'people', 'statements', 'safety', 'files', 'links', 'recordings', 'use', 'whatif', 'scenarios', 'tasks', 'page', 'alone', 'pictures', 'smoke'];
+const FILES = ['documents', 'logic', 'workers', 'core', 'built', 'answers', 'people', 'statements', 'safety', 'files', 'links', 'recordings', 'use', 'whatif', 'scenarios', 'tasks', 'page', 'alone', 'pictures', 'smoke'];
 
 const { values, positionals } = parseArgs({
   options: { nightly: { type: 'boolean' }, only: { type: 'string', multiple: true }, list: { type: 'boolean' }, update: { type: 'boolean' }, jobs: { type: 'string' } },

@@ -224,7 +224,7 @@ export default function ({ visit, field, fromCore, exampleWords, tab, bytesIn, c
     /* the file alone is the same job */
     const again = await fromCore([], [{ name: 'tidemark.json', text: json.bytes.toString() }]);
     assert.equal(again.verdict?.device_bytes, r.verdict.device_bytes, JSON.stringify(again.diagnostics));
-    const factors = (await saved(page, 'factors as CSV')).bytes.toString();
+    const factors = (await saved(page, 'categories as CSV')).bytes.toString();
     assert.match(factors, new RegExp(`On the device,.*,${r.verdict.device_bytes},`));
     const layers = (await saved(page, 'layers as CSV')).bytes.toString();
     const sum = layers.trim().split('\n').slice(1).reduce((all, line) => all + Number(line.split(',').at(-2)), 0);
@@ -242,7 +242,7 @@ export default function ({ visit, field, fromCore, exampleWords, tab, bytesIn, c
     await page.getByRole('button', { name: 'Export' }).click();
     await page.getByRole('button', { name: 'Copy as Markdown' }).click();
     await page.locator('.said').waitFor();
-    await copied(page, '| Factor |');
+    await copied(page, '| Category |');
     const markdown = await clipboard(page);
     assert.match(markdown, /\| Parameters \| \d/);
     assert.match(markdown, /Fits H100/);
