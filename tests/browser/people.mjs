@@ -148,7 +148,7 @@ export default function ({ browser, server, visit, field, choose, tab, focusIs, 
 
   test('what a screen reader is told of the result', () => visit(async (page) => {
     const said = await page.locator('main').ariaSnapshot();
-    for (const line of [/heading "By factor and module/, /rowheader "Parameters"/, /columnheader "Total"/, /img ".*gibibytes used of .* on H100/, /slider "Memory timeline"/,
+    for (const line of [/heading "What uses the memory/, /rowheader "Parameters"/, /columnheader "Total"/, /img ".*gibibytes used of .* on H100/, /slider "Memory timeline"/,
       /group "\d+ parts\. Arrows move/, /heading "Assumptions/]) assert.match(said, line);
   }));
 

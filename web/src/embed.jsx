@@ -24,7 +24,7 @@ function Embedded() {
         <b>{title ? `${title} · ` : ''}{r?.model.title ?? 'tidemark'}</b>
         <a href={`./#${readFragment()}`} target="_blank" rel="noreferrer">Open in tidemark</a>
       </p>
-      {state.failure.value ? <Diagnostics title="Errors" list={state.failure.value} /> : r && <Verdict r={r} />}
+      {state.failure.value ? <Diagnostics title="Errors" list={state.failure.value} /> : r && <Verdict r={r} isFramed />}
       {state.coreProblem.value && <p>{state.coreProblem.value}</p>}
       <Tip />
     </main>

@@ -34,7 +34,7 @@ function JobLine({ r }) {
   const mode = used('mode') || 'train';
   const trains = mode === 'train';
   const words = [
-    `${params(total)} parameters${trains && trainable < total ? `, ${params(trainable)} trained` : ''}`,
+    `${params(total)} parameters${r.ranks ? ` on rank ${r.peak.rank}` : ''}${trains && trainable < total ? `, ${params(trainable)} trained` : ''}`,
     mode !== 'serve' && `${used('batch')} × ${fixed(Number(used('seq')))} tokens`,
     used('dtype') !== 'auto' && used('dtype') + (/^(|none)$/.test(used('autocast')) ? '' : `, autocast ${used('autocast')}`),
     trains ? used('optimizer') : mode === 'serve' ? r.serving?.engine : `${used('decode')} tokens generated`,

@@ -79,7 +79,7 @@ export default function Compare({ panel }) {
       note={<>{one.model.title}: {inUnit(one.verdict.device_bytes, unit.value)} {unit.value}; now <b data-tip={exact(Math.abs(change))}>{change === 0 ? 'the same' : `${inUnit(Math.abs(change), unit.value)} ${unit.value} ${change < 0 ? 'less' : 'more'}`}</b></>}>
       <Causes />
       <div class="compare-tables">
-        <Deltas title="Change by factor" head="Factor" lines={factors}
+        <Deltas title="Change by category" head="Category" lines={factors}
           foot={{ name: '', title: 'On the device', one: one.verdict.device_bytes, other: other.verdict.device_bytes }} />
         <Deltas title="Change by module" head="Module" lines={joined(parts(one), parts(other))}
           foot={{ name: '', title: 'Allocated', one: one.peak.allocated, other: other.peak.allocated }} />

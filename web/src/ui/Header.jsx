@@ -63,7 +63,7 @@ export const Header = () => (
       <Looks where="top" />
       <button type="button" class="button compare-button" aria-pressed={baseline.value !== null} onClick={togglePin}
         data-tip={baseline.value ? 'Clear the baseline' : 'Keep this job to compare the next ones with'}>
-        <Icon name="pin" /><span>{baseline.value ? 'Unpin' : 'Compare'}</span></button>
+        <Icon name="pin" /><span class="button-word">{baseline.value ? 'Unpin' : 'Compare'}</span></button>
       <Menu title="Export" icon="download" items={inGroup('export')} />
       <Menu title="Share" icon="link" primary items={inGroup('share')}>
         <p class="menu-note">{recording.value ? 'A recording is in no link: pass on the file, and the command that plays it.'

@@ -39,8 +39,8 @@ export default function Help() {
             <h3>Everywhere</h3>
             <dl>{ACTIONS.filter((action) => action.combination).map(({ name, title, combination = '' }) => (
               <div key={name}><Keys keys={combination} /><dd>{title}</dd></div>))}
-            {ACTIONS.filter((action) => action.key).map(({ name, title, key = '' }) => (
-              <div key={name}><Keys keys={key} /><dd>{title}</dd></div>))}</dl>
+            {ACTIONS.filter((action) => action.key).map(({ name, title, of, key = '' }) => (
+              <div key={name}><Keys keys={key} /><dd>{title}{of === 'recording' && ', of a recording'}</dd></div>))}</dl>
           </section>
           <section>
             <h3>In fields and charts</h3>

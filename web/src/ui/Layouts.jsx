@@ -59,13 +59,13 @@ export default function Layouts() {
                 <td data-label="needs"><Bytes n={reply.verdict.device_bytes} style="natural" /></td>
                 <td data-label="tokens a step">{fixed(tokens(own))}</td>
                 <td class="left"><Fits of={{ ...reply.verdict, fits: reply.verdict.fits ?? undefined }} /></td>
-                <td><button type="button" class="button small" aria-label={`Apply ${titleOf(layout)}`} onClick={() => setWords(own)}>Apply</button></td>
+                <td>{reply.verdict.fits !== false && <button type="button" class="button small" aria-label={`Apply ${titleOf(layout)}`} onClick={() => setWords(own)}>Apply</button>}</td>
               </>}
             </tr>
           ))}
         </tbody>
       </table>
-      <p class="muted">What one GPU needs, of the rank that needs the most. batch and seq stay as they are, so that the tokens of a step differ.</p>
+      <p class="sub">Each row is the rank that needs the most. Micro-batch and sequence stay as they are, so the tokens of a step differ.</p>
     </>
   );
 }

@@ -78,8 +78,8 @@ function pinnedOf(versions) {
 /** The figures are near: a server's are a range, or a file has what is not described. @param {Report} r */
 const isNear = (r) => !!r.serving && (!!r.serving.buffers || r.serving.blocks_at_least < r.serving.blocks_at_most) || r.diagnostics?.some(({ severity, code, place }) => severity === 'warning' && code === 'ERR_UNSUPPORTED' && place?.startsWith('/files/'));
 
-/** @param {{r: Report}} props */
-export function Verdict({ r }) {
+/** @param {{r: Report, isFramed?: boolean}} props isFramed: in another page, where nothing is changed */
+export function Verdict({ r, isFramed = false }) {
   const verdict = verdictOf(r);
   const { peak } = r;
   const then = baselineReport.value;
@@ -107,7 +107,7 @@ export function Verdict({ r }) {
         </dl>
       </div>
       {r.verdict.oom && <OutOfMemory oom={r.verdict.oom} />}
-      {verdict.kind === 'not' && <div class="closest-place"><Lazy load={() => import('./Closest.jsx')} /></div>}
+      {verdict.kind === 'not' && !isFramed && <div class="closest-place"><Lazy load={() => import('./Closest.jsx')} /></div>}
       <CapacityBar r={r} />
     </section>
   );
@@ -126,7 +126,7 @@ const OutOfMemory = ({ oom }) => (
 const BAR = 30;
 
 /** What an inference server holds, by the factor whose fill it has. @param {NonNullable<Report['serving']>} serving */
-const heldBy = ({ weights, consumed, transient, graphs, blocks, block_bytes: block, card }) => [
+export const heldBy = ({ weights, consumed, transient, graphs, blocks, block_bytes: block, card }) => [
   { name: 'parameters', title: 'Weights', bytes: weights },
   { name: 'buffers', title: 'Buffers of the model', bytes: consumed - weights },
   { name: 'temporary', title: 'Largest batch', bytes: transient },
@@ -134,6 +134,12 @@ const heldBy = ({ weights, consumed, transient, graphs, blocks, block_bytes: blo
   { name: 'activations', title: 'KV cache', bytes: blocks * block },
   { name: 'context', title: factor('context').title, bytes: card.context },
 ].filter(({ bytes }) => bytes > 0);
+
+/** Where a part's label has room: the wider side of the GPU's line, where that goes through the part. @param {number} from @param {number} to @param {number} gpu */
+function roomFor(from, to, gpu) {
+  if (gpu <= from || gpu >= to) return [from, to];
+  return gpu - from > to - gpu ? [from, gpu] : [gpu, to];
+}
 
 /** @param {{r: Report}} props */
 function CapacityBar({ r }) {
@@ -167,15 +173,17 @@ function CapacityBar({ r }) {
         <rect class="bar-track" x="0" y="0" width={share(gpu || used)} height={BAR} rx="4" />
         {segments.map(({ name, title, bytes, from }) => {
           const pixels = (bytes / top) * width;
+          const [left, right] = roomFor(from, from + bytes, gpu);
+          const room = ((right - left) / top) * width;
           const value = inUnit(bytes, unit.value, unit.value === 'MiB' ? 0 : 1);
           const patterned = !!factor(name).pattern;
-          const label = patterned ? '' : pixels > (title.length + value.length + 1) * 6.9 + 14 ? `${title} ${value}`
-            : pixels > title.length * 6.9 + 12 ? title : pixels > value.length * 7 + 8 ? value : '';
+          const label = patterned ? '' : room > (title.length + value.length + 1) * 6.9 + 14 ? `${title} ${value}`
+            : room > title.length * 6.9 + 12 ? title : room > value.length * 7 + 8 ? value : '';
           return (
             <g key={name} data-tip={`${title}: ${inUnit(bytes, unit.value)} ${unit.value}, ${percent(bytes, used)} (${exact(bytes)})`}>
               <rect x={share(from)} y="0" width={share(bytes)} height={BAR} {...fill(name)} />
               {pixels > 4 && <line class="gap" x1={share(from + bytes)} x2={share(from + bytes)} y1="0" y2={BAR} />}
-              {label && <text class={`on on-${name}`} x={share(from + bytes / 2)} y={BAR / 2} dy="0.36em" text-anchor="middle">{label}</text>}
+              {label && <text class={`on on-${name}`} x={share((left + right) / 2)} y={BAR / 2} dy="0.36em" text-anchor="middle">{label}</text>}
             </g>
           );
         })}
