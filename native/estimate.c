@@ -310,7 +310,7 @@ static void tensors_show(const cJSON *answer, bool is_exact) {
     table.shrinks_last = true;
     cli_table_cell(&table, "Total");
     cli_table_cell(&table, "Count");
-    cli_table_cell(&table, "Factor");
+    cli_table_cell(&table, "Category");
     cli_table_cell(&table, "Shape");
     cli_table_cell(&table, "From");
     cJSON_ArrayForEach(tensor, tensors) {

@@ -125,6 +125,43 @@ export default function ({ browser, server, visit, saved, choose, fromCore, tab 
     }
   });
 
+  const STAGED = ['model=llama-3.1-70b', 'gpu=h100-80', 'parallel.kind=megatron', 'parallel.tp=2', 'parallel.pp=4', 'parallel.dp=8'];
+
+  /** What reaches past the edge of the page, but for what lies in a part that scrolls. @param {any} page */
+  const wider = (page) => page.evaluate(() => [...document.querySelectorAll('main *')].filter((one) => {
+    const box = one.getBoundingClientRect();
+    const around = one.closest('.scroll');
+    return box.width > 0 && box.right > innerWidth + 1 && !(around && getComputedStyle(around).overflowX !== 'visible');
+  }).map((one) => `${one.localName}.${one.getAttribute('class')}: ${one.textContent?.slice(0, 40)}`).slice(0, 5));
+
+  test('nothing is cut on paper', () => visit(async (page) => {
+    await page.locator('.layout-ranks tbody tr').nth(3).waitFor();
+    await page.emulateMedia({ media: 'print' });
+    assert.deepEqual(await wider(page), []);
+  }, { at: `#${STAGED.join('&')}&v=1`, viewport: { width: 794, height: 1123 } }));
+
+  test('on a phone each rank says what it needs without scrolling, and Compare is at hand', () => visit(async (page) => {
+    await page.locator('.layout-ranks tbody tr').nth(3).waitFor();
+    assert.deepEqual(await wider(page), []);
+    const rows = await page.locator('.layout-ranks tbody tr').evaluateAll((/** @type {Element[]} */ list) => list.map((row) => row.children[3].getBoundingClientRect().right <= innerWidth - 12));
+    assert.deepEqual(rows, rows.map(() => true));
+    await page.getByRole('button', { name: 'Compare' }).click();
+    await page.locator('#compare').waitFor();
+    assert.deepEqual(await violations(page, ['.top', '#layout']), []);
+    assert.match(await page.locator('.job-words').innerText(), /parameters on rank 48/);
+  }, { at: `#${STAGED.join('&')}&v=1`, viewport: PHONE }));
+
+  test('the labels of the peak and of the GPU’s line keep apart, wherever the peak is', () => visit(async (page) => {
+    const [peak, limit] = await page.evaluate(() => ['.peak-text', '.limit-text'].map((one) => document.querySelector(`.plot ${one}`)?.getBoundingClientRect()));
+    assert.ok(peak.right < limit.left || limit.right < peak.left || peak.top > limit.bottom || peak.bottom < limit.top);
+  }, { at: `#${STAGED.join('&')}&v=1` }));
+
+  test('the values of a heat map’s axes are not cut', () => visit(async (page) => {
+    await tab(page, 'Heat map');
+    await page.locator('.axis-field input').nth(1).waitFor();
+    assert.deepEqual(await page.locator('.axis-field input').evaluateAll((/** @type {HTMLInputElement[]} */ list) => list.filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.value)), []);
+  }));
+
   test('the label of a part of the bar is beside the line of the GPU, not under it', () => visit(async (page) => {
     for (const bytes of ['20', '23.5', '30', '45', '60']) {
       await page.evaluate((/** @type {string} */ gib) => { location.hash = `#model=qwen2.5-7b&gpu_gib=${gib}&v=1`; }, bytes);

@@ -49,10 +49,10 @@ function Squares({ layout: { dp, tp, cp }, kind, at }) {
   const group = tp > 1 && tp < all ? tp : all;
   const x = (/** @type {number} */ i) => 1 + i * STEP + Math.floor(i / group) * 5;
   const perRow = Math.max(group, Math.floor(32 / group) * group);
-  const rows = Math.ceil(shown / perRow);
+  const [wide, high] = [x(Math.min(shown, perRow) - 1) + STEP, Math.ceil(shown / perRow) * STEP + 1];
   return (
     <span class="squares">
-      <svg width={x(Math.min(shown, perRow) - 1) + STEP} height={rows * STEP + 1} aria-hidden="true">
+      <svg width={wide} height={high} viewBox={`0 0 ${wide} ${high}`} aria-hidden="true">
         {Array.from({ length: shown }, (_, i) => (
           <rect key={i} class={`rank is-${kind}${i === at ? ' at' : ''}`} x={x(i % perRow)} y={1 + Math.floor(i / perRow) * STEP} width={SIDE} height={SIDE} rx="2" />
         ))}
@@ -90,7 +90,7 @@ export default function Layout({ r, panel }) {
         : <>Rank {shown} needs the most, and is what the rest of the page shows.</>}</p>
       <div class="scroll" tabIndex={0} role="group" aria-label="Ranks">
         <table class="numbers layout-ranks">
-          <thead><tr><th scope="col" class="left">{!isStaged ? 'Kind of rank' : chunks > 1 ? 'Pipeline rank' : 'Stage'}</th><th scope="col" class="left">Ranks</th><th scope="col">Allocated, {unit.value}</th><th scope="col">Needs</th>
+          <thead><tr><th scope="col" class="left">{!isStaged ? 'Kind of rank' : chunks > 1 ? 'Pipeline rank' : 'Stage'}</th><th scope="col" class="left">Ranks</th><th scope="col">Allocated, {unit.value}</th><th scope="col">Needs, {unit.value}</th>
             <th scope="col">{has > 0 && 'Of the GPU'}</th><th scope="col" class="left"><span class="hidden">Verdict</span></th><th scope="col"><span class="hidden">Show</span></th></tr></thead>
           <tbody>{rows.map((row) => (
             <tr key={row.rank} class={row === most ? 'strong' : undefined}>
@@ -106,6 +106,7 @@ export default function Layout({ r, panel }) {
           ))}</tbody>
         </table>
       </div>
+      {isStaged && <p class="sub">A square is a GPU{layout.tp > 1 && layout.tp < each && '; those that stand together are a tensor parallel group'}.</p>}
       {wanting > 0 && <p class="muted" role="status">Working out {wanting === 1 ? 'one more stage' : `${wanting} more stages`}…</p>}
       {isStaged && <ScheduleOf r={r} worst={most.stage} rankOf={(stage) => stage * each} />}
       {!isStaged && <p class="sub">The other ranks need no more than these.</p>}

@@ -117,7 +117,7 @@ function Parts() {
   }
   return (
     <table class="parts">
-      <caption><span class="hidden">Parts of the model. </span>{params(total)} parameters{isTrained && <>, <b>{params(trainable)} trained</b></>}</caption>
+      <caption><span class="hidden">Parts of the model. </span>{params(total)} parameters{report.value?.ranks && ` on rank ${report.value.peak.rank}`}{isTrained && <>, <b>{params(trainable)} trained</b></>}</caption>
       <tbody>
         {parts.map((part) => (!isTrained ? <tr key={part.name}><th scope="row">{part.title}</th><td data-tip={`${fixed(part.total)} parameters`}>{params(part.total)}</td></tr> : (
           <tr key={part.name}>

@@ -142,7 +142,7 @@ export function Timeline({ r, panel, inside }) {
   /* The GPU's label stands where the error's or, where it is narrow, the peak's does not. */
   const peakText = Math.max(12, y(peak.allocated) - 7);
   const isStruck = limit > 0 && peakText > y(limit) - 3 && peakText < y(limit) + 12;
-  const limitRight = oom ? share(oom.event) < 0.35 : width < 700 && peakX > 0.5;
+  const limitRight = oom ? share(oom.event) < 0.35 : peakX < 0.3 || (width < 700 && peakX > 0.5);
   return (
     <Section panel={panel} r={r}>
       <div class="timeline">
