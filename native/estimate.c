@@ -213,20 +213,24 @@ static const struct {
     {"after_backward", "after it"}, {"peak_optimizer", "Optimizer"},
     {"peak_prefill", "Prefill"},    {"after_prefill", "after it"},
     {"peak_decode", "Decode"},      {"after_decode", "after it"},
-    {"after_step", "After"},        {"reserved_peak", "Reserved"},
+    {"after_step", "After"},        {"peak_evaluate", "Evaluate"},
+    {"after_evaluate", "after it"}, {"reserved_peak", "Reserved"},
 };
 
 enum { PHASES = sizeof phases / sizeof *phases };
 
-/* Training and inference have phases of their own. */
+/* Training and inference have phases of their own; an evaluation is behind some steps. */
 static bool has_phase(const cJSON *steps, int phase) {
-    return cli_at(cJSON_GetArrayItem(steps, 0), phases[phase].key) != NULL;
+    const cJSON *step;
+    cJSON_ArrayForEach(step, steps) if (cli_at(step, phases[phase].key)) return true;
+    return false;
 }
 
 static void phase_cell(cli_table *table, const cJSON *steps, int step, int phase, cli_unit unit) {
     cli_number text;
-    int64_t bytes = cli_int_at(cJSON_GetArrayItem(steps, step), phases[phase].key);
-    cli_table_cell(table, cli_amount(text, bytes, unit));
+    const cJSON *figures = cJSON_GetArrayItem(steps, step);
+    bool has_it = cli_at(figures, phases[phase].key) != NULL;
+    cli_table_cell(table, has_it ? cli_amount(text, cli_int_at(figures, phases[phase].key), unit) : "");
 }
 
 /* Of a long run the first two steps, the last one, and those with a peak. */

@@ -23,7 +23,9 @@
     X(after_prefill)                                                                                                   \
     X(peak_decode)                                                                                                     \
     X(after_decode)                                                                                                    \
-    X(after_step)
+    X(after_step)                                                                                                      \
+    X(peak_evaluate)                                                                                                   \
+    X(after_evaluate)
 
 enum verify_figure {
 #define VERIFY_ENUM(name) VERIFY_##name,

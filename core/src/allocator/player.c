@@ -53,6 +53,10 @@ static void pass_mark(tide_player *p, const tide_mark *mark) {
         s->peak_optimizer = peak;
         s->after_step = r->allocated;
         break;
+    case TIDE_PHASE_EVALUATE:
+        s->peak_evaluate = peak;
+        s->after_evaluate = r->allocated;
+        break;
     case TIDE_PHASE_PREFILL:
         s->peak_prefill = peak;
         s->after_prefill = r->allocated;

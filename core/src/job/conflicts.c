@@ -396,6 +396,43 @@ static void check_trainer(tide_job_builder *b) {
     }
 }
 
+enum { EVAL_BATCHES_LIMIT = 10000 };
+
+/* Trainer.evaluate between steps. */
+static void check_evaluation(tide_job_builder *b) {
+    const tide_job *job = b->job;
+    if (job->trainer_eval_strategy == TIDE_trainer_eval_strategy_no || job->trainer == TIDE_trainer_none) return;
+    const char *kind = tide_format(b->arena, "trainer=%s", job->values[TIDE_SET_trainer]);
+    bool keeps = job->trainer_compute_metrics && !job->trainer_prediction_loss_only && !job->trainer_batch_eval_metrics;
+    int64_t batch = job->trainer_per_device_eval_batch_size;
+    if (job->parallel_kind != TIDE_parallel_kind_none || tide_trainer_generates(job) || !job->labels)
+        tide_builder_refuse(
+            b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_eval_strategy,
+            job->parallel_kind != TIDE_parallel_kind_none
+                ? "evaluation is described on one GPU"
+                : tide_format(b->arena, "evaluation is not described with %s", job->labels ? kind : "labels=false"),
+            "leave it out: the training alone is played then");
+    if (job->trainer_scored_tokens)
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_scored_tokens,
+                            "is of the batches that are trained: those of an evaluation are not described",
+                            "leave it out");
+    if (job->trainer_compute_metrics && job->trainer != TIDE_trainer_hf)
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_compute_metrics,
+                            tide_format(b->arena, "is not described with %s", kind), "use trainer=hf");
+    else if (keeps && !job->trainer_max_eval_samples)
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer_compute_metrics,
+                            "keeps the predictions of all samples on the device: their number decides",
+                            "give trainer.max_eval_samples, the rows of the data that is evaluated");
+    if (job->trainer_max_eval_samples / batch > EVAL_BATCHES_LIMIT)
+        tide_builder_refuse(b, TIDE_ERR_LIMIT, TIDE_SET_trainer_max_eval_samples,
+                            tide_format(b->arena, "more than %d batches are not played", EVAL_BATCHES_LIMIT),
+                            keeps ? "give less" : "leave it out: all batches need the same memory");
+    tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_trainer_eval_strategy),
+                "rows that are evaluated are as long as those of the training; the last evaluation is behind the last "
+                "step that is played",
+                NULL);
+}
+
 void tide_check_conflicts(tide_job_builder *b) {
     const tide_job *job = b->job;
     bool is_training = job->mode == TIDE_mode_train;
@@ -412,8 +449,9 @@ void tide_check_conflicts(tide_job_builder *b) {
     check_flash_attention(b);
     check_quant(b);
     check_trainer(b);
+    check_evaluation(b);
     check_lengths(b);
-    check_unread(b, TIDE_SET_trainer_prompt_length, TIDE_SET_trainer_torch_empty_cache_steps);
+    check_unread(b, TIDE_SET_trainer_prompt_length, TIDE_SET_trainer_batch_eval_metrics);
     check_unread(b, TIDE_SET_model, TIDE_SET_title);
     if (!is_training && job->parallel_kind != TIDE_parallel_kind_none)
         tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_parallel_kind, "inference on several GPUs is not expressed",

@@ -237,6 +237,8 @@ typedef struct tide_micro_batch {
 
 /* Number `index` of the run, of a job whose lengths are set. */
 tide_micro_batch tide_job_micro_batch(const tide_job *job, uint64_t index);
+/* The one that begins with that sample, from 0. */
+tide_micro_batch tide_job_samples(const tide_job *job, uint64_t first);
 
 /* When a setting is read; of TIDE_SET_COUNT, which overrides have, TIDE_READ_LOAD. */
 tide_read tide_setting_read_at(tide_setting_id id);

@@ -152,12 +152,16 @@ int64_t tide_job_rows(const tide_job *job) {
 }
 
 tide_micro_batch tide_job_micro_batch(const tide_job *job, uint64_t index) {
+    return tide_job_samples(job, index * (uint64_t)tide_job_rows(job));
+}
+
+tide_micro_batch tide_job_samples(const tide_job *job, uint64_t first) {
     const tide_lengths *lengths = &job->lengths;
     int64_t rows = tide_job_rows(job), multiple = job->pad_to_multiple_of,
             prompt = job->trainer_prompt_length > 1 ? job->trainer_prompt_length : 1;
     tide_micro_batch of = {.shortest = INT64_MAX};
     for (int64_t i = 0; i < rows; i++) {
-        uint64_t sample = index * (uint64_t)rows + (uint64_t)i;
+        uint64_t sample = first + (uint64_t)i;
         int64_t tokens = lengths->count ? lengths->tokens[sample % lengths->count]
                                         : draw_length(lengths, (uint64_t)job->data_seed, sample);
         if (tokens > job->seq) tokens = job->seq;

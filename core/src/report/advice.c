@@ -172,6 +172,7 @@ static const change_row over_8_gpus = {
 enum {
     CHANGE_COUNT = TIDE_COUNT_OF(changes),
     SCALED_COUNT = 2,
+    EVALUATION_COUNT = 2,
     TOGETHER_COUNT = 2,
     GPUS_COUNT = 2,
     TOGETHER_LIMIT = 12
@@ -187,7 +188,7 @@ typedef struct tried_change {
 typedef struct adviser {
     const tide_query *query;
     tide_what_if now;
-    tried_change list[CHANGE_COUNT + SCALED_COUNT + TOGETHER_COUNT + GPUS_COUNT];
+    tried_change list[CHANGE_COUNT + SCALED_COUNT + EVALUATION_COUNT + TOGETHER_COUNT + GPUS_COUNT];
     uint32_t count;
 } adviser;
 
@@ -221,7 +222,8 @@ static bool is_so(const tide_what_if *now, const char *const *words, uint32_t co
 static void try_change(adviser *a, const char *const *words, uint32_t count, const char *title, const char *effect) {
     if (is_so(&a->now, words, count)) return;
     tried_change change = {words, count, title, effect, tide_what_if_play(a->query, words, count)};
-    if (change.verdict.status == TIDE_OK) a->list[a->count++] = change;
+    if (change.verdict.status == TIDE_OK && tide_what_if_evaluates(&change.verdict) == tide_what_if_evaluates(&a->now))
+        a->list[a->count++] = change;
 }
 
 static bool read_number(const adviser *a, const char *name, int64_t *value) {
@@ -243,6 +245,15 @@ static void try_twice_the_cards(adviser *a) {
     const char **words = TIDE_NEW(a->query->arena, const char *, 1);
     words[0] = tide_format(a->query->arena, "parallel.dp=%lld", (long long)dp * 2);
     try_change(a, words, 1, "twice the GPUs", "batch counts for each");
+}
+
+static void try_evaluation(adviser *a) {
+    static const char *const one_sample[] = {"trainer.per_device_eval_batch_size=1"},
+                             *const to_host[] = {"trainer.eval_accumulation_steps=1"};
+    if (!tide_what_if_evaluates(&a->now)) return;
+    try_change(a, one_sample, 1, "one sample in each batch of an evaluation", "evaluations take longer");
+    if (strcmp(tide_what_if_setting(&a->now, "trainer.compute_metrics"), "true") == 0)
+        try_change(a, to_host, 1, "predictions to the host after each batch", "evaluations take longer");
 }
 
 static void try_table(adviser *a, const char *mode, const char *kind) {
@@ -273,6 +284,8 @@ static void play_together(adviser *a, together *t) {
     const char *words[TOGETHER_LIMIT * CHANGE_WORD_LIMIT];
     uint32_t count = words_of(t, words);
     t->verdict = tide_what_if_play(a->query, words, count);
+    bool is_alike = tide_what_if_evaluates(&t->verdict) == tide_what_if_evaluates(&a->now);
+    if (t->verdict.status == TIDE_OK && !is_alike) t->verdict.status = TIDE_ERR_UNSUPPORTED;
 }
 
 /* Whether a setting of a change has another value in those before it, or is a number of GPUs. */
@@ -376,6 +389,7 @@ bool tide_write_advice(tide_writer *w, const tide_query *q, tide_diagnostics *di
     if (!tide_what_if_now(&a->now, q, diags)) return false;
     const char *mode = tide_what_if_setting(&a->now, "mode"), *kind = tide_what_if_setting(&a->now, "parallel.kind");
     if (strcmp(mode, "train") == 0) try_half_batch(a);
+    try_evaluation(a);
     if (strcmp(kind, "none") != 0) try_twice_the_cards(a);
     try_table(a, mode, kind);
     if (!a->now.serves && !is_any_lasting(a)) {

@@ -56,6 +56,9 @@ static const char *reason_of(const tide_job_report *r, uint32_t step, tide_phase
     uint32_t longest = longest_step(r);
     tide_step_batches here = tide_batches_of_step(r->job, step), there = tide_batches_of_step(r->job, longest);
     const char *rows = rows_text(r, &here);
+    if (phase == TIDE_PHASE_EVALUATE)
+        return tide_format(arena, "the evaluation behind it, of %lld samples in a batch",
+                           (long long)r->job->trainer_per_device_eval_batch_size);
     if (phase == TIDE_PHASE_OPTIMIZER || phase == TIDE_PHASE_LOAD)
         return tide_format(arena, "%s; it is not reached in a forward or backward pass, so that lengths change little",
                            rows);

@@ -89,6 +89,7 @@ tide_other_gpus tide_fewest_gpus(const tide_query *q, const tide_what_if *now) {
     int64_t ranks = 1, most = now->serves ? SERVING_RANKS_TRIED : RANKS_TRIED;
     tide_other_gpus other = {.effect = now->serves ? "more GPUs" : "more GPUs, and batch counts for each"};
     uint64_t least = now->need;
+    if (is_one && tide_what_if_evaluates(now)) return other;
     if (!is_one) tide_text_to_i64(&ranks, tide_text_of(tide_what_if_setting(now, name)));
     for (ranks *= 2; ranks <= most; ranks *= 2) {
         other.count = 0;

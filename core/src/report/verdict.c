@@ -46,6 +46,10 @@ void tide_write_steps(tide_job_report *report) {
             tide_write_bytes_at(w, "peak_optimizer", s->peak_optimizer);
         }
         tide_write_bytes_at(w, "after_step", s->after_step);
+        if (s->peak_evaluate) {
+            tide_write_bytes_at(w, "peak_evaluate", s->peak_evaluate);
+            tide_write_bytes_at(w, "after_evaluate", s->after_evaluate);
+        }
         tide_write_bytes_at(w, "allocated_peak", s->allocated_peak);
         tide_write_bytes_at(w, "reserved_peak", s->reserved_peak);
         tide_write_bytes_at(w, "reserved", s->reserved);

@@ -77,6 +77,11 @@ tide_what_if tide_what_if_play(const tide_query *q, const char *const *more, uin
     return v;
 }
 
+bool tide_what_if_evaluates(const tide_what_if *v) {
+    const char *strategy = tide_what_if_setting(v, "trainer.eval_strategy");
+    return strategy[0] && strcmp(strategy, "no") != 0;
+}
+
 enum { SPARE_PERCENT = 3 };
 
 bool tide_what_if_holds(const tide_what_if *v) {

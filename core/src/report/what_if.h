@@ -43,6 +43,8 @@ bool tide_what_if_now(tide_what_if *now, const tide_query *q, tide_diagnostics *
 /* Members of the open object: whether it fits, and what it needs. */
 void tide_write_what_if(tide_writer *w, const tide_what_if *what_if);
 
+/* Whether a trainer evaluates between steps; one GPU alone does. */
+bool tide_what_if_evaluates(const tide_what_if *what_if);
 /* Whether it fits without giving cached memory back: what is retried is slow, and may fail with another fragmentation.
  */
 bool tide_what_if_holds(const tide_what_if *what_if);

@@ -76,6 +76,10 @@ uint32_t tide_alike_ends(tide_alike *a, uint32_t micro, bool leaves_state);
 
 /* Makes micro-batch `index` of the run the one that is played next, of a job with lengths; of others all are alike. */
 void tide_take_micro_batch(tide_run *run, const tide_job *job, uint64_t index);
+/* The same of a micro-batch that begins with that sample of the lengths. */
+void tide_take_samples(tide_run *run, const tide_job *job, uint64_t first);
+/* Another value for a size that forward() may ask for. */
+void tide_put_size(tide_run *run, const char *name, int64_t value);
 
 /* ---- batch.c, loop.c, infer.c ---- */
 

@@ -286,6 +286,8 @@ class Trainer:
     steps_per_generation: int | None = None  # grpo, rloo: micro-batches made by one generation (grad_accum)
     temperature: float = 1.0
     logging_steps: int = 500
+    eval_samples: int = 0  # of the data that is evaluated where args say so: eval_strategy, eval_steps, ...
+    compute_metrics: bool = False  # hf: such a function is given, so that predictions are kept
     args: dict[str, Any] = mapped()  # more arguments of the trainer's configuration, as they are called there
 
 

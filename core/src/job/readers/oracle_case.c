@@ -95,6 +95,8 @@ static bool case_trainer(case_reader *r, const tide_json *plan) {
                                            {"completion", "trainer.max_completion_length"},
                                            {"beta", "trainer.beta"},
                                            {"iterations", "trainer.num_iterations"},
+                                           {"eval_samples", "trainer.max_eval_samples"},
+                                           {"compute_metrics", "trainer.compute_metrics"},
                                            {"steps_per_generation", "trainer.steps_per_generation"}};
     static const char *const of_rollouts[][3] = {{"generations", "trainer.num_generations", "4"},
                                                  {"completion", "trainer.max_completion_length", "64"},
@@ -188,8 +190,10 @@ bool tide_job_arguments_of_case(tide_arena *arena, const tide_json *of_case, tid
     *reason = NULL;
     bool is_case = of_case && of_case->kind == TIDE_JSON_OBJECT && tide_json_at(of_case, "model");
     if (!is_case) case_refuse(&r, "not a case: no model");
+    const tide_json *trainer = is_case ? tide_json_at(tide_json_at(of_case, "trainer"), "kind") : NULL;
+    bool generates = tide_json_is_text(trainer, "grpo") || tide_json_is_text(trainer, "rloo"); /* seq is not read */
     for (const tide_json *entry = is_case ? of_case->first : NULL; entry && is_case; entry = entry->next)
-        is_case = case_entry(&r, entry);
+        is_case = (generates && tide_text_is(entry->key, "seq")) || case_entry(&r, entry);
     const tide_json *by_hand = is_case ? tide_json_at(tide_json_at(of_case, "lora"), "kbit_layers") : NULL;
     if (is_case && !by_hand && !tide_json_at(of_case, "from_pretrained"))
         case_word(&r, "quant.from_pretrained", "false");
@@ -197,9 +201,7 @@ bool tide_job_arguments_of_case(tide_arena *arena, const tide_json *of_case, tid
         *reason = r.reason;
         return false;
     }
-    const tide_json *trainer = tide_json_at(tide_json_at(of_case, "trainer"), "kind");
-    bool is_of_samples =
-        tide_json_is_text(trainer, "grpo") || tide_json_is_text(trainer, "rloo") || tide_json_at(of_case, "lengths");
+    bool is_of_samples = generates || tide_json_at(of_case, "lengths");
     for (size_t i = 0; i < TIDE_COUNT_OF(case_defaults); i++) {
         const char *name = tide_settings[case_defaults[i].id].name;
         if (is_of_samples && case_defaults[i].id == TIDE_SET_seq) continue; /* prompt and completion, or lengths */

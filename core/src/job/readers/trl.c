@@ -140,7 +140,7 @@ static const char *own_kind(tide_claims *c, const char *said) {
 
 static void settle_own(tide_claims *c, const char *said) {
     const char *kind = own_kind(c, said);
-    for (unsigned id = TIDE_SET_trainer_prompt_length; !kind && id <= TIDE_SET_trainer_torch_empty_cache_steps; id++)
+    for (unsigned id = TIDE_SET_trainer_prompt_length; !kind && id <= TIDE_SET_trainer_batch_eval_metrics; id++)
         c->settings[id] = NULL;
     if (!kind) return;
     tide_settle(c, TIDE_FACT_trl, TIDE_SET_trainer, kind);
@@ -190,6 +190,35 @@ static void settle_empty_cache(tide_claims *c) {
                     NULL);
 }
 
+/* Trainer.evaluate between steps, which one GPU has. eval_steps may be a share of the run. */
+static void settle_evaluation(tide_claims *c, const char *kind) {
+    static const tide_setting_id of_evaluation[] = {
+        TIDE_SET_trainer_per_device_eval_batch_size, TIDE_SET_trainer_max_eval_samples,
+        TIDE_SET_trainer_eval_accumulation_steps, TIDE_SET_trainer_prediction_loss_only,
+        TIDE_SET_trainer_batch_eval_metrics};
+    const char *strategy = tide_fact_of(c, TIDE_FACT_evaluates), *asked = c->arguments->asked_trainer,
+               *every = tide_fact_of(c, TIDE_FACT_eval_steps), *played = asked ? asked : kind;
+    bool has_loop = played ? strcmp(played, "none") != 0 : c->settings[TIDE_SET_trainer] != NULL,
+         generates = played && (strcmp(played, "grpo") == 0 || strcmp(played, "rloo") == 0);
+    if (strategy && has_loop && !generates && !is_spread(c)) {
+        tide_settle(c, TIDE_FACT_evaluates, TIDE_SET_trainer_eval_strategy, strategy);
+        bool is_count = every && strcmp(strategy, "steps") == 0 && strcmp(every, "1.0") != 0 &&
+                        strspn(every, "0123456789") == strlen(every);
+        if (is_count) tide_settle(c, TIDE_FACT_eval_steps, TIDE_SET_trainer_eval_steps, every);
+        return;
+    }
+    for (size_t i = 0; i < TIDE_COUNT_OF(of_evaluation); i++) {
+        tide_file_key *entry = c->settings[of_evaluation[i]];
+        if (entry) entry->effect = TIDE_KEY_IGNORED;
+        c->settings[of_evaluation[i]] = NULL;
+    }
+    if (strategy)
+        tide_report(c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, c->fact_places[TIDE_FACT_evaluates],
+                    "evaluates between steps, which is described with trainer=hf and TRL's on one GPU, but for those "
+                    "that generate: larger batches than the training's, or predictions that are kept, may need more",
+                    NULL);
+}
+
 /* Of the optimizers of TrainingArguments, these two allocate for it. */
 static void settle_weight_decay(tide_claims *c) {
     const tide_file_key *optimizer = c->settings[TIDE_SET_optimizer], *trainer = c->settings[TIDE_SET_trainer];
@@ -231,4 +260,5 @@ void tide_trl_settle(tide_claims *c) {
         settle_plain(c);
     settle_empty_cache(c);
     settle_weight_decay(c);
+    settle_evaluation(c, kind);
 }

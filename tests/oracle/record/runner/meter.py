@@ -54,6 +54,11 @@ class Meter:
     def end_step(self) -> None:
         step = self.steps[-1]
         step["after_step"] = torch.cuda.memory_allocated()
+        self.note_peaks()
+
+    def note_peaks(self) -> None:
+        """Of the last step as far as it has come."""
+        step = self.steps[-1]
         step["allocated_peak"] = max(v for k, v in step.items() if k.startswith("peak_") and v is not None)
         step["reserved_peak"] = self.reserved_peak
         step["reserved"] = torch.cuda.memory_reserved()

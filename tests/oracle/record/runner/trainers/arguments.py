@@ -141,12 +141,17 @@ def given(case: Case) -> dict[str, Any]:
 
     plan = case.trainer
     assert plan
+    made: dict[str, Any] = {}
+    if plan.eval_samples:
+        made["eval_dataset"] = data.dataset(case, plan.eval_samples)
+    if plan.compute_metrics:
+        made["compute_metrics"] = lambda predictions, compute_result=True: {}
     if plan.kind == "hf":
         from transformers import DataCollatorForTokenClassification
 
         collator = DataCollatorForTokenClassification(data.tokenizer(), pad_to_multiple_of=case.pad_to_multiple_of)
-        return {"data_collator": collator}
-    made: dict[str, Any] = {"processing_class": data.tokenizer()}
+        return made | {"data_collator": collator}
+    made["processing_class"] = data.tokenizer()
     if case.lora:
         made["peft_config"] = adapters.settings(case.lora, task="SEQ_CLS" if plan.kind == "reward" else "CAUSAL_LM")
     if plan.kind in GENERATE:

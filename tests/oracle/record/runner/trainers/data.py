@@ -38,14 +38,17 @@ def text(count: int, start: int) -> str:
     return " ".join(f"w{(start + i) % WORDS}" for i in range(count))
 
 
-def dataset(case: Case) -> Any:
-    """The end token that a trainer adds counts."""
+def training_rows(case: Case) -> int:
+    ranks = case.parallel.dp if case.parallel else 1
+    return case.batch * case.grad_accum * (case.steps + 1) * ranks
+
+
+def dataset(case: Case, count: int) -> Any:
+    """Of so many rows. The end token that a trainer adds counts."""
     from datasets import Dataset
 
     plan = case.trainer
     assert plan
-    ranks = case.parallel.dp if case.parallel else 1
-    count = case.batch * case.grad_accum * (case.steps + 1) * ranks
     if plan.kind in GENERATE:
         return Dataset.from_dict({"prompt": [text(n, i) for i, n in enumerate(lengths(case, 4 * count, plan.prompt))]})
     if plan.kind in ("sft", "hf"):

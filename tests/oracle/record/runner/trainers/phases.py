@@ -17,11 +17,13 @@ class Phases:
     def __init__(self, trainer: Any, meter: Meter, case: Case) -> None:
         assert case.trainer
         self.trainer, self.meter, self.case, self.kind = trainer, meter, case, case.trainer.kind
-        self.has_lengths = bool(case.lengths)
+        self.has_lengths, self.is_evaluating = bool(case.lengths), False
         self.valid: Callable[[Any], int] = lambda shape: int(shape.numel())  # labels of this batch that count
         wrap(trainer, "compute_loss", self.loss)
         wrap(trainer, "training_step", self.micro)
         wrap(trainer.accelerator, "backward", self.backward)
+        wrap(trainer, "evaluation_loop", self.evaluate)
+        wrap(trainer, "prediction_step", self.predict)
         if hasattr(trainer, "compute_ref_log_probs"):
             wrap(trainer, "compute_ref_log_probs", self.reference)
         if hasattr(trainer, "_generate_and_score_completions"):
@@ -37,8 +39,24 @@ class Phases:
         self.meter.begin_forward()
         return step(model, batch, *args, **kwargs)
 
+    def evaluate(self, loop: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Behind the step that it follows, of which it is a phase."""
+        self.is_evaluating = True
+        found = loop(*args, **kwargs)
+        self.is_evaluating = False
+        self.meter.phase("evaluate", "after_evaluate")
+        self.meter.note_peaks()
+        return found
+
+    def predict(self, step: Callable[..., Any], model: Any, batch: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(batch, dict):
+            self.meter.mark("inputs", batch.values())
+        return step(model, batch, *args, **kwargs)
+
     def loss(self, compute: Callable[..., Any], model: Any, batch: Any, *args: Any, **kwargs: Any) -> Any:
         self.count(batch)
+        if self.is_evaluating:
+            return compute(model, batch, *args, **kwargs)
         self.meter.mark("inputs", batch.values())
         if self.case.parallel is not None:  # strategies take gradients away in the backward pass
             self.meter.watch(self.trainer.model.parameters())

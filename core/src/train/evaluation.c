@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* transformers/trainer.py, evaluation_loop and prediction_step; TRL's trainers have a prediction_step of their own. */
+#include "train/evaluation.h"
+
+#include "base/units.h"
+
+enum { BATCHES_ALIKE = 3 }; /* after which an evaluation for the loss alone repeats itself */
+
+/* What evaluation_loop() holds. */
+typedef struct evaluation {
+    tide_trainer_run *t;
+    tide_job job; /* of a batch that is evaluated */
+    int64_t samples;
+    bool keeps_predictions;
+    tide_batch inputs;
+    tide_value losses, logits, labels;             /* of the batch before */
+    tide_value all_losses, all_logits, all_labels; /* EvalLoopContainer */
+} evaluation;
+
+bool tide_evaluates_behind(const tide_job *job, unsigned step) {
+    int64_t every = job->trainer_eval_steps;
+    if (job->trainer_eval_strategy == TIDE_trainer_eval_strategy_no) return false;
+    bool is_regular = job->trainer_eval_strategy == TIDE_trainer_eval_strategy_steps && every && every <= job->steps;
+    return step == (unsigned)job->steps || (is_regular && step % every == 0);
+}
+
+/* ---- containers ---- */
+
+static void drop_kept(evaluation *e, tide_value *value) {
+    tide_machine *m = &e->t->run->machine;
+    tide_freeing before = tide_freeing_begins(m, TIDE_FREED_BY_LOOP, "evaluation_loop");
+    tide_value_release(m, *value);
+    *value = tide_none();
+    tide_freeing_ends(m, before);
+}
+
+/* nested_concat(); owned by the caller. */
+static tide_value concatenated(evaluation *e, tide_value kept, tide_value added) {
+    tide_machine *m = &e->t->run->machine;
+    if (kept.kind != TIDE_VALUE_LIST || added.kind != TIDE_VALUE_LIST) {
+        const tide_value arguments[] = {kept, added};
+        tide_function *concatenate = tide_trainer_function(e->t, "pad_and_concatenate");
+        return concatenate ? tide_model_run(&e->t->run->model, concatenate, arguments, 2) : tide_none();
+    }
+    tide_value made = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
+    for (uint32_t i = 0; i < kept.list->count && i < added.list->count; i++)
+        tide_list_push(m, made.list, concatenated(e, kept.list->items[i], added.list->items[i]));
+    return made;
+}
+
+static void add_to(evaluation *e, tide_value *all, tide_value added) {
+    if (all->kind == TIDE_VALUE_NONE) {
+        *all = tide_value_retain(added);
+        return;
+    }
+    tide_value made = concatenated(e, *all, added);
+    drop_kept(e, all);
+    *all = made;
+}
+
+/* accelerate/utils/operations.py, _pad_across_processes: a tensor's shape is made on the device. */
+static void compare_shapes(evaluation *e, tide_value v) {
+    tide_machine *m = &e->t->run->machine;
+    m->op = "pad_across_processes";
+    if (v.kind == TIDE_VALUE_TENSOR && v.tensor->shape->dims > 1)
+        tide_alloc_and_free(m, (int64_t)v.tensor->shape->dims * (int64_t)sizeof(int64_t));
+    for (uint32_t i = 0; v.kind == TIDE_VALUE_LIST && i < v.list->count; i++) compare_shapes(e, v.list->items[i]);
+}
+
+/* ---- one batch ---- */
+
+static void take_rows(evaluation *e, int64_t rows, int64_t first) {
+    tide_run *run = e->t->run;
+    e->job.batch = rows;
+    tide_put_size(run, "batch", rows);
+    tide_put_size(run, "sequences_of_row", tide_sequences_of_row(&e->job));
+    tide_put_size(run, "row_tokens", rows * e->job.seq);
+    run->model.setting_changes++;
+    tide_model_forget_step_sizes(&run->model);
+    tide_take_samples(run, &e->job, (uint64_t)first);
+}
+
+/* outputs without "loss", of several a list. */
+static tide_value predictions_of(tide_machine *m, tide_value outputs) {
+    tide_value found = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
+    bool has_loss = false;
+    for (uint32_t i = 0; outputs.kind == TIDE_VALUE_LIST && i < outputs.list->count; i++) {
+        tide_value item = outputs.list->items[i];
+        bool is_loss = !has_loss && item.kind == TIDE_VALUE_TENSOR && item.tensor->shape->dims == 0;
+        has_loss = has_loss || is_loss;
+        if (is_loss || (item.kind != TIDE_VALUE_TENSOR && item.kind != TIDE_VALUE_LIST)) continue;
+        tide_list_push(m, found.list, tide_value_retain(item));
+    }
+    if (found.list->count != 1) return found;
+    tide_value only = tide_value_retain(found.list->items[0]);
+    tide_value_release(m, found);
+    return only;
+}
+
+static tide_value labels_of_inputs(const evaluation *e) {
+    for (uint32_t i = 0; i < e->inputs.count; i++)
+        if (tide_text_is(tide_text_of(e->inputs.names[i]), "labels")) return tide_value_retain(e->inputs.values[i]);
+    return tide_none();
+}
+
+/* loss.detach().mean(); takes the loss over. */
+static tide_value mean_of(tide_trainer_run *t, tide_tensor *loss) {
+    tide_machine *m = &t->run->machine;
+    tide_function *mean = tide_trainer_function(t, "mean_of_loss");
+    tide_value of = tide_of_tensor(loss), made = tide_none();
+    if (loss && mean && !m->has_failed) made = tide_model_run(&t->run->model, mean, &of, 1);
+    tide_release(m, loss);
+    return made;
+}
+
+/* Trainer.prediction_step; the loss is owned by the caller. */
+static tide_value prediction_step(evaluation *e, tide_value *logits, tide_value *labels) {
+    tide_trainer_run *t = e->t;
+    tide_machine *m = &t->run->machine;
+    tide_value outputs = tide_none();
+    tide_tensor *of_training = t->num_items, *num_items = tide_count_items(t, &e->inputs, 1);
+    tide_set_num_items(t, num_items);
+    tide_tensor *loss = tide_compute_loss(t, &e->inputs, &outputs);
+    tide_set_num_items(t, of_training);
+    tide_value made = mean_of(t, loss);
+    if (e->keeps_predictions && !m->has_failed) {
+        *logits = predictions_of(m, outputs);
+        *labels = labels_of_inputs(e);
+    }
+    tide_del(m, "del num_items_in_batch", num_items);
+    drop_kept(e, &outputs);
+    return made;
+}
+
+/* The same of TRL's, but for RewardTrainer, which has Trainer's. */
+static tide_value predict_trl(evaluation *e) {
+    tide_trainer_run *t = e->t;
+    tide_machine *m = &t->run->machine;
+    bool autocasts = tide_trainer_casts_to_bf16(t->job);
+    tide_tensor *of_training = t->num_items;
+    tide_value batch = tide_list_of_batch(m, &e->inputs);
+    tide_set_num_items(t, NULL);
+    if (autocasts) tide_autocast_begin(m, t->run->model.autocast_dtype);
+    tide_tensor *loss = tide_compute_trl_loss(t, batch);
+    if (autocasts) tide_autocast_end(m);
+    tide_set_num_items(t, of_training);
+    tide_value_release(m, batch);
+    if (t->job->trainer == TIDE_trainer_reward) return mean_of(t, loss);
+    return loss ? tide_of_tensor(loss) : tide_none();
+}
+
+/* losses.repeat(batch_size), which is that of whole batches. */
+static void keep_losses(evaluation *e) {
+    tide_function *repeat = tide_trainer_function(e->t, "repeated_loss");
+    const tide_value arguments[] = {e->losses, tide_of_int(e->t->job->trainer_per_device_eval_batch_size)};
+    if (!repeat) return;
+    tide_value repeated = tide_model_run(&e->t->run->model, repeat, arguments, 2);
+    drop_kept(e, &e->losses);
+    e->losses = repeated;
+    add_to(e, &e->all_losses, repeated);
+}
+
+static void drop_containers(evaluation *e) {
+    drop_kept(e, &e->all_losses);
+    drop_kept(e, &e->all_logits);
+    drop_kept(e, &e->all_labels);
+}
+
+/* del losses, logits, labels, inputs */
+static void drop_batch_of(evaluation *e) {
+    drop_kept(e, &e->losses);
+    drop_kept(e, &e->logits);
+    drop_kept(e, &e->labels);
+    tide_drop_batch(&e->t->run->machine, &e->inputs);
+}
+
+static void evaluate_batch(evaluation *e, int64_t index) {
+    tide_trainer_run *t = e->t;
+    tide_machine *m = &t->run->machine;
+    const tide_job *job = t->job;
+    int64_t most = job->trainer_per_device_eval_batch_size, left = e->samples - index * most,
+            every = job->trainer_eval_accumulation_steps;
+    tide_batch next = {0};
+    take_rows(e, left < most ? left : most, index * most * (tide_job_rows(job) / job->batch));
+    if (!tide_trainer_batch(t, &e->job, &next)) return;
+    tide_drop_batch(m, &e->inputs);
+    e->inputs = next;
+    tide_value logits = tide_none(), labels = tide_none(),
+               losses = t->compute_loss ? predict_trl(e) : prediction_step(e, &logits, &labels);
+    m->module = m->statement = 0;
+    drop_kept(e, &e->losses);
+    drop_kept(e, &e->logits);
+    drop_kept(e, &e->labels);
+    e->losses = losses;
+    e->logits = logits;
+    e->labels = labels;
+    if (m->has_failed) return;
+    keep_losses(e);
+    compare_shapes(e, labels);
+    compare_shapes(e, logits);
+    bool is_apart = job->trainer_batch_eval_metrics;
+    if (!is_apart && e->keeps_predictions) {
+        add_to(e, &e->all_logits, logits);
+        add_to(e, &e->all_labels, labels);
+    }
+    bool goes_to_host = !is_apart && every && (index + 1) % every == 0;
+    if (goes_to_host) drop_containers(e);
+    if (!is_apart && !goes_to_host) return;
+    drop_batch_of(e);
+    tide_timeline_empty_cache(&m->timeline);
+}
+
+/* ---- all of it ---- */
+
+/* What a batch of another size is known by. */
+static const char *const of_a_batch[] = {"batch",   "seq",          "row_tokens", "sequences_of_row", "scored",
+                                         "padding", "mask_is_full", "training",   "loss_function"};
+
+typedef struct batch_settings {
+    tide_value values[TIDE_COUNT_OF(of_a_batch)];
+} batch_settings;
+
+static batch_settings settings_of_training(tide_model *model) {
+    batch_settings of;
+    for (size_t i = 0; i < TIDE_COUNT_OF(of_a_batch); i++) of.values[i] = *tide_model_setting(model, of_a_batch[i]);
+    return of;
+}
+
+static void restore_settings(tide_model *model, const batch_settings *of) {
+    for (size_t i = 0; i < TIDE_COUNT_OF(of_a_batch); i++) *tide_model_setting(model, of_a_batch[i]) = of->values[i];
+    model->setting_changes++;
+    tide_model_forget_step_sizes(model);
+}
+
+/* model.eval() and torch.no_grad() */
+static void evaluate_all(evaluation *e) {
+    tide_model *model = &e->t->run->model;
+    int64_t most = e->t->job->trainer_per_device_eval_batch_size;
+    batch_settings of_training = settings_of_training(model);
+    bool checkpoints = model->state.is_checkpointing;
+    tide_value *loss = tide_model_setting(model, "loss_function");
+    if (e->keeps_predictions && tide_text_is(loss->text, "liger")) loss->text = TIDE_TEXT("default"); /* skip_logits */
+    *tide_model_setting(model, "training") = tide_of_bool(false);
+    model->state.is_checkpointing = false;
+    model->m->state.grad_enabled = false;
+    for (int64_t i = 0; i * most < e->samples && !model->m->has_failed; i++) evaluate_batch(e, i);
+    model->m->state.grad_enabled = true;
+    model->state.is_checkpointing = checkpoints;
+    restore_settings(model, &of_training);
+}
+
+void tide_with_evaluated_rows(tide_trainer_run *t, void (*run)(tide_trainer_run *t, const tide_job *job)) {
+    evaluation e = {.t = t, .job = *t->job};
+    batch_settings of_training = settings_of_training(&t->run->model);
+    take_rows(&e, t->job->trainer_per_device_eval_batch_size, 0);
+    run(t, &e.job);
+    restore_settings(&t->run->model, &of_training);
+}
+
+void tide_evaluate(tide_trainer_run *t, unsigned step) {
+    const tide_job *job = t->job;
+    tide_machine *m = &t->run->machine;
+    evaluation e = {.t = t, .job = *job, .samples = job->trainer_max_eval_samples};
+    if (!e.samples) e.samples = BATCHES_ALIKE * job->trainer_per_device_eval_batch_size;
+    e.keeps_predictions = job->trainer_compute_metrics && !job->trainer_prediction_loss_only;
+    m->module = m->statement = 0;
+    evaluate_all(&e);
+    m->module = m->statement = 0;
+    drop_containers(&e);
+    drop_batch_of(&e);
+    tide_timeline_mark(&m->timeline, step, TIDE_PHASE_EVALUATE);
+}

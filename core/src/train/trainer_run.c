@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What transformers' Trainer and those of TRL make of a batch: inputs, the model's call, the loss. */
+#include <string.h>
+
+#include "base/units.h"
+#include "train/trainer_run.h"
+
+const tide_trl tide_trls[TIDE_trainer_COUNT] = {
+    [TIDE_trainer_sft] = {.name = "sft", .counts_labels = true},
+    [TIDE_trainer_dpo] = {.name = "dpo", .has_reference = true},
+    [TIDE_trainer_kto] = {.name = "kto", .has_reference = true},
+    [TIDE_trainer_orpo] = {.name = "orpo", .builds_logits = true},
+    [TIDE_trainer_cpo] = {.name = "cpo", .builds_logits = true},
+    [TIDE_trainer_reward] = {.name = "reward", .builds_logits = true},
+    [TIDE_trainer_grpo] = {.name = "grpo", .has_reference = true, .scales_loss = true},
+    [TIDE_trainer_rloo] = {.name = "rloo", .has_reference = true},
+};
+
+tide_function *tide_trainer_function(tide_trainer_run *t, const char *name) {
+    tide_function *found = tide_function_find(t->run->model.descriptions, NULL, tide_text_of(name));
+    if (!found) tide_fail(&t->run->machine, TIDE_ERR_DESCRIPTION, "there is no function %s", name);
+    return found;
+}
+
+/* ---- batches ---- */
+
+/* Whether the model's forward() takes one. */
+static bool takes_mask(tide_trainer_run *t) {
+    const tide_model *model = &t->run->model;
+    tide_function *forward = tide_method_find(model->instances[model->root].of, TIDE_TEXT("forward"));
+    if (!forward || !tide_function_read(model->descriptions, forward)) return false;
+    for (uint32_t i = 0; i < forward->parameter_count; i++)
+        if (tide_text_is(forward->parameters[i].name, "attention_mask")) return true;
+    return false;
+}
+
+/* The mask that a collator makes, of ones where nothing is padded. */
+static void add_mask(tide_trainer_run *t, tide_batch *b) {
+    tide_machine *m = &t->run->machine;
+    const tide_value *ids = NULL;
+    for (uint32_t i = 0; i < b->count; i++) {
+        if (strcmp(b->names[i], "attention_mask") == 0) return;
+        if (strcmp(b->names[i], "input_ids") == 0) ids = &b->values[i];
+    }
+    if (!ids || ids->kind != TIDE_VALUE_TENSOR || b->count == TIDE_INPUT_LIMIT || !takes_mask(t)) return;
+    m->state.factor = TIDE_FACTOR_INPUT;
+    m->op = "inputs";
+    b->names[b->count] = "attention_mask";
+    b->values[b->count++] = tide_of_tensor(tide_empty_like(m, ids->tensor, TIDE_INT64));
+    m->state.factor = TIDE_FACTOR_TEMPORARY;
+}
+
+bool tide_trainer_batch(tide_trainer_run *t, const tide_job *job, tide_batch *b) {
+    tide_machine *m = &t->run->machine;
+    const tide_trl *kind = t->kind;
+    if (!kind->name) {
+        if (!tide_make_batch(t->run, job, b, m->diags)) return false;
+        add_mask(t, b);
+        return true;
+    }
+    if (tide_trainer_generates(t->job)) return true; /* prompts, which are texts */
+    tide_function *make = tide_trainer_function(t, tide_format(m->arena, "%s_batch", kind->name));
+    if (!make) return false;
+    m->state.factor = TIDE_FACTOR_INPUT;
+    tide_value made = tide_model_run(&t->run->model, make, NULL, 0);
+    m->state.factor = TIDE_FACTOR_TEMPORARY;
+    for (uint32_t i = 0; made.kind == TIDE_VALUE_LIST && i < made.list->count; i++) {
+        b->names[i] = i == 2 && kind->counts_labels ? "labels" : "";
+        b->values[b->count++] = tide_value_retain(made.list->items[i]);
+    }
+    tide_value_release(m, made);
+    return !m->has_failed;
+}
+
+static tide_tensor *labels_of(const tide_batch *b) {
+    for (uint32_t i = 0; i < b->count; i++)
+        if (strcmp(b->names[i], "labels") == 0 && b->values[i].kind == TIDE_VALUE_TENSOR) return b->values[i].tensor;
+    return NULL;
+}
+
+tide_tensor *tide_count_items(tide_trainer_run *t, const tide_batch *batches, int64_t number) {
+    tide_machine *m = &t->run->machine;
+    tide_function *count = tide_trainer_function(t, "count_items");
+    tide_value list = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)}, made = tide_none();
+    for (int64_t i = 0; i < number; i++) {
+        tide_tensor *labels = labels_of(&batches[i]);
+        if (labels) tide_list_push(m, list.list, tide_of_tensor(tide_retain(labels)));
+    }
+    const tide_model *model = &t->run->model;
+    tide_text name = model->instances[model->root].of->name; /* ForCausalLMLoss shifts, by LOSS_MAPPING of the class */
+    const tide_value arguments[] = {list, tide_of_bool(tide_text_contains(name, TIDE_TEXT("ForCausalLM")))};
+    if (list.list->count && count) made = tide_model_run(&t->run->model, count, arguments, 2);
+    tide_value_release(m, list);
+    return made.kind == TIDE_VALUE_TENSOR ? made.tensor : NULL;
+}
+
+void tide_drop_batch(tide_machine *m, tide_batch *b) {
+    tide_freeing before = tide_freeing_begins(m, TIDE_FREED_BY_LOOP, "next batch");
+    for (uint32_t i = 0; i < b->count; i++) tide_value_release(m, b->values[i]);
+    b->count = 0;
+    tide_freeing_ends(m, before);
+}
+
+void tide_set_num_items(tide_trainer_run *t, tide_tensor *num_items) {
+    t->num_items = num_items;
+    tide_model_setting(&t->run->model, "num_items")->kind = TIDE_VALUE_NONE;
+    if (num_items) *tide_model_setting(&t->run->model, "num_items") = tide_of_tensor(num_items);
+}
+
+/* ---- the model's call ---- */
+
+/* accelerate/utils/operations.py, convert_to_fp32: outputs of the model's forward under autocast. */
+static void convert_to_fp32(tide_machine *m, tide_value *output) {
+    bool is_list = output->kind == TIDE_VALUE_LIST;
+    tide_value *items = is_list ? output->list->items : output;
+    tide_tensor *before[TIDE_INPUT_LIMIT];
+    uint32_t count = is_list ? output->list->count : 1, replaced = 0;
+    m->op = "convert_to_fp32";
+    for (uint32_t i = 0; i < count && replaced < TIDE_INPUT_LIMIT; i++) {
+        bool is_tensor = items[i].kind == TIDE_VALUE_TENSOR;
+        if (!is_tensor || (items[i].tensor->dtype != TIDE_BF16 && items[i].tensor->dtype != TIDE_FP16)) continue;
+        before[replaced++] = items[i].tensor;
+        items[i].tensor = tide_to(m, items[i].tensor, TIDE_FP32);
+    }
+    for (uint32_t i = 0; i < replaced; i++) tide_release(m, before[i]);
+}
+
+void tide_trainer_call_begins(tide_model *model, bool replaced) {
+    tide_trainer_run *t = model->caller;
+    tide_machine *m = model->m;
+    uint32_t module = m->module, statement = m->statement;
+    m->module = m->statement = 0;
+    if (t->strategy->before_forward) t->strategy->before_forward(&t->wrapper);
+    if (replaced && model->before_forward) model->before_forward(model, model->root, NULL, 0, NULL, 0);
+    m->module = module;
+    m->statement = statement;
+}
+
+void tide_trainer_call_ends(tide_model *model, tide_value *outputs, bool replaced) {
+    tide_trainer_run *t = model->caller;
+    tide_machine *m = model->m;
+    uint32_t module = m->module, statement = m->statement;
+    m->module = m->statement = 0;
+    if (replaced && model->after_forward) model->after_forward(model, model->root, outputs);
+    if (t->strategy->after_forward) t->strategy->after_forward(&t->wrapper, outputs);
+    m->module = module;
+    m->statement = statement;
+}
+
+/* The call of the model, as accelerate wraps its forward. */
+static tide_value trainer_call_model(tide_trainer_run *t, const tide_batch *inputs) {
+    tide_machine *m = &t->run->machine;
+    tide_model *model = &t->run->model;
+    tide_trainer_call_begins(model, false);
+    if (model->autocasts) tide_autocast_begin(m, model->autocast_dtype);
+    tide_value output = tide_model_forward(model, inputs->names, inputs->values, inputs->count);
+    if (model->autocasts) tide_autocast_end(m);
+    if (model->autocasts) convert_to_fp32(m, &output);
+    if (!m->has_failed) tide_trainer_call_ends(model, &output, false);
+    return output;
+}
+
+/* Trainer.compute_loss: the model's own. With average_tokens_across_devices it is multiplied in place by the number of
+ * processes. Owned by the caller. */
+tide_tensor *tide_compute_loss(tide_trainer_run *t, const tide_batch *inputs, tide_value *outputs) {
+    tide_machine *m = &t->run->machine;
+    tide_value output = trainer_call_model(t, inputs);
+    m->module = m->statement = 0;
+    tide_tensor *loss = m->has_failed ? NULL : tide_loss_of(m, output);
+    if (loss && t->num_items) {
+        tide_value arguments[2] = {tide_of_tensor(loss), tide_of_int(1)};
+        m->op = "mul_";
+        tide_value made = tide_op_find(TIDE_TEXT("mul_"))->run(m, arguments);
+        tide_release(m, loss);
+        loss = made.kind == TIDE_VALUE_TENSOR ? made.tensor : NULL;
+    }
+    if (outputs) {
+        *outputs = output;
+        return loss;
+    }
+    tide_freeing before = tide_freeing_begins(m, TIDE_FREED_BY_LOOP, "del outputs");
+    tide_value_release(m, output);
+    tide_freeing_ends(m, before);
+    return loss;
+}
+
+tide_value tide_call_without_grad(tide_trainer_run *t, tide_function *function, tide_value batch, tide_value policy) {
+    tide_model *model = &t->run->model;
+    bool checkpoints = model->state.is_checkpointing, has_grad = model->m->state.grad_enabled;
+    const tide_value arguments[] = {t->base_model, t->lm_head, batch, policy};
+    model->setting_changes++;
+    model->state.is_checkpointing = false;
+    model->m->state.grad_enabled = false;
+    tide_value made = tide_model_run(model, function, arguments, TIDE_COUNT_OF(arguments));
+    model->m->state.grad_enabled = has_grad;
+    model->state.is_checkpointing = checkpoints;
+    model->setting_changes++;
+    return made;
+}
+
+tide_value tide_call_reference(tide_trainer_run *t, tide_value batch, tide_value policy) {
+    tide_model *model = &t->run->model;
+    tide_value *training = tide_model_setting(model, "training"),
+               *disabled = tide_model_setting(model, "adapters_disabled");
+    bool has_adapters = t->job->adapter != TIDE_adapter_none;
+    tide_value mode = *training;
+    *training = tide_of_bool(has_adapters && mode.truth);
+    *disabled = tide_of_bool(has_adapters);
+    tide_value made = tide_call_without_grad(t, t->reference, batch, policy);
+    *training = mode;
+    *disabled = tide_none();
+    return made;
+}
+
+tide_value tide_list_of_batch(tide_machine *m, const tide_batch *inputs) {
+    tide_value batch = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
+    for (uint32_t i = 0; i < inputs->count; i++) tide_list_push(m, batch.list, tide_value_retain(inputs->values[i]));
+    return batch;
+}
+
+tide_tensor *tide_compute_trl_loss(tide_trainer_run *t, tide_value batch) {
+    tide_machine *m = &t->run->machine;
+    tide_model *model = &t->run->model;
+    bool generates = tide_trainer_generates(t->job);
+    if (m->has_failed) return NULL;
+    const tide_value given[] = {t->base_model, t->lm_head, batch};
+    tide_value policy = tide_model_run(model, t->policy, given, TIDE_COUNT_OF(given));
+    tide_value reference = t->reference && !generates && !t->job->trainer_precompute_ref_log_probs
+                               ? tide_call_reference(t, batch, policy)
+                               : tide_none();
+    const tide_value arguments[] = {batch, policy, reference};
+    tide_value loss = tide_model_run(model, t->compute_loss, arguments, TIDE_COUNT_OF(arguments));
+    tide_value_release(m, reference);
+    tide_value_release(m, policy);
+    m->module = m->statement = 0;
+    return loss.kind == TIDE_VALUE_TENSOR ? loss.tensor : NULL;
+}
+
+/* model.base_model and get_output_embeddings(): the only modules of a causal language model. A reward model has a score
+ * for each row, and no output embeddings. */
+bool tide_find_parts(tide_trainer_run *t) {
+    tide_model *model = &t->run->model;
+    const tide_instance *root = &model->instances[model->root];
+    if (t->job->trainer == TIDE_trainer_reward) {
+        bool has_score = tide_text_contains(root->of->name, TIDE_TEXT("ForSequenceClassification")) &&
+                         tide_model_find(model, TIDE_TEXT("score"));
+        if (!has_score)
+            return tide_error(model->m->diags, TIDE_ERR_UNSUPPORTED, "/settings/trainer",
+                              "reward is described for decoders that classify sequences, by a head named score", NULL);
+        t->base_model = (tide_value){.kind = TIDE_VALUE_MODULE, .module = model->root};
+        return true;
+    }
+    tide_text path = root->of->output_embeddings;
+    uint32_t head = tide_model_find(model, path.length ? path : TIDE_TEXT("lm_head")), base = 0, others = 0;
+    for (uint32_t i = 1; i < model->instance_count; i++) {
+        if (model->instances[i].parent != model->root || i == model->root || i == head) continue;
+        if (base) others++;
+        if (!base) base = i;
+    }
+    if (!base || others || !head)
+        return tide_error(model->m->diags, TIDE_ERR_UNSUPPORTED, "/settings/trainer",
+                          tide_format(model->m->arena, "%s of TRL is described for causal language models",
+                                      t->job->values[TIDE_SET_trainer]),
+                          "use trainer=hf");
+    bool is_whole = t->kind->builds_logits;
+    t->base_model = (tide_value){.kind = TIDE_VALUE_MODULE, .module = is_whole ? model->root : base};
+    t->lm_head = (tide_value){.kind = TIDE_VALUE_MODULE, .module = head};
+    return true;
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A trainer at work: what its loop and its evaluation do with a batch. */
+#ifndef TIDE_TRAINER_RUN_H
+#define TIDE_TRAINER_RUN_H
+
+#include "tensor/offload.h"
+#include "train/run.h"
+
+/* Of TRL, by functions of library/trainers.json: NAME_batch() makes a batch, NAME_policy() calls the model,
+ * NAME_reference() the reference model, and NAME_loss() is the rest of compute_loss(). */
+typedef struct tide_trl {
+    const char *name;   /* NULL: Trainer's own, with what the model takes */
+    bool counts_labels; /* the third column is "labels", which are counted */
+    bool has_reference;
+    bool builds_logits; /* calls the model as it is, without the fused head */
+    bool scales_loss;   /* by itself, for the micro-batches of a step */
+} tide_trl;
+
+typedef struct tide_trainer_run {
+    tide_run *run;
+    const tide_job *job;
+    const tide_trl *kind;
+    const tide_strategy *strategy;
+    tide_wrapper wrapper;
+    tide_batch *batch_samples;                                         /* those of a step, which are fetched together */
+    tide_tensor *num_items;                                            /* of their labels */
+    tide_tensor *loss;                                                 /* tr_loss_step: of the micro-batch before */
+    tide_function *nan_inf_filter, *policy, *reference, *compute_loss; /* NULL: Trainer's own, or none */
+    tide_value buffered; /* of trainers that generate: what is left of one generation, by micro-batches */
+    int64_t micro;       /* micro-batches so far */
+    tide_value base_model, lm_head;
+    bool scales; /* by scaler: mixed precision of fp16 (accelerate/accelerator.py) */
+    tide_scaler scaler;
+    tide_offload *offload; /* activation_offloading; NULL: none */
+} tide_trainer_run;
+
+extern const tide_trl tide_trls[TIDE_trainer_COUNT];
+
+/* A function of library/trainers.json; an error and NULL if there is none. */
+tide_function *tide_trainer_function(tide_trainer_run *t, const char *name);
+/* Fills an empty batch with what the collator makes; the job says of how many rows. False after an error. */
+bool tide_trainer_batch(tide_trainer_run *t, const tide_job *job, tide_batch *b);
+void tide_drop_batch(tide_machine *m, tide_batch *b);
+/* _get_num_items_in_batch; NULL: there is nothing to count. */
+tide_tensor *tide_count_items(tide_trainer_run *t, const tide_batch *batches, int64_t count);
+/* The number that the model divides its loss by: num_items, owned by the trainer; NULL: none. */
+void tide_set_num_items(tide_trainer_run *t, tide_tensor *num_items);
+/* A pass without gradients and checkpointing. Owned by the caller. */
+tide_value tide_call_without_grad(tide_trainer_run *t, tide_function *function, tide_value batch, tide_value policy);
+/* The reference's pass, of the model itself without its adapters, or of its copy in eval mode, which allocates as the
+ * model does. Owned by the caller. */
+tide_value tide_call_reference(tide_trainer_run *t, tide_value batch, tide_value policy);
+tide_value tide_list_of_batch(tide_machine *m, const tide_batch *inputs);
+/* Trainer.compute_loss, with what the model returned where outputs is not NULL. Owned by the caller. */
+tide_tensor *tide_compute_loss(tide_trainer_run *t, const tide_batch *inputs, tide_value *outputs);
+/* compute_loss() of one of TRL's trainers. Owned by the caller, who keeps the batch. */
+tide_tensor *tide_compute_trl_loss(tide_trainer_run *t, tide_value batch);
+/* What strategies do around model(...), for tide_model. */
+void tide_trainer_call_begins(tide_model *model, bool replaced);
+void tide_trainer_call_ends(tide_model *model, tide_value *outputs, bool replaced);
+/* model.base_model and get_output_embeddings(), or an error. */
+bool tide_find_parts(tide_trainer_run *t);
+
+#endif
