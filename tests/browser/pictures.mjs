@@ -174,6 +174,7 @@ export default function ({ visit }, isUpdate) {
     await STATES['does-not-fit'](page);
     await page.locator('#timeline').evaluate((/** @type {Element} */ one) => one.scrollIntoView({ block: 'start' }));
     await page.locator('.baseline').waitFor({ state: 'attached' });
+    await page.locator('.whatif tbody tr').first().waitFor();
     await compare(page, new URL('baseline-forced-colours.png', folder));
     await STATES.map(page);
     await compare(page, new URL('map-forced-colours.png', folder));
@@ -183,6 +184,7 @@ export default function ({ visit }, isUpdate) {
     await STATES['does-not-fit'](page);
     await page.locator('#timeline').evaluate((/** @type {Element} */ one) => one.scrollIntoView({ block: 'start' }));
     await page.locator('.baseline').waitFor({ state: 'attached' });
+    await page.locator('.whatif tbody tr').first().waitFor();
     await compare(page, new URL('baseline.png', folder));
   }, { scale: 0.5 }));
 
