@@ -46,15 +46,16 @@ const char *tide_trl_kind(const tide_claims *c) {
 /* Preferences are no supervised training: where a file of TRL's leaves open by which trainer, or another program has
  * such keys, nothing is played. */
 static void refuse_unknown(tide_claims *c) {
-    static const tide_fact facts[] = {TIDE_FACT_precomputes, TIDE_FACT_beta, TIDE_FACT_loss_type, TIDE_FACT_trl,
-                                      TIDE_FACT_completion};
+    static const tide_fact facts[] = {TIDE_FACT_precomputes, TIDE_FACT_beta,       TIDE_FACT_loss_type,
+                                      TIDE_FACT_trl,         TIDE_FACT_completion, TIDE_FACT_preference};
     bool is_of_trl = has_trl_file(c);
     for (size_t i = 0; i < TIDE_COUNT_OF(facts); i++) {
         const tide_file_key *key = c->facts[facts[i]];
         const char *kind = facts[i] == TIDE_FACT_loss_type && key ? kind_of_loss(key->value) : NULL;
         bool is_supervised = (!is_of_trl && facts[i] == TIDE_FACT_loss_type) || (kind && strcmp(kind, "sft") == 0) ||
                              tide_fact_is(c, facts[i], "sft");
-        if (!key || is_supervised) continue;
+        bool is_of_others = !is_of_trl && facts[i] == TIDE_FACT_preference; /* have keys of that name */
+        if (!key || is_supervised || is_of_others) continue;
         tide_error(c->diags, TIDE_ERR_UNSUPPORTED, c->fact_places[facts[i]],
                    tide_format(c->arena, "%s=%s trains by preferences%s", key->key, key->value,
                                is_of_trl ? ", by one of TRL's trainers, which the file does not name"
