@@ -22,6 +22,14 @@ static inline bool add_word(tide_call_key *s, uint64_t value) {
     return write_word(s, value);
 }
 
+/* Two that belong together. */
+static inline bool add_word_pair(tide_call_key *s, uint64_t first, uint64_t second) {
+    if (s->mode != TIDE_CALL_KEY_COMPARES) return write_word(s, first) && write_word(s, second);
+    const uint64_t *known = s->words + s->at;
+    s->at += 2;
+    return s->at <= s->word_count && known[0] == first && known[1] == second;
+}
+
 /* As words, the last one filled up with zeros. */
 static bool bytes(tide_call_key *s, const void *from, size_t size) {
     uint32_t count = (uint32_t)((size + sizeof *s->words - 1) / sizeof *s->words), at = s->at;
@@ -39,7 +47,7 @@ static bool pointer(tide_call_key *s, const void *at) {
     return add_word(s, (uint64_t)(uintptr_t)at);
 }
 
-static bool walk_value(tide_call_key *s, tide_value v, int depth);
+static bool walk_value(tide_call_key *s, const tide_value *v, int depth);
 
 /* Whether a weight was in the autocast cache before the call. */
 static bool was_cast(const tide_call_key *s, const tide_tensor *t) {
@@ -92,7 +100,7 @@ static bool walk_list(tide_call_key *s, tide_list *l, int depth) {
         add_word(s, LIST_READ | (uint64_t)count << 8);
     }
     for (uint32_t i = 0; i < count && i < l->count; i++)
-        if (!walk_value(s, l->items[i], depth + 1)) return false;
+        if (!walk_value(s, &l->items[i], depth + 1)) return false;
     return true;
 }
 
@@ -103,38 +111,40 @@ static bool walk_module(tide_call_key *s, uint32_t module, int depth) {
     TIDE_ROOM(s->arena, s->modules, s->module_count, s->module_capacity);
     of->mark = s->module_count;
     s->modules[s->module_count++] = module;
-    if (!pointer(s, of->of) || !add_word(s, IS_MODULE | (uint64_t)of->makes_grad << 8 | (uint64_t)of->scope << 32))
+    const tide_class *class = of->of;
+    if (!add_word_pair(s, (uint64_t)(uintptr_t) class,
+                       IS_MODULE | (uint64_t)of->makes_grad << 8 | (uint64_t)of->scope << 32))
         return false;
-    uint32_t slots = of->of->parameter_count + of->of->member_count;
+    uint64_t read = s->mode == TIDE_CALL_KEY_LISTS ? 0 : class->read;
+    uint32_t slots = class->parameter_count + class->member_count;
     for (uint32_t i = 0; i < slots; i++) {
-        tide_value v = of->slots[i];
-        bool has_identity = v.kind == TIDE_VALUE_TENSOR || v.kind == TIDE_VALUE_LIST || v.kind == TIDE_VALUE_MODULE;
-        if (!has_identity && (s->mode == TIDE_CALL_KEY_LISTS || !(of->of->read & tide_slot_bit(i))))
-            continue; /* as the number of a layer */
+        const tide_value *v = &of->slots[i];
+        bool has_identity = v->kind == TIDE_VALUE_TENSOR || v->kind == TIDE_VALUE_LIST || v->kind == TIDE_VALUE_MODULE;
+        if (!has_identity && !(read & tide_slot_bit(i))) continue; /* as the number of a layer */
         if (!walk_value(s, v, depth + 1)) return false;
     }
     return true;
 }
 
-static bool walk_value(tide_call_key *s, tide_value v, int depth) {
-    uint64_t kind = (uint64_t)v.kind | (uint64_t)v.symbol << 8;
-    switch (v.kind) {
+static bool walk_value(tide_call_key *s, const tide_value *v, int depth) {
+    uint64_t kind = (uint64_t)v->kind | (uint64_t)v->symbol << 8;
+    switch (v->kind) {
     case TIDE_VALUE_TENSOR:
-        return walk_tensor(s, v.tensor);
+        return walk_tensor(s, v->tensor);
     case TIDE_VALUE_LIST:
-        return walk_list(s, v.list, depth);
+        return walk_list(s, v->list, depth);
     case TIDE_VALUE_MODULE:
-        return walk_module(s, v.module, depth);
+        return walk_module(s, v->module, depth);
     case TIDE_VALUE_NONE:
-        return add_word(s, v.kind);
+        return add_word(s, v->kind);
     case TIDE_VALUE_TEXT:
-        return add_word(s, kind) && pointer(s, v.text.at) && add_word(s, v.text.length);
+        return add_word_pair(s, kind, (uint64_t)(uintptr_t)v->text.at) && add_word(s, v->text.length);
     case TIDE_VALUE_BOOL:
     case TIDE_VALUE_INT:
     case TIDE_VALUE_FLOAT:
     case TIDE_VALUE_DTYPE:
     case TIDE_VALUE_CONFIG:
-        return add_word(s, kind) && add_word(s, tide_value_bits(v));
+        return add_word_pair(s, kind, tide_value_bits(*v));
     }
     return false;
 }
@@ -164,6 +174,21 @@ static bool walk_settings(tide_call_key *s) {
 _Static_assert(sizeof(tide_model_state) == sizeof(void *) + sizeof(tide_dtype) + 4 * sizeof(bool),
                "tide_model_state has padding");
 
+static uint64_t digest(uint64_t before, uint64_t word) {
+    return (before ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+uint64_t tide_call_digest(const tide_call_arguments *arguments) {
+    uint64_t made = digest(arguments->count, (uint64_t)(uintptr_t)arguments->function);
+    for (uint32_t i = 0; i < arguments->count; i++) {
+        const tide_value *v = &arguments->positional[i];
+        if (v->kind == TIDE_VALUE_TENSOR) made = digest(made, (uint64_t)(uintptr_t)v->tensor->layout);
+        if (v->kind == TIDE_VALUE_INT) made = digest(made, (uint64_t)v->integer);
+        made = digest(made, v->kind);
+    }
+    return made;
+}
+
 bool tide_call_key_walk(tide_call_key *s, const tide_call_arguments *arguments) {
     tide_machine_state state = tide_machine_state_key(arguments->model->m);
     s->model = arguments->model;
@@ -175,9 +200,9 @@ bool tide_call_key_walk(tide_call_key *s, const tide_call_arguments *arguments) 
     for (uint32_t i = 0; i < arguments->named_count; i++)
         if (!pointer(s, arguments->keywords[i].at)) return false;
     for (uint32_t i = 0; i < arguments->count; i++) /* what differs most often comes first */
-        if (!walk_value(s, arguments->positional[i], 0)) return false;
+        if (!walk_value(s, &arguments->positional[i], 0)) return false;
     for (uint32_t i = 0; i < arguments->named_count; i++)
-        if (!walk_value(s, arguments->named[i], 0)) return false;
+        if (!walk_value(s, &arguments->named[i], 0)) return false;
     if (!walk_module(s, arguments->instance, 0)) return false;
     if (s->mode != TIDE_CALL_KEY_LISTS && !walk_settings(s)) return false;
     return s->mode != TIDE_CALL_KEY_COMPARES || s->at == s->word_count;

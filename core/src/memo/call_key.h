@@ -33,6 +33,9 @@ typedef struct tide_call_key {
 /* Walks over what a call finds. False where it differs from the words, or is more than is looked at. */
 bool tide_call_key_walk(tide_call_key *key, const tide_call_arguments *arguments);
 
+/* Of the function and what is quickly seen of its arguments: equal for calls of equal keys. */
+uint64_t tide_call_digest(const tide_call_arguments *arguments);
+
 void tide_call_key_drop(tide_call_key *key);
 
 static inline bool tide_call_key_has(const tide_call_key *s, const tide_tensor *t) {

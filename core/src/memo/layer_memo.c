@@ -42,13 +42,14 @@ static uint32_t *tries(struct tide_layer_memo *a, const tide_function *function)
 }
 
 /* The entry of a call with the same key. */
-static const memo_entry *find_memo_entry(struct tide_layer_memo *a, const tide_call_arguments *arguments) {
+static const memo_entry *find_memo_entry(struct tide_layer_memo *a, const tide_call_arguments *arguments,
+                                         uint64_t digest) {
     const tide_machine *m = arguments->model->m;
     uint32_t oldest = a->entry_count > ENTRY_LIMIT ? a->entry_count - ENTRY_LIMIT : 0;
     for (uint32_t i = a->entry_count; i-- > oldest;) {
         const memo_entry *of = &a->entries[i % ENTRY_LIMIT];
-        if (of->words[0] != (uint64_t)(uintptr_t)arguments->function || arguments->model->depth > of->depth ||
-            m->op_count + of->op_count > m->op_limit)
+        if (of->digest != digest || of->words[0] != (uint64_t)(uintptr_t)arguments->function ||
+            arguments->model->depth > of->depth || m->op_count + of->op_count > m->op_limit)
             continue;
         a->key.mode = TIDE_CALL_KEY_COMPARES;
         a->key.words = of->words;
@@ -83,7 +84,8 @@ tide_value tide_call_memoized(const tide_call_arguments *arguments) {
         model->layer_memo->key.arena = model->m->arena;
     }
     struct tide_layer_memo *a = model->layer_memo;
-    const memo_entry *of = find_memo_entry(a, arguments);
+    uint64_t digest = tide_call_digest(arguments);
+    const memo_entry *of = find_memo_entry(a, arguments, digest);
     uint32_t *in_vain = tries(a, arguments->function);
     if (of && in_vain) *in_vain = 0;
     if (of) model->repeated_calls++;
@@ -93,6 +95,7 @@ tide_value tide_call_memoized(const tide_call_arguments *arguments) {
     bool is_kept;
     tide_value result = tide_capture_call(arguments, &is_kept, &kept);
     ++*in_vain;
+    kept.digest = digest;
     if (is_kept) a->entries[a->entry_count++ % ENTRY_LIMIT] = kept;
     return result;
 }

@@ -37,6 +37,7 @@ typedef struct gathered {
 } gathered;
 
 typedef struct memo_entry {
+    uint64_t digest; /* tide_call_digest */
     uint64_t *words;
     uint32_t word_count;
     uint32_t *modules; /* of the key */
