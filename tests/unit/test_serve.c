@@ -4,7 +4,9 @@
  *     test_serve FILE [-v]     a result of the serving oracle per line
  *
  * A start passes where its weights, what it keeps and takes for a moment, its blocks and its refusals are equal to what
- * was recorded; where the answer is a range, the recorded number of blocks is in it. -v: a line for each. */
+ * was recorded; where the answer is a range, the recorded number of blocks is in it. -v: a line for each.
+ *
+ * And starts that take CUDA graphs of another one measure what they do alone. */
 #define _POSIX_C_SOURCE 200809L
 #include <cjson/cJSON.h>
 #include <inttypes.h>
@@ -140,6 +142,63 @@ static void check(const cJSON *measured) {
     tide_arena_free(&arena);
 }
 
+/* ---- graphs of another start ---- */
+
+enum { WORDS = 6 };
+
+static tide_serve_run *start_of(tide_arena *arena, const char *const *words, const tide_serve_run *like) {
+    tide_diagnostics diags;
+    tide_text given[WORDS];
+    uint32_t count = 0;
+    for (; count < WORDS && words[count]; count++) given[count] = tide_text_of(words[count]);
+    tide_diagnostics_init(&diags, arena);
+    const tide_job *job = tide_job_build(arena, given, count, NULL, 0, &diags);
+    tide_serve_run *run = TIDE_NEW(arena, tide_serve_run, 1);
+    run->like = like;
+    if (!job) return NULL;
+    tide_serve_device device = tide_serve_device_of(job, arena);
+    return tide_serve_start(run, job, &device, arena, &diags) ? run : NULL;
+}
+
+static uint32_t taken_of(const tide_serve_run *run) {
+    uint32_t taken = 0;
+    for (uint32_t i = 0; i < run->capture_count; i++) taken += run->captures[i].of != run;
+    return taken;
+}
+
+static void check_taken_graphs(void) {
+    /* Latent attention has max_num_seqs in its graphs, and Hopper's attention the dtype of the cache. */
+    static const struct {
+        const char *model, *gpu, *change;
+        bool is_taken;
+    } rows[] = {{"model=llama-3.2-1b", "gpu=l40s", "max_num_seqs=32", true},
+                {"model=llama-3.2-1b", "gpu=l40s", "kv_cache_dtype=fp8", true},
+                {"model=llama-3.2-1b", "gpu=h100-80", "kv_cache_dtype=fp8", false},
+                {"model=llama-3.2-1b", "gpu=h100-80", "max_num_batched_tokens=100", false},
+                {"model=qwen1.5-moe-a2.7b", "gpu=h100-80", "max_num_seqs=64", true},
+                {"model=gemma-3-1b", "gpu=a100-80", "max_num_seqs=128", true},
+                {"model=deepseek-v2-lite", "gpu=h100-80", "max_num_seqs=16", false}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        tide_arena arena;
+        jmp_buf escape;
+        if (setjmp(escape)) exit(2);
+        tide_arena_init(&arena, tide_default_allocator(), &escape);
+        const char *words[WORDS] = {"mode=serve", rows[i].model, rows[i].gpu, "max_model_len=2048"};
+        const tide_serve_run *like = start_of(&arena, words, NULL);
+        words[4] = rows[i].change;
+        const tide_serve_run *alone = start_of(&arena, words, NULL), *beside = start_of(&arena, words, like);
+        bool is_equal = like && alone && beside && alone->figures.graph_bytes == beside->figures.graph_bytes &&
+                        alone->figures.num_blocks == beside->figures.num_blocks &&
+                        (taken_of(beside) > 0) == rows[i].is_taken && taken_of(alone) == 0;
+        if (!is_equal)
+            printf("%s %s %s: graphs of another start: %u taken, %lld bytes, alone %lld\n", rows[i].model, rows[i].gpu,
+                   rows[i].change, beside ? taken_of(beside) : 0, beside ? (long long)beside->figures.graph_bytes : -1,
+                   alone ? (long long)alone->figures.graph_bytes : -1);
+        *(is_equal ? &passed : &failed) += 1;
+        tide_arena_free(&arena);
+    }
+}
+
 int main(int argc, char **argv) {
     if (argc < 2) return 2;
     is_verbose = argc > 2 && strcmp(argv[argc - 1], "-v") == 0;
@@ -155,6 +214,7 @@ int main(int argc, char **argv) {
         free(line);
         if (file) fclose(file);
     }
+    check_taken_graphs();
     printf("%d passed, %d failed\n", passed, failed);
     return failed > 0;
 }

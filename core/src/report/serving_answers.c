@@ -69,7 +69,7 @@ static const char *more_ranks(tide_job *job, tide_arena *arena) {
 
 typedef struct lever {
     const char *(*change)(tide_job *, tide_arena *); /* the flag; NULL: it does not apply */
-    bool keeps_graphs;                               /* the same batches are captured, of the same layers */
+    bool keeps_graphs;                               /* the same layers are captured, in the same batches or fewer */
     bool is_of_budget;                               /* gpu_memory_utilization alone: nothing is played again */
 } lever;
 
@@ -106,8 +106,8 @@ static gain play_lever(const tide_serving *serving, const lever *of, tide_serve_
 }
 
 void tide_write_levers(tide_writer *w, const tide_serving *serving, tide_arena *arena) {
-    static const lever levers[] = {{fewer_requests, false, false}, {fewer_tokens, true, false},
-                                   {more_of_the_card, true, true}, {fp8_cache, false, false},
+    static const lever levers[] = {{fewer_requests, true, false},  {fewer_tokens, true, false},
+                                   {more_of_the_card, true, true}, {fp8_cache, true, false},
                                    {fp8_weights, false, false},    {no_graphs, false, false},
                                    {no_video, false, false},       {more_ranks, false, false}};
     int64_t requests = tide_serving_requests(serving);

@@ -34,34 +34,97 @@ static uint32_t capture_sizes(const tide_serve_run *run, int64_t *sizes) {
 static void capture_graph(tide_serve_run *run, tide_serve_forward *forward, int64_t tokens, tide_capture_kind kind) {
     tide_serve_capture *c = &run->captures[run->capture_count++];
     tide_timeline *t = &run->machine.timeline;
-    *c = (tide_serve_capture){.from = t->event_count, .kind = kind};
+    *c = (tide_serve_capture){.of = run, .from = t->event_count, .tokens = tokens, .kind = kind};
     tide_model_setting(&run->model, "attention_runs")->truth = kind != TIDE_CAPTURE_PIECEWISE;
     forward(run, tokens, kind == TIDE_CAPTURE_FIRST_RUN);
     c->to = t->event_count;
 }
 
-/* Whether another start has captured the same sizes: more tokens in a batch change none of the graphs. */
-static bool has_captured(const tide_serve_run *like, const int64_t *sizes, uint32_t count) {
-    int64_t others[SIZE_LIMIT];
-    if (!like || !like->captured_bytes || capture_sizes(like, others) != count) return false;
-    for (uint32_t i = 0; i < count; i++)
-        if (sizes[i] != others[i]) return false;
+/* ---- graphs of another start ---- */
+
+/* Captures of so many tokens; NULL: that start has none. */
+static const tide_serve_capture *find_capture(const tide_serve_run *like, int64_t tokens, tide_capture_kind kind) {
+    for (uint32_t i = 0; like && i < like->capture_count; i++)
+        if (like->captures[i].tokens == tokens && like->captures[i].kind == kind) return &like->captures[i];
+    return NULL;
+}
+
+/* The first allocation of a capture: what it frees of an earlier number is not its own. */
+static uint32_t first_allocation(const tide_serve_capture *c) {
+    const tide_timeline *t = &c->of->machine.timeline;
+    for (uint32_t i = c->from; i < c->to; i++)
+        if (t->events[i] != TIDE_EMPTY_CACHE && !(t->events[i] & TIDE_FREE_BIT)) return t->events[i];
+    return t->allocation_count;
+}
+
+/* Whether both ask for the same, of what they allocate themselves. */
+static bool asks_the_same(const tide_serve_capture *a, const tide_serve_capture *b) {
+    const tide_timeline *one = &a->of->machine.timeline, *other = &b->of->machine.timeline;
+    uint32_t first = first_allocation(a), second = first_allocation(b);
+    if (a->to - a->from != b->to - b->from) return false;
+    for (uint32_t i = 0; i < a->to - a->from; i++) {
+        uint32_t left = one->events[a->from + i], right = other->events[b->from + i];
+        if (left == TIDE_EMPTY_CACHE || right == TIDE_EMPTY_CACHE) {
+            if (left != right) return false;
+            continue;
+        }
+        uint32_t from = left & ~TIDE_FREE_BIT, to = right & ~TIDE_FREE_BIT;
+        if ((left & TIDE_FREE_BIT) != (right & TIDE_FREE_BIT) || from - first != to - second || from < first ||
+            one->allocations[from].bytes != other->allocations[to].bytes)
+            return false;
+    }
+    return true;
+}
+
+/* Whether all that a capture allocates is freed in it, and nothing else. */
+static bool leaves_nothing(const tide_serve_capture *c) {
+    const tide_timeline *t = &c->of->machine.timeline;
+    uint32_t first = first_allocation(c), made = 0, freed = 0;
+    for (uint32_t i = c->from; i < c->to; i++) {
+        uint32_t event = t->events[i];
+        if (event == TIDE_EMPTY_CACHE) continue;
+        if ((event & ~TIDE_FREE_BIT) < first) return false;
+        made += !(event & TIDE_FREE_BIT);
+        freed += (event & TIDE_FREE_BIT) != 0;
+    }
+    return made == freed;
+}
+
+/* A graph of `like` in place of a capture, where that of the most tokens asked for the same in both starts: the model
+ * is the same, and what differs between them made no difference there. */
+static bool take_capture(tide_serve_run *run, int64_t tokens) {
+    const tide_serve_capture *of = find_capture(run->like, tokens, TIDE_CAPTURE_PIECEWISE);
+    if (!of || !leaves_nothing(of)) return false;
+    run->captures[run->capture_count++] = *of;
+    return true;
+}
+
+/* Whether every graph is one of `like`, in the same order, so that its measure holds. */
+static bool captures_the_same(const tide_serve_run *run) {
+    const tide_serve_run *like = run->like;
+    if (!like || !like->captured_bytes || like->capture_count != run->capture_count ||
+        like->full_graphs != run->full_graphs)
+        return false;
+    for (uint32_t i = 0; i < run->capture_count; i++) {
+        const tide_serve_capture *mine = &run->captures[i], *other = &like->captures[i];
+        if (mine->tokens != other->tokens || mine->kind != other->kind ||
+            !(mine->of == other->of || asks_the_same(mine, other)))
+            return false;
+    }
     return true;
 }
 
 void tide_serve_capture_graphs(tide_serve_run *run, tide_serve_forward *forward) {
     int64_t sizes[SIZE_LIMIT];
     uint32_t count = capture_sizes(run, sizes), full = 0;
-    if (has_captured(run->like, sizes, count)) {
-        run->captures = run->like->captures;
-        run->capture_count = run->like->capture_count;
-        run->captured_bytes = run->like->captured_bytes;
-        return;
-    }
     run->captures = TIDE_NEW(run->machine.arena, tide_serve_capture, count + 2 * FULL_SAMPLES + 1);
     if (!count) return;
     capture_graph(run, forward, sizes[count - 1], TIDE_CAPTURE_FIRST_RUN);
-    for (uint32_t i = count; i-- > 0;) capture_graph(run, forward, sizes[i], TIDE_CAPTURE_PIECEWISE);
+    capture_graph(run, forward, sizes[count - 1], TIDE_CAPTURE_PIECEWISE);
+    const tide_serve_capture *largest = find_capture(run->like, sizes[count - 1], TIDE_CAPTURE_PIECEWISE);
+    bool is_like = largest && asks_the_same(largest, &run->captures[run->capture_count - 1]);
+    for (uint32_t i = count - 1; i-- > 0;)
+        if (!is_like || !take_capture(run, sizes[i])) capture_graph(run, forward, sizes[i], TIDE_CAPTURE_PIECEWISE);
     for (uint32_t i = count; i-- > 0;) {
         if (sizes[i] > run->job.max_num_seqs) continue;
         if (full++ >= FULL_SAMPLES) continue;
@@ -69,15 +132,15 @@ void tide_serve_capture_graphs(tide_serve_run *run, tide_serve_forward *forward)
         capture_graph(run, forward, sizes[i], TIDE_CAPTURE_FULL);
     }
     run->full_graphs = full;
+    if (captures_the_same(run)) run->captured_bytes = run->like->captured_bytes;
 }
 
 /* The events of a capture; false: out of memory. */
-static bool play_capture(tide_serve_run *run, const tide_serve_capture *c, tide_caching_allocator *a,
-                         tide_block *blocks) {
-    const tide_timeline *t = &run->machine.timeline;
+static bool play_capture(const tide_serve_capture *c, tide_caching_allocator *a, tide_block *blocks) {
+    const tide_timeline *t = &c->of->machine.timeline;
     for (uint32_t i = c->from; i < c->to; i++) {
         uint32_t event = t->events[i], allocation = event & ~TIDE_FREE_BIT;
-        if (event == TIDE_EMPTY_CACHE || t->allocations[allocation].born < run->profiled_event) continue;
+        if (event == TIDE_EMPTY_CACHE || t->allocations[allocation].born < c->of->profiled_event) continue;
         bool is_touch = i + 1 < c->to && t->events[i + 1] == (allocation | TIDE_FREE_BIT);
         uint64_t taken;
         if (event & TIDE_FREE_BIT)
@@ -97,7 +160,9 @@ static int64_t sample(tide_caching_allocator *stream, uint64_t cached_before, ui
 }
 
 static bool play_all(tide_serve_run *run, tide_caching_allocator *stream, tide_caching_allocator *pool) {
-    tide_block *blocks = TIDE_NEW(run->machine.arena, tide_block, run->machine.timeline.allocation_count + 1);
+    const tide_timeline *own = &run->machine.timeline, *other = run->like ? &run->like->machine.timeline : NULL;
+    tide_block *blocks = TIDE_NEW(run->machine.arena, tide_block, own->allocation_count + 1);
+    tide_block *taken_blocks = other ? TIDE_NEW(run->machine.arena, tide_block, other->allocation_count + 1) : NULL;
     int64_t samples[FULL_SAMPLES] = {0}, sampled = 0;
     uint32_t taken = 0;
     for (uint32_t i = 0; i < run->capture_count; i++) {
@@ -105,7 +170,7 @@ static bool play_all(tide_serve_run *run, tide_caching_allocator *stream, tide_c
         bool is_captured = c->kind == TIDE_CAPTURE_PIECEWISE || c->kind == TIDE_CAPTURE_FULL;
         uint64_t cached = tide_caching_reserved(stream), before = tide_caching_reserved(pool);
         if (is_captured) tide_caching_empty_cache(stream);
-        if (!play_capture(run, c, is_captured ? pool : stream, blocks)) return false;
+        if (!play_capture(c, is_captured ? pool : stream, c->of == run ? blocks : taken_blocks)) return false;
         if (c->kind == TIDE_CAPTURE_FULL)
             sampled += samples[taken++] = sample(stream, cached, before, tide_caching_reserved(pool));
     }

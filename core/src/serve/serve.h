@@ -110,7 +110,9 @@ typedef enum tide_capture_kind {
 } tide_capture_kind;
 
 typedef struct tide_serve_capture {
-    uint32_t from, to; /* events */
+    const struct tide_serve_run *of; /* the start that it was played in, and its events */
+    uint32_t from, to;
+    int64_t tokens;
     tide_capture_kind kind;
 } tide_serve_capture;
 
