@@ -16,22 +16,23 @@ enum {
     ID_BYTES = 4            /* of other inputs */
 };
 
+/* 1 of 0 and 0: it divides. */
 static int64_t paged_gcd(int64_t a, int64_t b) {
     while (b) {
         int64_t rest = a % b;
         a = b;
         b = rest;
     }
-    return a;
+    return a ? a : 1;
 }
 
 static int64_t paged_greater(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
-/* As Python's //, of a divisor above 0. */
+/* As Python's //, of a divisor above 0; 0 of others. */
 static int64_t floor_div(int64_t a, int64_t b) {
-    return a / b - (a % b < 0);
+    return b > 0 ? a / b - (a % b < 0) : 0;
 }
 
 static void size_sector(tide_paged_cache *c) {
@@ -43,7 +44,7 @@ static void size_sector(tide_paged_cache *c) {
     }
     c->tokens_per_sector = 0;
     for (uint32_t i = 0; i < c->group_count; i++) {
-        c->groups[i].blocks_per_sector = c->sector_bytes / c->groups[i].block_bytes;
+        c->groups[i].blocks_per_sector = c->sector_bytes / paged_greater(c->groups[i].block_bytes, 1);
         c->tokens_per_sector = paged_greater(c->tokens_per_sector, c->groups[i].blocks_per_sector * c->page_size);
     }
 }

@@ -149,7 +149,7 @@ static int64_t pool_tokens(const sglang_start *s, double fraction, uint64_t segm
     const tide_serve_run *run = s->run;
     double gib = 1 << 30, before = (double)(run->device.total_bytes - run->device.used_bytes) / gib;
     double rest = before - (double)segments / gib - before * (1 - fraction);
-    int64_t tokens = rest > 0 ? (int64_t)(rest * gib) / s->cell_bytes : 0;
+    int64_t tokens = rest > 0 && s->cell_bytes > 0 ? (int64_t)(rest * gib) / s->cell_bytes : 0;
     if (run->job.max_total_tokens && tokens > run->job.max_total_tokens) tokens = run->job.max_total_tokens;
     return tokens / page * page;
 }

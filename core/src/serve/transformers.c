@@ -134,9 +134,11 @@ static bool describe_cache(paged_start *s, tide_arena *arena) {
     c->window = TIDE_SERVE_NUMBER(config, 0, "sliding_window");
     c->item = tide_dtype_bytes(run->job.dtype.dtype);
     c->slices_logits = true;
-    bool is_known = layers && layers->count && layers->count <= LAYERS_MOST && c->hidden > 0 && c->vocabulary > 0;
-    return (is_known && group_layers(c, layers)) ||
-           refuse_generation(run, "/model", unknown, "engine=vllm, or mode=infer for generate()");
+    bool is_known = layers && layers->count && layers->count <= LAYERS_MOST && c->hidden > 0 && c->vocabulary > 0 &&
+                    c->kv_heads > 0 && c->head_dim > 0;
+    if (is_known && group_layers(c, layers)) return true;
+    refuse_generation(run, "/model", unknown, "engine=vllm, or mode=infer for generate()");
+    return false;
 }
 
 /* ---- settings: initialization.py ---- */
@@ -368,9 +370,9 @@ static void describe_figures(paged_start *s) {
     f->block_bytes = c->sector_bytes;
     f->num_blocks = f->blocks_at_least = f->blocks_at_most = c->sectors;
     f->blocks_per_request = tide_paged_sectors_of(c, 1, f->max_model_len);
-    int64_t layers = 0;
-    for (uint32_t i = 0; i < c->group_count; i++) layers += c->groups[i].layers;
-    f->capacity_tokens = c->sectors * c->sector_bytes / (layers * c->page_bytes) * c->page_size;
+    int64_t page_of_all = 0;
+    for (uint32_t i = 0; i < c->group_count; i++) page_of_all += c->groups[i].layers * c->page_bytes;
+    f->capacity_tokens = page_of_all > 0 ? c->sectors * c->sector_bytes / page_of_all * c->page_size : 0;
     for (uint32_t i = 0; i < c->group_count; i++) {
         const tide_paged_group *g = &c->groups[i];
         int64_t kept = g->slides && f->max_model_len > c->window ? c->window : f->max_model_len;
