@@ -423,8 +423,8 @@ static bool is_described(tide_serve_run *run) {
     }
     if (!what && strcmp(run->weights.format, "fp8_block") == 0 && run->device.capability == 90)
         tide_report(m->diags, TIDE_ASSUMPTION, TIDE_OK, "/config.json/quantization_config",
-                    "products of blocks are CUTLASS's, as with VLLM_USE_DEEP_GEMM=0: what DeepGEMM takes beside its "
-                    "results is not played",
+                    "products of blocks are CUTLASS's, and Triton's of experts, as with VLLM_USE_DEEP_GEMM=0: what "
+                    "DeepGEMM takes beside its results is not played",
                     NULL);
     if (!what) return true;
     return tide_error(m->diags, TIDE_ERR_UNSUPPORTED, what, "vLLM 0.32.0 with this is not described",
