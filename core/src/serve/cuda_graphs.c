@@ -10,6 +10,7 @@
 enum {
     FULL_SAMPLES = 2,          /* _FULL_GRAPH_PROFILING_SAMPLES */
     MIN_GRAPH_BYTES = 1 << 20, /* _MIN_PER_GRAPH_BYTES */
+    BESIDE_GRAPHS = 3,         /* the stream of descriptions for what runs between pieces, outside of the pool */
     SIZE_LIMIT = 128,          /* of sizes that are captured */
     BLACKWELL_SIZES = 1024,    /* max_cudagraph_capture_size of capability 10.x */
     SIZES = 512                /* of others */
@@ -36,6 +37,7 @@ static void capture_graph(tide_serve_run *run, tide_serve_forward *forward, int6
     tide_timeline *t = &run->machine.timeline;
     *c = (tide_serve_capture){.of = run, .from = t->event_count, .tokens = tokens, .kind = kind};
     tide_model_setting(&run->model, "attention_runs")->truth = kind != TIDE_CAPTURE_PIECEWISE;
+    tide_model_setting(&run->model, "captures_pieces")->truth = kind == TIDE_CAPTURE_PIECEWISE;
     forward(run, tokens, kind == TIDE_CAPTURE_FIRST_RUN);
     c->to = t->event_count;
 }
@@ -135,12 +137,14 @@ void tide_serve_capture_graphs(tide_serve_run *run, tide_serve_forward *forward)
     if (captures_the_same(run)) run->captured_bytes = run->like->captured_bytes;
 }
 
-/* The events of a capture; false: out of memory. */
-static bool play_capture(const tide_serve_capture *c, tide_caching_allocator *a, tide_block *blocks) {
+/* The events of a capture, `of` the allocator of what is captured; false: out of memory. */
+static bool play_capture(const tide_serve_capture *c, tide_caching_allocator *of, tide_caching_allocator *beside,
+                         tide_block *blocks) {
     const tide_timeline *t = &c->of->machine.timeline;
     for (uint32_t i = c->from; i < c->to; i++) {
         uint32_t event = t->events[i], allocation = event & ~TIDE_FREE_BIT;
         if (event == TIDE_EMPTY_CACHE || t->allocations[allocation].born < c->of->profiled_event) continue;
+        tide_caching_allocator *a = t->allocations[allocation].stream == BESIDE_GRAPHS ? beside : of;
         bool is_touch = i + 1 < c->to && t->events[i + 1] == (allocation | TIDE_FREE_BIT);
         uint64_t taken;
         if (event & TIDE_FREE_BIT)
@@ -170,7 +174,7 @@ static bool play_all(tide_serve_run *run, tide_caching_allocator *stream, tide_c
         bool is_captured = c->kind == TIDE_CAPTURE_PIECEWISE || c->kind == TIDE_CAPTURE_FULL;
         uint64_t cached = tide_caching_reserved(stream), before = tide_caching_reserved(pool);
         if (is_captured) tide_caching_empty_cache(stream);
-        if (!play_capture(c, is_captured ? pool : stream, c->of == run ? blocks : taken_blocks)) return false;
+        if (!play_capture(c, is_captured ? pool : stream, stream, c->of == run ? blocks : taken_blocks)) return false;
         if (c->kind == TIDE_CAPTURE_FULL)
             sampled += samples[taken++] = sample(stream, cached, before, tide_caching_reserved(pool));
     }

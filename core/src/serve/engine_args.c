@@ -244,7 +244,8 @@ void tide_serve_set_settings(tide_serve_run *run) {
     set_value(run, "cutlass_workspace", tide_none()); /* v1/attention/backends/mla/cutlass_mla.py: made by its import */
     set_value(run, "marlin_workspace", tide_none());  /* v1/worker/workspace.py: made once */
     set_truth(run, "is_compiled", !job->enforce_eager);
-    set_truth(run, "attention_runs", false); /* in the profile run it does not: there is no cache */
+    set_truth(run, "attention_runs", false);  /* in the profile run it does not: there is no cache */
+    set_truth(run, "captures_pieces", false); /* between which attention runs as it is */
     set_media_limits(run);
     set_int(run, "multiprocessors", run->device.sms);
     set_truth(run, "supports_mm_inputs", supports_media(run));

@@ -352,7 +352,12 @@ static void capture_forward(tide_serve_run *run, int64_t tokens, bool is_first) 
     tide_value_release(m, inputs);
 }
 
-enum { MAX_SPLITS = 128, SPLIT_TOKENS = 128, FULL_GRAPH_TOKENS = 512 };
+enum {
+    MAX_SPLITS = 128,
+    SPLIT_TOKENS = 128,
+    FULL_GRAPH_TOKENS = 512,
+    HOPPER_SPLITS = 32 /* flash_attn_max_num_splits_for_cuda_graph */
+};
 
 static bool has_attention(const tide_serve_run *run) {
     for (uint32_t i = 0; i < run->spec_count; i++)
@@ -372,6 +377,16 @@ static uint64_t split_bytes(tide_serve_run *run) {
     int64_t splits = TIDE_CEIL_DIV(run->figures.max_model_len, SPLIT_TOKENS);
     int64_t tokens = job->max_num_seqs < FULL_GRAPH_TOKENS ? job->max_num_seqs : FULL_GRAPH_TOKENS;
     return (uint64_t)((splits < MAX_SPLITS ? splits : MAX_SPLITS) * 2 * tokens * width * (int64_t)sizeof(float));
+}
+
+/* Partial outputs of latent attention on Hopper: whether those of one layer find the block of the layer before, or it
+ * has been split in between, follows from Inductor's buffers. */
+static uint64_t latent_bytes(const tide_serve_run *run) {
+    const tide_json *config = run->job.config;
+    if (run->device.capability != 90 || !run->spec_count || run->specs[0].kind != TIDE_CACHE_LATENT) return 0;
+    int64_t heads = TIDE_SERVE_NUMBER(config, 0, "num_attention_heads") / run->job.tensor_parallel_size;
+    int64_t rows = HOPPER_SPLITS * heads * tide_serve_most_captured(run);
+    return (uint64_t)(rows * TIDE_SERVE_NUMBER(config, 0, "kv_lora_rank") * (int64_t)sizeof(float));
 }
 
 /* Code that is compiled for embeddings in place of tokens copies them, and its pieces between two attention layers keep
@@ -495,6 +510,7 @@ static bool play_start(tide_serve_run *run, const tide_job *job, const tide_serv
     if (!tide_cache_groups(run)) return false;
     if (!job->enforce_eager && !run->is_pooling) {
         run->figures.may_take = split_bytes(run) + embedding_bytes(run);
+        run->figures.uncertain += latent_bytes(run);
         tide_serve_capture_graphs(run, capture_forward);
     }
     if (m->has_failed || !tide_serve_graphs(run)) return false;
