@@ -170,14 +170,36 @@ static const char *const generations[] = {
     "model=llama-3.2-1b decode=100 batch=4 seq=500 overrides.num_hidden_layers=2 autocast=bf16 dtype=fp32",
     "model=opt-125m decode=100 batch=3 seq=90 dtype=fp16"};
 
-static void check_generation(const char *line) {
+/* ---- schedules of pipelines, of whose steady state a round is kept once ---- */
+
+#define MEGATRON "parallel.kind=megatron seq=512 "
+#define NATIVE "parallel.kind=native parallel.schedule=1F1B seq=256 "
+
+static const char *const schedules[] = {
+    MEGATRON "model=llama-3.2-1b parallel.pp=4 parallel.microbatches=24",
+    MEGATRON "model=llama-3.2-1b parallel.pp=4 parallel.microbatches=25 parallel.rank=1",
+    MEGATRON "model=llama-3.2-1b parallel.pp=4 parallel.microbatches=25 parallel.rank=3",
+    MEGATRON "model=gpt2 parallel.pp=2 parallel.virtual_stages=3 parallel.microbatches=40",
+    MEGATRON "model=gpt2 parallel.pp=2 parallel.virtual_stages=2 parallel.microbatches=42 parallel.rank=1",
+    MEGATRON "model=llama-3.2-1b parallel.pp=4 parallel.virtual_stages=2 parallel.microbatches=64 "
+             "parallel.overlap_p2p=true",
+    MEGATRON "model=llama-3.2-1b parallel.pp=4 parallel.virtual_stages=2 parallel.microbatches=64 "
+             "parallel.overlap_p2p=true parallel.rank=3",
+    MEGATRON "model=llama-3.2-1b parallel.tp=2 parallel.sequence_parallel=true parallel.microbatches=20",
+    NATIVE "model=llama-3.2-1b parallel.pp=4 parallel.microbatches=24",
+    NATIVE "model=llama-3.2-1b parallel.pp=2 parallel.dp=2 parallel.microbatches=24 parallel.rank=3",
+    NATIVE "model=llama-3.2-1b parallel.tp=2 parallel.dp=2 parallel.microbatches=17 parallel.sync_each=false",
+    "parallel.kind=pp model=llama-3.2-1b parallel.pp=3 parallel.schedule=1F1B seq=256 batch=32 "
+    "parallel.microbatches=32"};
+
+static void check_folded(const char *line, tide_text mode) {
     jmp_buf escape;
     tide_arena arena;
     tide_arena_init(&arena, tide_default_allocator(), &escape);
     if (setjmp(escape)) exit(3);
     tide_diagnostics diags;
     tide_diagnostics_init(&diags, &arena);
-    tide_text words[12] = {TIDE_TEXT("mode=infer")};
+    tide_text words[12] = {mode};
     uint32_t count = 1;
     for (const char *at = line; *at && count < 12;) {
         size_t length = strcspn(at, " ");
@@ -189,7 +211,7 @@ static void check_generation(const char *line) {
              *other = job ? play(&arena, job, true, &diags) : NULL;
     const char *differs = one && other ? repetition_differs(one, other, job, &arena) : "the job does not run";
     if (!differs && one->machine.timeline.event_count >= other->machine.timeline.event_count)
-        differs = "each step is kept";
+        differs = "each one is kept";
     if (differs) printf("%s: %s\n", line, differs);
     failed += differs != NULL;
     passed += differs == NULL;
@@ -335,7 +357,10 @@ int main(int argc, char **argv) {
         printf("only %u of %u jobs kept micro-batches once\n", kept_once, accumulated);
         failed++;
     }
-    for (size_t i = 0; i < sizeof generations / sizeof *generations; i++) check_generation(generations[i]);
+    for (size_t i = 0; i < sizeof generations / sizeof *generations; i++)
+        check_folded(generations[i], TIDE_TEXT("mode=infer"));
+    for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++)
+        check_folded(schedules[i], TIDE_TEXT("mode=train"));
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
         check_own(i, "");
         check_own(i, "autocast=bf16");

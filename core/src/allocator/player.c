@@ -236,6 +236,15 @@ static uint32_t last_step(const tide_event_source *s) {
     return last < TIDE_STEP_LIMIT ? last : TIDE_STEP_LIMIT;
 }
 
+/* Slots of what repetitions hold, of which no event is: nothing yet, for those of which no block is given. */
+static void empty_held(const tide_event_source *s, const tide_block *blocks, uint64_t *block_bytes) {
+    for (uint32_t i = 0; i < s->repetition_count; i++) {
+        const tide_repetition *of = &s->repetitions[i];
+        for (uint32_t k = 0; k < of->times * of->held_count; k++)
+            if (!blocks || !blocks[of->first_held + k]) block_bytes[of->first_held + k] = 0;
+    }
+}
+
 bool tide_player_open(tide_player *p, const tide_event_source *source, const tide_replay_config *config,
                       tide_arena *arena) {
     size_t slots = (size_t)source->slot_count + 1;
@@ -243,6 +252,7 @@ bool tide_player_open(tide_player *p, const tide_event_source *source, const tid
     p->figures.block_bytes = tide_arena_grow(arena, NULL, 0, slots * sizeof *p->figures.block_bytes);
     p->blocks = tide_arena_grow(arena, NULL, 0, slots * sizeof *p->blocks);
     p->figures.steps = TIDE_NEW(arena, tide_step_figures, last_step(source) + 1);
+    empty_held(source, NULL, p->figures.block_bytes);
     tide_cursor_open(&p->cursor, source, arena);
     if (!make_allocator(p, config)) return false;
     if (source->pending_count) {
@@ -310,14 +320,14 @@ bool tide_replay_take_peak(tide_replay *replay, const tide_event_source *source,
     tide_player p;
     bool is_repeated = false;
     for (uint32_t i = 0; i < source->repetition_count && !is_repeated; i++)
-        is_repeated = source->repetitions[i].first_event <= replay->peak_event &&
-                      replay->peak_event < source->repetitions[i].last_event;
+        is_repeated = replay->peak_event < source->repetitions[i].last_event; /* slots held something else then */
     if (!is_repeated) return true;
     if (!tide_player_open(&p, source, config, arena) ||
         !tide_player_run_to(&p, replay->peak_event + 1, replay->peak_playing))
         return false;
     for (uint32_t i = 0; i < source->slot_count; i++)
         if (p.blocks[i]) replay->block_bytes[i] = p.figures.block_bytes[i];
+    empty_held(source, p.blocks, replay->block_bytes);
     tide_player_close(&p);
     tide_arena_drop(arena, p.figures.block_bytes);
     return true;

@@ -75,6 +75,7 @@ typedef struct tide_repeating {
     uint32_t carried_count, carried_capacity;
     tide_words now, then;  /* the state after a playing, and after an earlier one */
     uint32_t then_playing; /* which that was; 0: none */
+    uint64_t then_key;     /* and a digest of a part of its state */
     uint64_t then_retries; /* and the allocator's retries by then */
     uint64_t unplayed;     /* retries of playings that were left out, as they end where they began */
     /* Note [Skipping]: */
@@ -141,7 +142,7 @@ void tide_player_finish(tide_player *p);
 /* Finishes, and gives back all but figures.block_bytes. */
 void tide_player_close(tide_player *p);
 
-/* Where the peak is in a repetition, block_bytes of what lives at the peak become those of its playing. */
+/* Where the peak is in a repetition, or before one, block_bytes of what lives at the peak become what they are then. */
 bool tide_replay_take_peak(tide_replay *replay, const tide_event_source *source, const tide_replay_config *config,
                            tide_arena *arena);
 /* Plays all events. */

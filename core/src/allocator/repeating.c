@@ -42,12 +42,26 @@ static bool look_at_state(tide_player *p, const tide_repetition *of) {
     return true;
 }
 
+/* A digest of where that is which is carried from one playing to the next: states with another are not the same. */
+static uint64_t carried_key(const tide_player *p, const tide_repetition *of) {
+    uint64_t key = 0;
+    for (uint32_t i = 0; i < p->repeating.carried_count; i++) {
+        tide_block block = p->blocks[p->repeating.carried[i].slot + of->own];
+        key = (key ^ tide_caching_address(p->allocator, block)) * UINT64_C(0x9e3779b97f4a7c15);
+        key ^= key >> 29;
+    }
+    return key;
+}
+
 /* Leaves out rounds, of those playings that are left. */
 static void leave_out_rounds(tide_player *p, const tide_repetition *of) {
     tide_repeating *r = &p->repeating;
     uint32_t played = r->playing + 1, left = of->times - r->playing;
-    if (!left || of->steps) return; /* each step has its figures */
-    if ((of->growth && !tide_player_may_skip(p, of)) || !look_at_state(p, of)) return;
+    if (!left || of->steps || of->held_count) return; /* each step has its figures; what is held is ever more */
+    if (of->growth && !tide_player_may_skip(p, of)) return;
+    uint64_t key = of->growth ? 0 : carried_key(p, of);
+    bool is_kept = !r->then_playing || ((played - r->looked_from) & (played - r->looked_from - 1)) == 0;
+    if ((key != r->then_key && !is_kept) || !look_at_state(p, of)) return;
     if (!r->then_playing) r->looked_from = of->growth ? r->playing : 0;
     uint64_t retries = tide_caching_counters(p->allocator).alloc_retries;
     if (r->then_playing && r->now.count == r->then.count &&
@@ -59,20 +73,31 @@ static void leave_out_rounds(tide_player *p, const tide_repetition *of) {
         }
         r->unplayed += (retries - r->then_retries) * rounds;
         r->playing += rounds * round;
-    } else if (((played - r->looked_from) & (played - r->looked_from - 1)) == 0) {
+    } else if (is_kept) {
         tide_words then = r->then;
         r->then = r->now;
         r->now = then;
         r->then_playing = played;
+        r->then_key = key;
         r->then_retries = retries;
     }
 }
 
-/* What the slots of before held is what their own requests got. */
+/* What a playing leaves alive for longer has slots of its own from the next one on. */
+static void set_aside(tide_player *p, const tide_repetition *of) {
+    uint32_t first = of->first_held + (p->repeating.playing - 1) * of->held_count;
+    for (uint32_t i = 0; i < of->held_count; i++) {
+        p->blocks[first + i] = p->blocks[of->held[i]];
+        p->figures.block_bytes[first + i] = p->figures.block_bytes[of->held[i]];
+        p->blocks[of->held[i]] = 0;
+    }
+}
+
+/* What the slots of before held is what their own requests got; those that live on hold a later playing's. */
 static void end_repetition(tide_player *p) {
     tide_repeating *r = &p->repeating;
     for (uint32_t i = 0; i < r->carried_count; i++)
-        p->figures.block_bytes[r->carried[i].slot] = r->carried[i].block_bytes;
+        if (!p->blocks[r->carried[i].slot]) p->figures.block_bytes[r->carried[i].slot] = r->carried[i].block_bytes;
     r->next++;
     r->playing = r->then_playing = 0;
     p->cursor.growing = NULL;
@@ -98,6 +123,7 @@ bool tide_player_repeats(tide_player *p) {
     r->playing++;
     p->cursor.to_come = of->times - r->playing;
     tide_player_hand_on(p, of, false);
+    set_aside(p, of);
     p->figures.events = p->cursor.event = of->first_event;
     p->mark = of->first_mark;
     return true;

@@ -126,14 +126,26 @@ static bool same_request(const tide_allocation *a, const tide_allocation *b) {
     return a->bytes == b->bytes && a->stream == b->stream && a->used_by == b->used_by;
 }
 
-bool tide_timeline_repeats(const tide_timeline *t, tide_timeline_place first, tide_timeline_place second) {
-    uint32_t events = second.event - first.event, own = second.allocation - first.allocation, left = 0;
+/* What stretches of `own` allocations have left alive from this one of an earlier stretch on. */
+static bool is_handed_on(const tide_timeline *t, uint32_t which, uint32_t own, uint32_t end) {
+    for (uint32_t next = which + own; next < end; next += own)
+        if (!same_request(&t->allocations[which], &t->allocations[next]) || t->allocations[next].died != TIDE_NEVER)
+            return false;
+    return true;
+}
+
+bool tide_timeline_repeats(const tide_timeline *t, tide_timeline_place oldest, tide_timeline_place first,
+                           tide_timeline_place second, uint32_t held) {
+    uint32_t events = second.event - first.event, own = second.allocation - first.allocation, left = held;
     if (t->event_count - second.event != events || t->allocation_count - second.allocation != own) return false;
     for (uint32_t i = 0; i < events; i++) {
         uint32_t before = t->events[first.event + i], now = t->events[second.event + i], which = now & ~TIDE_FREE_BIT;
         if (before == TIDE_EMPTY_CACHE && now == TIDE_EMPTY_CACHE) continue;
-        if (now != before + own || which < first.allocation) return false;
-        left += which < second.allocation; /* what the stretch before left */
+        if (now != before + own || which < oldest.allocation) return false;
+        if (which < second.allocation) { /* what a stretch before left */
+            if (!is_handed_on(t, which, own, t->allocation_count)) return false;
+            left++;
+        }
         if (!(now & TIDE_FREE_BIT) && !same_request(&t->allocations[which - own], &t->allocations[which])) return false;
     }
     for (uint32_t i = second.allocation; i < t->allocation_count; i++) left -= t->allocations[i].died == TIDE_NEVER;
@@ -199,4 +211,22 @@ void tide_timeline_play_again(tide_timeline *t, tide_timeline_place from, uint32
                                                               .last_mark = t->mark_count,
                                                               .times = times,
                                                               .steps = (uint16_t)steps};
+}
+
+uint32_t tide_timeline_play_again_holding(tide_timeline *t, tide_timeline_place from, uint32_t times,
+                                          const uint32_t *held, uint32_t held_count) {
+    uint32_t first = t->allocation_count, *kept = TIDE_NEW(t->arena, uint32_t, held_count + 1u);
+    tide_timeline_play_again(t, from, times, 0);
+    tide_repetition *of = &t->repetitions[t->repetition_count - 1];
+    for (uint32_t i = 0; i < held_count; i++) kept[i] = held[i];
+    of->held = kept;
+    of->held_count = held_count;
+    of->first_held = first;
+    tide_timeline_reserve(t, t->event_count, first + times * held_count);
+    for (uint32_t i = 0; i < times * held_count; i++) {
+        tide_allocation *made = &t->allocations[t->allocation_count++];
+        *made = t->allocations[held[i % held_count]];
+        made->born = from.event; /* some of them later; until then they hold no block */
+    }
+    return first;
 }

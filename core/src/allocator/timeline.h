@@ -100,6 +100,9 @@ typedef struct tide_repetition {
     uint16_t steps;         /* that one playing is: marks of the next one are of so many steps later */
     const uint64_t *growth; /* bytes by which each of its allocations grows from one playing to the next, up to what is
                                kept, which is the last of them; NULL: they are alike. The arena's */
+    const uint32_t *held;   /* allocations that each playing leaves alive beyond the next one; the arena's */
+    uint32_t held_count;
+    uint32_t first_held; /* those of the earliest playing become the held_count allocations from here on, and so on */
 } tide_repetition;
 
 typedef struct tide_timeline {
@@ -146,8 +149,10 @@ static inline tide_timeline_place tide_timeline_here(const tide_timeline *t) {
 }
 
 /* Whether the stretch from `second` to the end does the same as the one before it, from `first` on: the same requests
- * and frees, of its own allocations or of those that the stretch before left alive, and leaves as many alive. */
-bool tide_timeline_repeats(const tide_timeline *timeline, tide_timeline_place first, tide_timeline_place second);
+ * and frees, of its own allocations or of those that stretches like it left alive, the oldest of which begins at
+ * `oldest`. It leaves as many alive, and `held`, which none frees. */
+bool tide_timeline_repeats(const tide_timeline *timeline, tide_timeline_place oldest, tide_timeline_place first,
+                           tide_timeline_place second, uint32_t held);
 /* Whether the stretch from `from` to the end frees what it makes, and nothing else. */
 bool tide_timeline_is_closed(const tide_timeline *timeline, tide_timeline_place from);
 /* Whether the stretch from `second` to the end does what that from `first` to event `last` did, `times` stretches
@@ -159,6 +164,10 @@ bool tide_timeline_grows(const tide_timeline *timeline, tide_timeline_place firs
 void tide_timeline_take_back(tide_timeline *timeline, tide_timeline_place from);
 /* The stretch from `from` to the end comes `times` more, each `steps` steps later. */
 void tide_timeline_play_again(tide_timeline *timeline, tide_timeline_place from, uint32_t times, unsigned steps);
+/* The same, where each playing leaves `held` alive for longer. Returns the first of the allocations that stand for
+ * those of the playings before the last, playing after playing. */
+uint32_t tide_timeline_play_again_holding(tide_timeline *timeline, tide_timeline_place from, uint32_t times,
+                                          const uint32_t *held, uint32_t held_count);
 void tide_timeline_empty_cache(tide_timeline *timeline);
 void tide_timeline_mark(tide_timeline *timeline, unsigned step, tide_phase phase);
 /* Ends a forward pass within another phase that began with allocation `from`: what it leaves alive are activations. */

@@ -10,6 +10,7 @@
 #include "base/units.h"
 #include "parallel/megatron.h"
 #include "parallel/schedule.h"
+#include "parallel/steady_state.h"
 #include "tensor/ops/ops.h"
 
 /* ---- tensors that wait ---- */
@@ -120,16 +121,53 @@ static void end(tide_megatron *g, tide_tensor *total_num_tokens, tide_tensor *nu
     g->forward_data_store = tide_none();
 }
 
+/* ---- rounds that are kept once: Note [Steady state] in steady_state.c ---- */
+
+/* What was appended to forward_data_store since it had `from` items: losses, which live to the end of the step. */
+static tide_tensor **losses_from(const tide_megatron *g, uint32_t from, uint32_t *count) {
+    const tide_list *list = g->forward_data_store.list;
+    *count = list->count - from;
+    tide_tensor **losses = TIDE_NEW(g->w->model->m->arena, tide_tensor *, *count + 1u);
+    for (uint32_t i = 0; i < *count; i++)
+        losses[i] = list->items[from + i].kind == TIDE_VALUE_TENSOR ? list->items[from + i].tensor : NULL;
+    return losses;
+}
+
+/* The losses of rounds that are kept once come before those of the last of them. */
+static void insert_losses(tide_megatron *g, const tide_steady_state *s, uint32_t from, tide_tensor *const *losses,
+                          uint32_t count) {
+    tide_list *list = g->forward_data_store.list;
+    for (uint32_t i = 0; i < s->times * count; i++) tide_list_push(g->w->model->m, list, tide_none());
+    for (uint32_t i = list->count; i-- > from + s->times * count;) list->items[i] = list->items[i - s->times * count];
+    for (uint32_t i = 0; i < s->times * count; i++)
+        list->items[from + i] = tide_of_tensor(tide_round_held(s, i / count, losses[i % count], i % count, count));
+}
+
+/* After a round, before which forward_data_store had `from` items: how many fewer are left of `left`. */
+static uint32_t fold_rounds(tide_megatron *g, tide_steady_state *s, uint32_t from, int64_t left) {
+    uint32_t count;
+    if (left < 2) return 0;
+    tide_tensor **losses = losses_from(g, from, &count);
+    if (!tide_round_ends(s, (uint32_t)left, losses, count)) return 0;
+    if (count) insert_losses(g, s, from, losses, count);
+    return s->times;
+}
+
 /* ---- forward_backward_no_pipelining ---- */
 
 static void no_pipelining(tide_megatron *g) {
     tide_machine *m = g->w->model->m;
     tide_tensor *total = begin(g), *num_tokens = NULL, *output = NULL;
-    for (int64_t i = 0; i < g->microbatches && !tide_is_aborting(m); i++) {
+    tide_steady_state rounds = {.w = g->w};
+    int64_t left = g->microbatches;
+    while (left-- && !tide_is_aborting(m)) {
+        uint32_t losses = g->forward_data_store.list->count;
+        tide_round_begins(&rounds);
         forward_step(g, 0, NULL, &output, &num_tokens);
         tide_tensor *item = tide_retain(output);
         backward_step(g, NULL, &item, NULL);
         tide_release(m, item);
+        left -= fold_rounds(g, &rounds, losses, left);
     }
     tide_release(m, output);
     end(g, total, num_tokens);
@@ -153,7 +191,10 @@ static void without_interleaving(tide_megatron *g) {
         deallocate_output_tensor(g, output);
     }
     if (remaining > 0) set(g, &input, is_first ? NULL : received(g));
-    for (int64_t i = 0; i < remaining && !tide_is_aborting(m); i++) {
+    tide_steady_state rounds = {.w = g->w};
+    while (remaining-- && !tide_is_aborting(m)) {
+        uint32_t losses = g->forward_data_store.list->count;
+        tide_round_begins(&rounds);
         forward_step(g, 0, input, &output, &num_tokens);
         set(g, &grad, is_last ? NULL : received(g));
         push_tensor(g, &inputs, tide_retain(input));
@@ -162,7 +203,8 @@ static void without_interleaving(tide_megatron *g) {
         set(g, &input, pop(&inputs));
         set(g, &output, pop(&outputs));
         set(g, &input_grad, backward_step(g, input, &output, grad));
-        set(g, &input, i == remaining - 1 || is_first ? NULL : received(g));
+        set(g, &input, !remaining || is_first ? NULL : received(g));
+        remaining -= fold_rounds(g, &rounds, losses, remaining - 1); /* nothing is received after the last */
     }
     for (int64_t i = 0; i < warmup && !tide_is_aborting(m); i++) {
         set(g, &input, pop(&inputs));
@@ -307,6 +349,24 @@ static void steady(interleaved *s, uint32_t k, uint32_t remaining) {
     if (recv_next) push_tensor(g, &s->grads[next_backward], tide_retain(grad));
 }
 
+/* Rounds are of as many micro-batches as there are ranks, through all chunks. Where some are kept once, the schedule is
+ * that of fewer micro-batches: get_schedule_table() begins with whole rounds. Returns the number of passes. */
+static uint32_t run_steady(interleaved *s, bool overlaps) {
+    tide_megatron *g = s->g;
+    uint32_t round = s->pp * s->chunks, losses = 0;
+    tide_steady_state rounds = {.w = g->w};
+    for (uint32_t k = 0; k < s->total - s->warmup && !tide_is_aborting(g->w->model->m); k++) {
+        if (k % round == 0) losses = g->forward_data_store.list->count;
+        if (k % round == 0) tide_round_begins(&rounds);
+        (overlaps ? steady_overlapped : steady)(s, k, s->total - s->warmup);
+        uint32_t whole = s->total / round * round, next = k + 1 + s->warmup;
+        if ((k + 1) % round || next >= whole) continue;
+        s->total -= fold_rounds(g, &rounds, losses, (whole - next - 1) / round) * round;
+        tide_schedule_table(s->table, s->total / s->chunks, s->chunks, s->pp);
+    }
+    return s->total - s->warmup;
+}
+
 static void cool_down(interleaved *s, uint32_t remaining) {
     tide_megatron *g = s->g;
     if (s->warmup == s->total)
@@ -342,9 +402,7 @@ static void with_interleaving(tide_megatron *g) {
     s.total_num_tokens = begin(g);
     push_tensor(g, &s.inputs[0], is_first_stage(g, 0) ? NULL : received(g));
     warm_up_schedule(&s, overlaps);
-    uint32_t remaining = s.total - s.warmup;
-    for (uint32_t k = 0; k < remaining && !tide_is_aborting(g->w->model->m); k++)
-        (overlaps ? steady_overlapped : steady)(&s, k, remaining);
+    uint32_t remaining = run_steady(&s, overlaps);
     deallocate_output_tensor(g, s.output);
     cool_down(&s, remaining);
     /* locals go in the order of their first assignment, those that inner functions share after them */

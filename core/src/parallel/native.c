@@ -5,6 +5,7 @@
 #include "base/units.h"
 #include "parallel/fsdp2.h"
 #include "parallel/pipeline.h"
+#include "parallel/steady_state.h"
 #include "parallel/tensor_parallel.h"
 #include "parallel/topology.h"
 #include "tensor/checkpoint.h"
@@ -209,9 +210,12 @@ static void micro_batches(tide_wrapper *w, native *n) {
     tide_pipeline_stage *s = &p->stages[0];
     fsdp2 *f = s->fsdp;
     bool each = !tide_job_sets(w->job, TIDE_SET_parallel_sync_each) || w->job->parallel_sync_each;
-    for (uint32_t i = 0; i < p->microbatches && !tide_is_aborting(m); i++) {
+    tide_steady_state rounds = {.w = w};
+    uint32_t left = p->microbatches;
+    while (left-- && !tide_is_aborting(m)) {
+        tide_round_begins(&rounds);
         take_batch(w, p, 1, "clone");
-        if (f) f->reduce_grads = each || i + 1 == p->microbatches;
+        if (f) f->reduce_grads = each || !left;
         uint32_t from = m->timeline.allocation_count;
         tide_tensor *logits = tide_stage_forward(s, 0);
         tide_stage_compute_loss(s, 0, logits);
@@ -221,6 +225,7 @@ static void micro_batches(tide_wrapper *w, native *n) {
         tide_stage_backward(s, 0);
         tide_release_at(m, &p->losses[0]);
         for (unsigned k = 0; k < TIDE_COUNT_OF(n->context); k++) tide_release_at(m, &n->context[k]);
+        if (left) left -= tide_round_ends(&rounds, left - 1, NULL, 0); /* gradients are reduced after the last */
     }
 }
 

@@ -42,7 +42,9 @@ struct tide_pipeline {
     tide_dtype dtype;            /* of hidden states */
     tide_tensor *ids, *labels;   /* of all micro-batches; borrowed */
     tide_tensor **losses;        /* _internal_losses */
-    tide_actions actions;        /* of this rank; empty for schedules of one stage */
+    tide_tensor **folded_losses; /* of rounds that are kept once: they come before losses[folded_at] */
+    uint32_t folded_count, folded_at;
+    tide_actions actions; /* of this rank; empty for schedules of one stage */
     const char *loss_function;
     bool is_connected; /* _p2p_initialized */
 };

@@ -4,6 +4,7 @@
 #include "parallel/pipeline.h"
 
 #include "base/units.h"
+#include "parallel/steady_state.h"
 
 typedef struct names {
     tide_machine *m;
@@ -55,6 +56,24 @@ static void gpipe(tide_pipeline *p) {
     for (uint32_t i = count; i-- > 0;) tide_release(m, bwd_sends_to_wait[i]);
 }
 
+/* After a round, the last forward pass of which was that of `mb`: how many fewer are left of `left`. The loss holds its
+ * graph, and that the stage's input. */
+static uint32_t keep_rounds_once(tide_pipeline *p, tide_steady_state *rounds, uint32_t mb, uint32_t left) {
+    tide_pipeline_stage *s = &p->stages[0];
+    tide_tensor *held[] = {p->losses[mb], s->inputs[mb]};
+    uint32_t count = s->is_last ? TIDE_COUNT_OF(held) : 0, times = tide_round_ends(rounds, left, held, count);
+    if (!times || !count) return times;
+    p->folded_losses = TIDE_NEW(p->w->model->m->arena, tide_tensor *, times);
+    p->folded_count = times;
+    p->folded_at = mb;
+    for (uint32_t i = 0; i < times; i++) {
+        tide_tensor *input = tide_round_held(rounds, i, held[1], 1, count);
+        p->folded_losses[i] = tide_round_held(rounds, i, held[0], 0, count);
+        tide_hold(p->w->model->m, p->folded_losses[i], &input, 1);
+    }
+    return times;
+}
+
 /* Schedule1F1B._step_microbatches() */
 static void one_f_one_b(tide_pipeline *p) {
     tide_machine *m = p->w->model->m;
@@ -69,7 +88,9 @@ static void one_f_one_b(tide_pipeline *p) {
         tide_stage_compute_loss(s, fwd, output);
         tide_release(m, output);
     }
+    tide_steady_state rounds = {.w = p->w};
     while (!tide_is_aborting(m)) {
+        tide_round_begins(&rounds);
         tide_stage_recv_backward(s, bwd);
         tide_stage_release_sent(s, fwd - 1);
         tide_stage_backward(s, bwd);
@@ -77,6 +98,7 @@ static void one_f_one_b(tide_pipeline *p) {
         if (++bwd && fwd == count) break;
         name_set(m, &n.fwd_recvs, tide_retain(tide_stage_recv_forward(s, fwd)));
         forward(s, fwd++);
+        if (fwd < count) count -= keep_rounds_once(p, &rounds, fwd - 1, count - fwd);
     }
     name_set(m, &n.send_work, tide_retain(n.bwd_sends));
     for (; bwd < count && !tide_is_aborting(m); bwd++) {
@@ -111,5 +133,8 @@ void tide_pipeline_step(tide_pipeline *p) {
     else
         tide_pipeline_run(p);
     m->op = "del losses";
-    for (uint32_t i = p->microbatches; i-- > 0;) tide_release_at(m, &p->losses[i]);
+    for (uint32_t i = p->microbatches; i-- > 0;) {
+        tide_release_at(m, &p->losses[i]);
+        while (i == p->folded_at && p->folded_count) tide_release_at(m, &p->folded_losses[--p->folded_count]);
+    }
 }

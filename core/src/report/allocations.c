@@ -92,6 +92,12 @@ static void settle_forward_pass(tide_timeline *t, const tide_forward_pass *pass)
     }
 }
 
+/* What all playings but the last hold is what the last one holds. */
+static void settle_held(tide_timeline *t, const tide_repetition *of) {
+    for (uint32_t i = 0; i < of->times * of->held_count; i++)
+        t->allocations[of->first_held + i].factor = t->allocations[of->held[i % of->held_count]].factor;
+}
+
 void tide_settle_factors(tide_timeline *t) {
     uint32_t mark = 0;
     for (uint32_t i = 0; i < t->forward_pass_count; i++) settle_forward_pass(t, &t->forward_passes[i]);
@@ -102,4 +108,5 @@ void tide_settle_factors(tide_timeline *t) {
         const tide_mark *end = &t->marks[mark];
         if (end->phase == TIDE_PHASE_FORWARD && a->died > end->event) a->factor = TIDE_FACTOR_ACTIVATION;
     }
+    for (uint32_t i = 0; i < t->repetition_count; i++) settle_held(t, &t->repetitions[i]);
 }

@@ -29,7 +29,7 @@ static void keep_once(const tide_alike *a, uint32_t kept, uint32_t times) {
 uint32_t tide_alike_ends(tide_alike *a, uint32_t micro, bool leaves_state) {
     const tide_machine *m = &a->run->machine;
     uint32_t left = a->count - 1 - micro, last = leaves_state ? 0 : 1;
-    bool is_next = micro && tide_timeline_repeats(&m->timeline, a->before, a->now);
+    bool is_next = micro && tide_timeline_repeats(&m->timeline, a->before, a->before, a->now, 0);
     a->in_a_row = is_next ? a->in_a_row + 1 : 0;
     if (m->has_failed || a->run->plays_all || micro + 1 < TIDE_MICRO_BATCHES_KEPT || a->in_a_row <= last ||
         left < 2 + last)

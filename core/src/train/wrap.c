@@ -19,6 +19,7 @@ const tide_strategy *tide_wrap_model(tide_run *run, const tide_job *job, tide_wr
                         .ranks = job->parallel_dp,
                         .rank = job->parallel_rank,
                         .is_last = true,
+                        .plays_all = run->plays_all,
                         .has_trainer = job->mode == TIDE_mode_train && job->trainer != TIDE_trainer_none};
     if (!strategy) return &tide_one_gpu;
     if (strategy->wrap) strategy->wrap(w);

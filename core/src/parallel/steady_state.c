@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rounds of a schedule that do the same.
+ *
+ * Note [Steady state]: between warm-up and cool-down each round runs a forward pass for each backward pass, over
+ * micro-batches that are alike, so that what it frees was made as many rounds before as there are micro-batches in
+ * flight. Where two rounds in a row have done what the one before them did, event by event, and all that they free was
+ * made by rounds like them, those that follow do the same: queues are as long as before, and what waits in them is of
+ * later micro-batches that ask for the same. The schedule goes on as one of fewer micro-batches. */
+#include "parallel/steady_state.h"
+
+#include "base/units.h"
+
+enum { ROUND_HOLDS_LIMIT = 1024 };
+
+void tide_round_begins(tide_steady_state *s) {
+    tide_machine *m = s->w->model->m;
+    TIDE_ROOM(m->arena, s->begun, s->count, s->capacity);
+    s->begun[s->count++] = tide_timeline_here(&m->timeline);
+}
+
+/* The first of the rounds up to the last that ask for as much as it does. */
+static tide_timeline_place oldest_like_it(const tide_steady_state *s) {
+    uint32_t at = s->count - 1;
+    uint32_t own = s->begun[at].allocation - s->begun[at - 1].allocation;
+    while (at && s->begun[at].allocation - s->begun[at - 1].allocation == own) at--;
+    return s->begun[at];
+}
+
+static bool find_held(const tide_steady_state *s, tide_tensor *const *held, uint32_t count, uint32_t *allocations) {
+    const tide_timeline *t = &s->w->model->m->timeline;
+    if (count > ROUND_HOLDS_LIMIT) return false;
+    for (uint32_t i = 0; i < count; i++) {
+        if (!held[i] || held[i]->storage->is_untracked) return false;
+        allocations[i] = held[i]->storage->allocation;
+        bool is_own = allocations[i] >= s->begun[s->count - 1].allocation;
+        if (!is_own || t->allocations[allocations[i]].died != TIDE_NEVER) return false;
+        for (uint32_t k = 0; k < i; k++)
+            if (allocations[k] == allocations[i]) return false;
+    }
+    return true;
+}
+
+static void report_once(const tide_steady_state *s) {
+    tide_machine *m = s->w->model->m;
+    if (m->timeline.repetition_count > 1) return; /* a step before it has said so */
+    tide_report(m->diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/parallel.microbatches",
+                tide_format(m->arena, "a round of the schedule comes %u times more: timeline and events show it once",
+                            s->times),
+                NULL);
+}
+
+uint32_t tide_round_ends(tide_steady_state *s, uint32_t left, tide_tensor *const *held, uint32_t held_count) {
+    tide_machine *m = s->w->model->m;
+    uint32_t allocations[ROUND_HOLDS_LIMIT];
+    if (s->w->plays_all || m->has_failed || s->times || s->count < 2) return 0;
+    tide_timeline_place before = s->begun[s->count - 2], now = s->begun[s->count - 1];
+    bool repeats = find_held(s, held, held_count, allocations) &&
+                   tide_timeline_repeats(&m->timeline, oldest_like_it(s), before, now, held_count);
+    s->in_a_row = repeats ? s->in_a_row + 1 : 0;
+    if (s->in_a_row < 2 || left < 2) return 0;
+    s->times = left;
+    if (held_count)
+        s->first_held = tide_timeline_play_again_holding(&m->timeline, now, left, allocations, held_count);
+    else
+        tide_timeline_play_again(&m->timeline, now, left, 0);
+    report_once(s);
+    return left;
+}
+
+tide_tensor *tide_round_held(const tide_steady_state *s, uint32_t playing, const tide_tensor *held, uint32_t which,
+                             uint32_t held_count) {
+    return tide_tensor_of(s->w->model->m, s->first_held + playing * held_count + which, held->layout,
+                          (tide_dtype)held->dtype);
+}
