@@ -158,6 +158,11 @@ static void ranks_show(const cJSON *answer) {
         cli_table_cell(&table, cli_count(text, cli_int_at(one, "in_flight")));
     }
     cli_table_print(&table);
+    const cJSON *peak = cli_at(answer, "peak"), *most = cli_at(peak, "most_allocated");
+    if (most)
+        printf("  Rank %" PRId64 " reserves the most, and what follows is of it; rank %" PRId64
+               " allocates the most.\n",
+               cli_int_at(peak, "rank"), cli_int_at(most, "rank"));
 }
 
 /* The most of the steps whose batches are padded, or of those that are full. */

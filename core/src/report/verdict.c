@@ -94,6 +94,18 @@ void tide_write_ranks(tide_job_report *r) {
     tide_write_close(w, ']');
 }
 
+/* The rank that allocates the most, where it is not the one that reserves the most. */
+static void write_most_allocated(tide_writer *w, const tide_run *run, uint64_t of_this) {
+    const tide_rank_need *most = NULL;
+    for (uint32_t i = 0; i < run->rank_need_count; i++)
+        if (run->rank_needs[i].allocated > (most ? most->allocated : of_this)) most = &run->rank_needs[i];
+    if (!most) return;
+    tide_write_open_at(w, "most_allocated", '{');
+    tide_write_int_at(w, "rank", most->rank);
+    tide_write_bytes_at(w, "allocated", most->allocated);
+    tide_write_close(w, '}');
+}
+
 void tide_write_peak(tide_job_report *r, bool is_brief) {
     tide_writer *w = r->w;
     uint64_t device = tide_job_device_bytes(r->job, &r->replay);
@@ -114,6 +126,7 @@ void tide_write_peak(tide_job_report *r, bool is_brief) {
         tide_write_event_place(r, r->replay.peak_event);
     }
     write_rank(w, r->job);
+    write_most_allocated(w, r->run, r->replay.allocated_peak);
     tide_write_close(w, '}');
 }
 
