@@ -110,6 +110,9 @@ static bool is_not_pipelined(const tide_job *job) {
 static bool has_context_ranks(const tide_job *job) {
     return job->parallel_cp > 1;
 }
+static bool has_tensor_ranks(const tide_job *job) {
+    return job->parallel_tp > 1;
+}
 static bool has_data_ranks(const tide_job *job) {
     return job->parallel_dp > 1;
 }
@@ -164,6 +167,8 @@ static const struct {
     {MEGATRON, TIDE_SET_hold_outputs, never, " with parallel.kind=megatron"},
     {MEGATRON, TIDE_SET_zero_grad, never, ": gradients are buffers, which are zeroed"},
     {MEGATRON, TIDE_SET_clip, never, ": gradients are clipped in place"},
+    {MEGATRON, TIDE_SET_parallel_sequence_parallel, has_tensor_ranks,
+     " with parallel.tp=1: \"Disabling sequence parallelism because tensor model parallelism is disabled\""},
     {MEGATRON, TIDE_SET_parallel_cp_comm_type, has_context_ranks, " with parallel.cp=1"},
     {MEGATRON, TIDE_SET_parallel_overlap_p2p, is_interleaved, " without parallel.virtual_stages"},
     {MEGATRON, TIDE_SET_parallel_account_embedding, is_pipelined, " with parallel.pp=1"},
