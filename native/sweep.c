@@ -213,8 +213,9 @@ static int point_print(sweep *s, size_t point) {
 }
 
 static void cell_add(const sweep *s, cli_buffer *cells) {
+    cli_append_text(cells, "[");
     for (size_t i = 0; i < s->arguments.word_count; i++) {
-        cli_append_text(cells, i ? "," : "[");
+        cli_append_text(cells, i ? "," : "");
         cli_append_quoted(cells, s->words[i], strlen(s->words[i]));
     }
     cli_append_text(cells, "]");

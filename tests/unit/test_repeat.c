@@ -159,6 +159,8 @@ static const char *const generations[] = {
     "model=smollm2-135m decode=300 batch=4 seq=60",
     "model=llama-3.2-1b decode=300 batch=4 seq=200 overrides.num_hidden_layers=3",
     "model=gemma-2-2b decode=200 batch=2 seq=100 overrides.num_hidden_layers=4 overrides.sliding_window=160",
+    "model=gemma-2-2b decode=200 batch=2 seq=64 attention=eager overrides.num_hidden_layers=2 "
+    "overrides.sliding_window=160",
     "model=mistral-7b decode=260 batch=3 seq=300 overrides.num_hidden_layers=2 overrides.sliding_window=400",
     "model=gemma-3-1b decode=150 seq=450 overrides.num_hidden_layers=7 dtype=bf16",
     "model=deepseek-v2-lite decode=90 batch=20 seq=40 overrides.num_hidden_layers=3",

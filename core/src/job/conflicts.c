@@ -240,7 +240,8 @@ static void check_rollouts(tide_job_builder *b) {
                         "%lld completions for each prompt do not divide a generation of %lld rows, which is "
                         "batch times steps_per_generation; TRL refuses this too",
                         (long long)job->trainer_num_generations, (long long)rows),
-            "change batch, grad_accum or trainer.num_generations");
+            tide_format(b->arena, "write batch=%lld, or change grad_accum or trainer.num_generations",
+                        (long long)job->trainer_num_generations));
     tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_trainer),
                 "transformers' generate() makes the completions, each of them as long as it may be; rewards are "
                 "functions without a model on the GPU",

@@ -16,6 +16,8 @@ typedef struct phrase {
     tide_text pieces[PHRASE_PIECES];
     uint32_t count, at;
     const char *model;    /* NULL: none yet */
+    const char *second;   /* another of the catalogue behind it; NULL: none */
+    const char *remedy;   /* of the first word of words.def that is not understood; NULL: none */
     const char *unknown;  /* what was not understood; "": all was */
     const char *settings; /* "quant=nf4 adapter=lora" */
     bool serves;
@@ -29,6 +31,24 @@ static size_t digits_of(tide_text piece) {
     return count;
 }
 
+static bool is_any_of(tide_text piece, const char *joined) {
+    tide_text rest = tide_text_of(joined), one;
+    while (tide_piece_next(&rest, '|', &one))
+        if (tide_text_equal(piece, one)) return true;
+    return false;
+}
+
+static bool is_unit(tide_text piece) {
+    return is_any_of(piece, "g|gb|gib");
+}
+
+/* Whether "8x" counts what follows it: "h100", "24gb" and "4090", and not "7b" of a mixture's name or "336". */
+static bool is_counted(tide_text rest) {
+    size_t digits = digits_of(rest);
+    return digits == rest.length ? digits >= 4
+                                 : !digits || is_unit((tide_text){rest.at + digits, rest.length - digits});
+}
+
 /* "8xh100" is two pieces. */
 static void take_apart(phrase *p, tide_text text) {
     tide_text rest = tide_text_of(tide_lowered(p->arena, text)), piece;
@@ -36,7 +56,8 @@ static void take_apart(phrase *p, tide_text text) {
         if (strchr("\t\n\r,;?!()", *c)) *c = ' ';
     while (p->count < PHRASE_PIECES && tide_piece_next(&rest, ' ', &piece)) {
         size_t digits = digits_of(piece);
-        bool counts = digits && digits + 1 < piece.length && piece.at[digits] == 'x' && piece.at[digits + 1] >= 'a';
+        bool counts = digits && digits < 4 && digits + 1 < piece.length && piece.at[digits] == 'x' &&
+                      is_counted((tide_text){piece.at + digits + 1, piece.length - digits - 1});
         if (counts) p->pieces[p->count++] = (tide_text){piece.at, digits + 1};
         if (counts) piece = (tide_text){piece.at + digits + 1, piece.length - digits - 1};
         if (piece.length && p->count < PHRASE_PIECES) p->pieces[p->count++] = piece;
@@ -59,13 +80,6 @@ static const char *run_text(const phrase *p, uint32_t first, uint32_t length, co
 static uint32_t longest_run(const phrase *p, uint32_t first, uint32_t most) {
     uint32_t left = p->count - first;
     return left < most ? left : most;
-}
-
-static bool is_any_of(tide_text piece, const char *joined) {
-    tide_text rest = tide_text_of(joined), one;
-    while (tide_piece_next(&rest, '|', &one))
-        if (tide_text_equal(piece, one)) return true;
-    return false;
 }
 
 /* 4, 4096 or 8k; 8k is 8192. NULL: none of these. */
@@ -106,6 +120,15 @@ static uint32_t take_model(phrase *p) {
     return 0;
 }
 
+/* Another model that begins here: "vs llama 3.2 3b". NULL: none. */
+static const char *second_model(const phrase *p) {
+    for (uint32_t length = longest_run(p, p->at, RUN_OF_NAME); length; length--) {
+        const tide_source *source = tide_catalogue_find(p->arena, run_text(p, p->at, length, "-"));
+        if (source) return source->name;
+    }
+    return NULL;
+}
+
 /* Its name with dashes and blanks as underscores: "fine-tune", "gradient checkpointing". */
 static tide_text entry_at(const phrase *p, uint32_t first, uint32_t length) {
     const char *text = run_text(p, first, length, "_");
@@ -121,8 +144,8 @@ static const char *taker_at(const phrase *p, uint32_t first, uint32_t *length) {
         const char *meaning = tide_word_meaning(entry);
         if (meaning && meaning[strlen(meaning) - 1] == '=') return meaning;
         tide_setting_id id = tide_setting_find(entry);
-        if (id != TIDE_SET_COUNT && tide_settings[id].type == TIDE_SETTING_INT)
-            return tide_format(p->arena, "%s=", tide_settings[id].name);
+        bool is_counted_by = id != TIDE_SET_COUNT && tide_settings[id].type == TIDE_SETTING_INT;
+        if (is_counted_by || id == TIDE_SET_image_size) return tide_format(p->arena, "%s=", tide_settings[id].name);
     }
     return NULL;
 }
@@ -154,10 +177,12 @@ static uint32_t take_word(phrase *p) {
 /* "adafactor", "zero3", "dpo", "inference": what only one setting can be. */
 static uint32_t take_choice(phrase *p) {
     static const tide_setting_id ids[] = {TIDE_SET_mode,          TIDE_SET_trainer,   TIDE_SET_optimizer,
-                                          TIDE_SET_parallel_kind, TIDE_SET_attention, TIDE_SET_engine};
+                                          TIDE_SET_parallel_kind, TIDE_SET_attention, TIDE_SET_engine,
+                                          TIDE_SET_quantization};
     tide_text entry = entry_at(p, p->at, 1);
     if (entry.at[0] < 'a' || is_any_of(entry, "none|auto|default|native|transformers")) return 0;
     for (size_t i = 0; i < TIDE_COUNT_OF(ids); i++) {
+        if (ids[i] == TIDE_SET_quantization && !p->serves) continue;
         tide_diagnostics scratch;
         tide_diagnostics_init(&scratch, p->arena);
         const char *value = tide_setting_read(p->arena, ids[i], entry, &scratch);
@@ -167,10 +192,6 @@ static uint32_t take_choice(phrase *p) {
         return 1;
     }
     return 0;
-}
-
-static bool is_unit(tide_text piece) {
-    return is_any_of(piece, "g|gb|gib");
 }
 
 /* "rtx 4090", "a100 80 gb", "h100s": from piece `first`; no size alone. */
@@ -202,36 +223,59 @@ static int64_t count_of(tide_text piece) {
     return count;
 }
 
-/* "8x h100", "two 4090s", "4 gpus", "an l40s" */
+/* "24gb", "24 GB": how many pieces it is; the number before the unit. */
+static uint32_t gib_at(const phrase *p, uint32_t first, tide_text *number) {
+    tide_text head = piece_at(p, first);
+    size_t digits = digits_of(head);
+    bool is_apart = digits && digits == head.length;
+    tide_text unit = is_apart ? piece_at(p, first + 1) : (tide_text){head.at + digits, head.length - digits};
+    *number = (tide_text){head.at, digits};
+    return !digits || !is_unit(unit) ? 0 : is_apart ? 2 : 1;
+}
+
+/* "8x h100", "two 4090s", "4 gpus", "an l40s", "2x 24gb" */
 static uint32_t take_gpus(phrase *p) {
     const char *name = NULL;
+    tide_text gib = TIDE_TEXT("");
     uint32_t length = gpu_at(p, p->at, &name), counted = 0;
     int64_t count = length ? 0 : count_of(p->pieces[p->at]);
     if (count) {
         counted = is_any_of(piece_at(p, p->at + 1), "x|of") ? 2 : 1;
         length = gpu_at(p, p->at + counted, &name);
         if (!length) name = NULL;
+        if (!length) length = gib_at(p, p->at + counted, &gib);
+        if (!length) gib = TIDE_TEXT("");
         if (!length && is_any_of(piece_at(p, p->at + counted), "gpu|gpus|card|cards")) length = 1;
     }
     if (!length) return 0;
     if (name) add_meaning(p, tide_format(p->arena, "gpu=%s", name));
+    if (gib.length) add_meaning(p, tide_format(p->arena, "gpu_gib=%.*s", (int)gib.length, gib.at));
     if (count > 1) add_meaning(p, tide_format(p->arena, "gpus=%d", (int)count));
     return counted + length;
 }
 
-/* "24gb", "24 GB": of a GPU. "8k": tokens. */
+/* "512x512" */
+static bool is_image_size(tide_text piece) {
+    size_t high = digits_of(piece);
+    if (!high || high + 1 >= piece.length || piece.at[high] != 'x') return false;
+    size_t wide = digits_of((tide_text){piece.at + high + 1, piece.length - high - 1});
+    return high > 1 && wide > 1 && high + 1 + wide == piece.length;
+}
+
+/* "24gb", "24 GB": of a GPU. "8k": tokens. "512x512": an image. */
 static uint32_t take_size(phrase *p) {
-    tide_text head = p->pieces[p->at];
-    size_t digits = digits_of(head);
-    tide_text unit = {head.at + digits, head.length - digits};
-    const char *number = number_in(p, head);
-    bool is_apart = digits && !unit.length;
-    if (is_apart) unit = piece_at(p, p->at + 1);
-    if (digits && is_unit(unit)) {
-        add_meaning(p, tide_format(p->arena, "gpu_gib=%.*s", (int)digits, head.at));
-        return is_apart ? 2 : 1;
+    tide_text head = p->pieces[p->at], gib;
+    if (is_image_size(head)) {
+        add_meaning(p, tide_format(p->arena, "image_size=%s", tide_text_copy(p->arena, head)));
+        return 1;
     }
-    if (!number || is_apart) return 0;
+    const char *number = number_in(p, head);
+    uint32_t length = gib_at(p, p->at, &gib);
+    if (length) {
+        add_meaning(p, tide_format(p->arena, "gpu_gib=%.*s", (int)gib.length, gib.at));
+        return length;
+    }
+    if (!number || digits_of(head) == head.length) return 0;
     add_meaning(p, tide_format(p->arena, "seq=%s", number));
     return 1;
 }
@@ -242,7 +286,8 @@ static uint32_t take_others(phrase *p) {
         "a|an|the|on|of|for|in|at|with|and|using|by|to|do|does|i|my|me|it|is|can|will|run|how|much|many|memory|vram|"
         "need|needs|needed|require|requires|required|what|which|single|one|full|model|llm|parameters|parameter|weights|"
         "gpu|gpus|card|cards|nvidia|geforce|tesla|ram|fit|fits|get|long|size|mode|step|steps|each|per|users|job|that|+|"
-        "&|please|would|should|when|if|without|anything|else|tokens|precision|want|try|would|like";
+        "&|fully|laptop|pc|desktop|please|would|should|when|if|without|anything|else|tokens|precision|want|try|would|"
+        "like";
     tide_text piece = p->pieces[p->at];
     const char *equals = memchr(piece.at, '=', piece.length);
     if (equals && equals > piece.at && equals + 1 < piece.at + piece.length) {
@@ -257,10 +302,14 @@ static uint32_t take_others(phrase *p) {
 static void read_pieces(phrase *p) {
     uint32_t (*const takers[])(phrase *) = {take_model,  take_gpus, take_sized, take_word,
                                             take_choice, take_size, take_others};
+    for (uint32_t i = 0; i < p->count; i++) /* wherever it stands, it says what "fp8" and "8k" are of */
+        if (is_any_of(p->pieces[i], "serving|vllm|sglang")) p->serves = true;
     while (p->at < p->count) {
         uint32_t taken = 0;
         for (size_t i = 0; i < TIDE_COUNT_OF(takers) && !taken; i++) taken = takers[i](p);
         if (!taken) {
+            if (p->model && !p->second) p->second = second_model(p);
+            if (!p->remedy) p->remedy = tide_word_remedy(entry_at(p, p->at, 1));
             const char *piece = run_text(p, p->at, 1, "");
             p->unknown = tide_format(p->arena, "%s%s%s", p->unknown, *p->unknown ? " " : "", piece);
             taken = 1;
@@ -286,13 +335,19 @@ static const char *as_typed(tide_arena *arena, const word_list *out, uint32_t fr
     return text;
 }
 
+static const char *remedy_of(const phrase *p, const char *typed) {
+    if (p->second)
+        return tide_format(p->arena, "a job has one model: write %s, and compare it with model=%s", typed, p->second);
+    return p->remedy ? p->remedy : tide_format(p->arena, "write %s, and settings as NAME=VALUE", typed);
+}
+
 static void say_phrase(const phrase *p, tide_text text, const char *typed) {
     const char *shown = tide_shown(p->arena, text);
     if (p->model && *p->unknown)
         tide_error(p->diags, TIDE_ERR_MODEL_UNKNOWN, "/settings/model",
                    tide_format(p->arena, "\"%s\" of \"%s\" is not understood",
                                tide_shown(p->arena, tide_text_of(p->unknown)), shown),
-                   tide_format(p->arena, "write %s, and settings as NAME=VALUE", typed));
+                   remedy_of(p, typed));
     else if (*p->settings)
         tide_report(p->diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/model",
                     tide_format(p->arena, "\"%s\" is read as %s", shown, typed),

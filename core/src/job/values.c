@@ -29,6 +29,16 @@ static bool value_is_unset(const value_reader *r) {
            tide_text_same(r->given, TIDE_TEXT("default"));
 }
 
+/* "8k" is 8192 in words; as a value the number is written. NULL: it is not of that kind. */
+static const char *remedy_of_thousands(const value_reader *r) {
+    tide_text number = r->given;
+    int64_t value;
+    bool is_k = number.length > 1 && (number.at[number.length - 1] | ' ') == 'k';
+    if (!is_k || !tide_text_to_i64(&value, (tide_text){number.at, number.length - 1}) || value < 1) return NULL;
+    if (value > r->setting->most / 1024) return NULL;
+    return tide_format(r->arena, "write %" PRId64, value * 1024);
+}
+
 static const char *value_int(const value_reader *r) {
     const tide_setting *s = r->setting;
     const char *rule = tide_format(r->arena, "must be a whole number from %" PRId64 " to %" PRId64, s->least, s->most);
@@ -40,7 +50,7 @@ static const char *value_int(const value_reader *r) {
         bool is_digits = r->given.length > 0;
         for (size_t i = 0; i < r->given.length; i++)
             is_digits = is_digits && r->given.at[i] >= '0' && r->given.at[i] <= '9';
-        return value_refuse(r, is_digits ? TIDE_ERR_FIELD_RANGE : TIDE_ERR_FIELD_TYPE, rule, NULL);
+        return value_refuse(r, is_digits ? TIDE_ERR_FIELD_RANGE : TIDE_ERR_FIELD_TYPE, rule, remedy_of_thousands(r));
     }
     if (value < s->least || value > s->most) return value_refuse(r, TIDE_ERR_FIELD_RANGE, rule, NULL);
     return tide_format(r->arena, "%" PRId64, value);

@@ -63,7 +63,7 @@ static bool init_flat_param_and_metadata(fsdp1 *f, flat_param_handle *u) {
             tide_error(m->diags, TIDE_ERR_CONFLICT, "/settings/parallel.kind",
                        "FSDP1 refuses frozen and other parameters in one unit: \"Must flatten tensors with uniform "
                        "`requires_grad`\"",
-                       "use parallel.use_orig_params=true, or fsdp2");
+                       "use parallel.kind=fsdp2");
             return false;
         }
         u->requires_grad |= p->param->requires_grad;

@@ -215,7 +215,7 @@ static bool is_so_at(const growing_steps *g, int64_t step) {
     uint32_t count = g->loop->values(g->loop->user, values);
     tide_timeline_place at = tide_timeline_here(&m->timeline);
     uint64_t op_count = m->op_count;
-    uint32_t diagnostics = m->diags->count;
+    const tide_diagnostics said = *m->diags;
     grow_values(g, step - g->step - 1, true, grown);
     g->loop->exchange(g->loop->user, grown);
     m->same_keys = INT64_MAX;
@@ -230,7 +230,9 @@ static bool is_so_at(const growing_steps *g, int64_t step) {
     tide_timeline_take_back(&m->timeline, at);
     tide_layer_memo_forget(&g->loop->run->model, at.event);
     m->op_count = op_count;
-    m->diags->count = diagnostics;
+    m->diags->count = said.count;
+    m->diags->error_count = said.error_count; /* a window that is full there makes other shapes */
+    m->diags->first_error = said.first_error;
     m->has_failed = false;
     return is_so;
 }
