@@ -76,7 +76,7 @@ export default function ({ visit, choose, bytesOf, isAtEvent }) {
       return items.map((/** @type {string} */ item) => item.split('\n')[0]);
     };
     assert.deepEqual(await menu('Share'), ['Copy command']);
-    assert.deepEqual(await menu('Export'), ['Copy as Markdown', 'Save as tidemark file (JSON)', 'Save timeline as CSV', 'Save what is live at the peak as CSV', 'Print']);
+    assert.deepEqual(await menu('Export'), ['Copy as Markdown', 'Save as tidemark file (JSON)', 'Save timeline as CSV', 'Save what is live at the peak as CSV', 'Save picture as SVG', 'Save picture as PNG', 'Save report (HTML)', 'Print']);
     const saved = async (/** @type {string} */ item) => {
       await page.getByRole('button', { name: 'Export' }).click();
       const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: item }).click()]);
