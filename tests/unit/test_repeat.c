@@ -159,8 +159,7 @@ static const char *const generations[] = {
     "model=smollm2-135m decode=300 batch=4 seq=60",
     "model=llama-3.2-1b decode=300 batch=4 seq=200 overrides.num_hidden_layers=3",
     "model=gemma-2-2b decode=200 batch=2 seq=100 overrides.num_hidden_layers=4 overrides.sliding_window=160",
-    "model=gemma-2-2b decode=200 batch=2 seq=64 attention=eager overrides.num_hidden_layers=2 "
-    "overrides.sliding_window=160",
+    "model=gemma-2-2b decode=200 batch=2 seq=64 attention=eager overrides.sliding_window=160",
     "model=mistral-7b decode=260 batch=3 seq=300 overrides.num_hidden_layers=2 overrides.sliding_window=400",
     "model=gemma-3-1b decode=150 seq=450 overrides.num_hidden_layers=7 dtype=bf16",
     "model=deepseek-v2-lite decode=90 batch=20 seq=40 overrides.num_hidden_layers=3",
@@ -191,8 +190,7 @@ static const char *const schedules[] = {
     NATIVE "model=llama-3.2-1b parallel.pp=4 parallel.microbatches=24",
     NATIVE "model=llama-3.2-1b parallel.pp=2 parallel.dp=2 parallel.microbatches=24 parallel.rank=3",
     NATIVE "model=llama-3.2-1b parallel.tp=2 parallel.dp=2 parallel.microbatches=17 parallel.sync_each=false",
-    "parallel.kind=pp model=llama-3.2-1b parallel.pp=3 parallel.schedule=1F1B seq=256 batch=32 "
-    "parallel.microbatches=32"};
+    "parallel.kind=pp model=llama-3.2-1b parallel.pp=3 parallel.schedule=1F1B batch=32 parallel.microbatches=32"};
 
 static void check_folded(const char *line, tide_text mode) {
     jmp_buf escape;
