@@ -247,7 +247,7 @@ static int points_play_all(sweep *s) {
     size_t at_once = s->arguments.is_json ? 1 : POINTS_AT_ONCE;
     int status = CLI_OK;
     s->words = cli_grow(NULL, s->arguments.word_count, sizeof *s->words);
-    memcpy(s->words, s->arguments.words, s->arguments.word_count * sizeof *s->words);
+    for (size_t i = 0; i < s->arguments.word_count; i++) s->words[i] = s->arguments.words[i];
     for (size_t first = 0; first < s->points && status == CLI_OK; first += at_once) {
         size_t count = s->points - first < at_once ? s->points - first : at_once;
         status = s->arguments.is_json ? point_print(s, first) : points_play(s, first, count);
