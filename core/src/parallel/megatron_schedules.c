@@ -361,7 +361,9 @@ static uint32_t run_steady(interleaved *s, bool overlaps) {
         (overlaps ? steady_overlapped : steady)(s, k, s->total - s->warmup);
         uint32_t whole = s->total / round * round, next = k + 1 + s->warmup;
         if ((k + 1) % round || next >= whole) continue;
-        s->total -= fold_rounds(g, &rounds, losses, (whole - next - 1) / round) * round;
+        uint32_t fewer = fold_rounds(g, &rounds, losses, (whole - next - 1) / round);
+        if (!fewer) continue;
+        s->total -= fewer * round;
         tide_schedule_table(s->table, s->total / s->chunks, s->chunks, s->pp);
     }
     return s->total - s->warmup;

@@ -166,11 +166,15 @@ static void drop_containers(evaluation *e) {
     drop_kept(e, &e->all_labels);
 }
 
-/* del losses, logits, labels, inputs */
-static void drop_batch_of(evaluation *e) {
+static void drop_outputs(evaluation *e) {
     drop_kept(e, &e->losses);
     drop_kept(e, &e->logits);
     drop_kept(e, &e->labels);
+}
+
+/* del losses, logits, labels, inputs */
+static void drop_batch_of(evaluation *e) {
+    drop_outputs(e);
     tide_drop_batch(&e->t->run->machine, &e->inputs);
 }
 
@@ -188,9 +192,7 @@ static void evaluate_batch(evaluation *e, int64_t index) {
     tide_value logits = tide_none(), labels = tide_none(),
                losses = t->compute_loss ? predict_trl(e) : prediction_step(e, &logits, &labels);
     m->module = m->statement = 0;
-    drop_kept(e, &e->losses);
-    drop_kept(e, &e->logits);
-    drop_kept(e, &e->labels);
+    drop_outputs(e);
     e->losses = losses;
     e->logits = logits;
     e->labels = labels;
