@@ -172,13 +172,13 @@ static void assume_device(tide_job_builder *b) {
 
 static void assume_ranks(tide_job_builder *b) {
     tide_parallel_kind_choice kind = b->job->parallel_kind;
-    if (kind == TIDE_parallel_kind_megatron)
+    if (kind == TIDE_parallel_kind_megatron) {
         tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_parallel_kind),
                     "bf16 weights, Megatron-Core's optimizer with FusedAdam, and its defaults for what parallel.* does "
                     "not say",
                     NULL);
-    if (kind == TIDE_parallel_kind_megatron)
         assume(b, TIDE_SET_parallel_imbalance, "balanced: the router gives every expert as many tokens");
+    }
     if (kind == TIDE_parallel_kind_tp || kind == TIDE_parallel_kind_pp || kind == TIDE_parallel_kind_native)
         tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_parallel_kind),
                     tide_job_is_on_meta(b->job) ? "made on the meta device: a rank's parts alone reach its own"

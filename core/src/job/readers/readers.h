@@ -64,7 +64,7 @@ typedef struct tide_reader {
     bool trains;                                    /* of files that say what trains there is one */
     bool joins;                                     /* a command, which may hold such a file */
     int precedence;                                 /* of what it says: from 3, of commands, to 0 */
-    tide_program program;
+    tide_program program;                           /* what is particular to files of it is asked by this */
     const char *refuses_unknown;           /* the program that refuses keys which it does not know; NULL: it reads on */
     void (*settle)(struct tide_claims *c); /* what the files say together; once for all that have the same. NULL: as
                                             * those say it that start training */
