@@ -2,7 +2,7 @@
 /* The result as files: tidemark's own, CSV, Markdown. Pictures are picture.js, the report is report.js. */
 import { address } from './address.js';
 import { csv } from './csv.js';
-import { factor, inOrder, totalOf } from './factors.js';
+import { factor, heldFactors, inOrder, totalOf } from './factors.js';
 import { exact, inUnit, natural, percent } from './format.js';
 import { recording } from './recordings.js';
 import { command, report, spoken, unit } from './state.js';
@@ -121,11 +121,10 @@ export async function markdown() {
   const all = totalOf(r);
   const line = (/** @type {string} */ title, /** @type {number} */ bytes) =>
     `| ${plain(title)} | ${inUnit(bytes, u)} | ${percent(bytes, all.bytes)} |`;
-  const byName = new Map(r.factors.map((f) => [f.name, f.bytes]));
   return [
     `**${plain(r.model.title)}: ${inUnit(r.verdict.device_bytes, u)} ${u} per GPU** at the peak (${placeOf(r.peak)}). ${verdict.text}: ${verdict.detail}.`,
     '', `| Category | ${u} | % |`, '| :-- | --: | --: |',
-    ...inOrder([...byName.keys()]).filter((name) => byName.get(name)).map((name) => line(factor(name).title, byName.get(name) ?? 0)),
+    ...heldFactors(r).map(({ title, bytes }) => line(title, bytes)),
     line('Allocated', r.peak.allocated), ...r.outside.map(({ name, bytes }) => line(factor(name).title, bytes)),
     `| **${all.title}** | **${inUnit(all.bytes, u)}** | ${exact(all.bytes)} |`,
     '', '```', command.value, '```', '', 'Assumptions:', '',

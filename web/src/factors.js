@@ -42,6 +42,12 @@ export function inOrder(present) {
   return [...present].sort((a, b) => rank(a) - rank(b));
 }
 
+/** The factors that hold something at the peak, in stacking order. @param {import('./types.js').Report} r */
+export function heldFactors(r) {
+  const bytes = new Map(r.factors.map((f) => [f.name, f.bytes]));
+  return inOrder([...bytes.keys()]).map((name) => ({ name, title: factor(name).title, bytes: bytes.get(name) ?? 0 })).filter((held) => held.bytes > 0);
+}
+
 /** What factors and what lies outside of the allocator come to: of a job what the device holds, of a server what it holds before its cache is made.
  * @param {import('./types.js').Report} r */
 export const totalOf = (r) => (r.serving ? { title: 'Before the KV cache', bytes: r.peak.allocated + r.outside.reduce((sum, { bytes }) => sum + bytes, 0) }

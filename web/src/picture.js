@@ -2,7 +2,7 @@
 /* What the page shows as one drawing that stands alone: title, legend, units and link are in it, and it needs no style sheet. */
 import { address } from './address.js';
 import { NS, played, result, save } from './exports.js';
-import { factor, inOrder } from './factors.js';
+import { factor, heldFactors } from './factors.js';
 import { inUnit, percent } from './format.js';
 import { recording } from './recordings.js';
 import { command, unit } from './state.js';
@@ -174,9 +174,8 @@ function pictureOfJob(link, isAlone) {
   const all = { title: 'On the device', bytes: r.verdict.device_bytes };
   const row = (/** @type {string} */ name, /** @type {string} */ title, /** @type {number} */ bytes, isStrong = false) => (
     { name, title, words: inUnit(bytes, unit.value), share: percent(bytes, all.bytes), isStrong });
-  const byName = new Map(r.factors.map((f) => [f.name, f.bytes]));
   const rows = r.serving ? [...heldBy(r.serving).map(({ name, title, bytes }) => row(name, title, bytes)), row('', 'On the device', r.verdict.device_bytes, true)] : [
-    ...inOrder([...byName.keys()]).filter((name) => byName.get(name)).map((name) => row(name, factor(name).title, byName.get(name) ?? 0)),
+    ...heldFactors(r).map(({ name, title, bytes }) => row(name, title, bytes)),
     row('', 'Allocated', r.peak.allocated, true),
     ...r.outside.filter(({ bytes }) => bytes).map(({ name, bytes }) => row(name, factor(name).title, bytes)),
     row('', all.title, all.bytes, true),

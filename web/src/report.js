@@ -2,7 +2,7 @@
 /* What the page shows as one HTML file to pass on, print or keep beside a run: no script, no request, and the link and command that give it again. */
 import { address } from './address.js';
 import { played, result, save } from './exports.js';
-import { factor, inOrder, totalOf } from './factors.js';
+import { factor, heldFactors, inOrder, totalOf } from './factors.js';
 import { exact, fixed, inUnit, natural, percent } from './format.js';
 import { svgText } from './picture.js';
 import { recording } from './recordings.js';
@@ -51,12 +51,10 @@ ${parts.filter(Boolean).join('\n')}
 /** What is held, part by part. @param {import('./types.js').Report} r */
 function categories(r) {
   const parts = r.breakdown.filter((part) => part.bytes > 0);
-  const byName = new Map(r.factors.map((f) => [f.name, f.bytes]));
   const blanks = parts.map(() => 0);
   const all = totalOf(r);
   return table(`What uses the memory, ${unit.value} at the peak`, ['Category', ...parts.map((part) => part.title), 'Total', '%'], [
-    ...inOrder([...byName.keys()]).filter((name) => byName.get(name)).map((name) => [factor(name).title, ...parts.map((part) => part.factors[name] ?? 0),
-      byName.get(name) ?? 0, percent(byName.get(name) ?? 0, all.bytes)]),
+    ...heldFactors(r).map(({ name, title, bytes }) => [title, ...parts.map((part) => part.factors[name] ?? 0), bytes, percent(bytes, all.bytes)]),
     ['Allocated', ...parts.map((part) => part.bytes), r.peak.allocated, percent(r.peak.allocated, all.bytes)],
     ...r.outside.map(({ name, bytes }) => [factor(name).title, ...blanks, bytes, percent(bytes, all.bytes)]),
   ], [[all.title, ...blanks, all.bytes, '100 %']]);
@@ -97,7 +95,7 @@ async function reportOfJob() {
     ...r.diagnostics.map(({ message }) => message),
   ], await svgText(false), [
     categories(r), differences(r), settings(r),
-    r.serving ? table('Requests that fit at once', ['Tokens a request', 'Requests'], r.serving.requests.map(({ tokens, fit }) => [fixed(tokens), fixed(fit)])) : '',
+    r.serving ? table('Requests that fit at once', ['Tokens per request', 'Requests'], r.serving.requests.map(({ tokens, fit }) => [fixed(tokens), fixed(fit)])) : '',
     table('Largest tensors at the peak', ['Total', 'Count × each', 'Shape', 'Category', 'From'], tensors.map((t) => [natural(t.bytes, u), `${fixed(t.count)} × ${natural(t.each, u)}`,
       `${t.shape.map(({ n }) => fixed(n)).join(' × ')} ${t.dtype}`, factor(t.factor).title, `${t.module} ${t.op}`])),
     table('Assumptions', ['Setting', 'Value', ''], r.assumptions.map(({ setting, value, text }) => [setting, value || 'default', text])),
