@@ -454,9 +454,9 @@ void tide_check_conflicts(tide_job_builder *b) {
     check_lengths(b);
     check_unread(b, TIDE_SET_trainer_prompt_length, TIDE_SET_trainer_batch_eval_metrics);
     check_unread(b, TIDE_SET_model, TIDE_SET_title);
-    if (!is_training && job->parallel_kind != TIDE_parallel_kind_none)
+    if (!is_training && (job->parallel_kind != TIDE_parallel_kind_none || job->parallel_dp > 1))
         tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_parallel_kind, "inference on several GPUs is not expressed",
-                            "use mode=train, or one GPU");
+                            "choose mode=serve with gpus=2, where vLLM shards the model, or one GPU");
     if (job->steps == 1 && is_training)
         tide_report(b->diags, TIDE_WARNING, TIDE_ERR_FIELD_RANGE, "/settings/steps",
                     "is 1: optimizer state is made at its end, so later steps may need more", "use steps=2");

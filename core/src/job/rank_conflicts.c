@@ -40,9 +40,11 @@ static void check_rank(tide_job_builder *b) {
                                         : tide_format(b->arena, "is %lld; %lld ranks go from 0 to %lld",
                                                       (long long)rank, (long long)ranks, (long long)(ranks - 1)),
                             NULL);
-    if (is_alone && dp > 1)
-        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_parallel_dp, "several GPUs need a kind of parallelism",
-                            "add parallel.kind=ddp, zero2, ...");
+    if (is_alone && dp > 1 && job->mode == TIDE_mode_train)
+        tide_builder_refuse(
+            b, TIDE_ERR_CONFLICT, TIDE_SET_parallel_dp, "several GPUs need a kind of parallelism",
+            "add parallel.kind=fsdp2 or zero3, which shard the model, ddp, a whole copy on each, or tp, "
+            "pp, native, megatron");
     if (!is_alone && is_of_one_gpu(job->optimizer))
         tide_builder_refuse(
             b, TIDE_ERR_UNSUPPORTED, TIDE_SET_optimizer,
