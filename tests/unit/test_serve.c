@@ -20,22 +20,6 @@
 static int passed, failed;
 static bool is_verbose;
 
-typedef struct card {
-    const char *key, *name;
-    int mib, capability, sms;
-} card;
-
-static const card cards[] = {{"h100", "NVIDIA H100 80GB HBM3", 81080, 90, 132},
-                             {"h200", "NVIDIA H200", 143155, 90, 132},
-                             {"a100-80", "NVIDIA A100-SXM4-80GB", 81152, 80, 108},
-                             {"a100-40", "NVIDIA A100-SXM4-40GB", 40448, 80, 108},
-                             {"l40s", "NVIDIA L40S", 45465, 89, 142},
-                             {"l4", "NVIDIA L4", 22579, 89, 58},
-                             {"a10", "NVIDIA A10G", 22579, 86, 80},
-                             {"rtx4090", "NVIDIA GeForce RTX 4090", 24094, 89, 128},
-                             {"rtx3090", "NVIDIA GeForce RTX 3090", 24135, 86, 82},
-                             {"b200", "NVIDIA B200", 182630, 100, 148}};
-
 static double number_at(const cJSON *object, const char *key, double otherwise) {
     const cJSON *value = cJSON_GetObjectItemCaseSensitive(object, key);
     return cJSON_IsNumber(value) ? value->valuedouble : otherwise;
@@ -55,19 +39,11 @@ static const tide_json *parse(tide_arena *arena, const cJSON *value, tide_diagno
 
 static const tide_job *read_case(tide_arena *arena, const cJSON *of_case, tide_serve_device *d,
                                  tide_diagnostics *diags) {
-    const char *gpu = text_at(of_case, "gpu");
-    const card *c = &cards[0];
-    for (size_t i = 0; gpu && i < sizeof cards / sizeof *cards; i++)
-        if (strcmp(cards[i].key, gpu) == 0) c = &cards[i];
-    *d = (tide_serve_device){.name = c->name,
-                             .total_bytes = (uint64_t)c->mib << 20,
-                             .used_bytes = (uint64_t)number_at(of_case, "context_mib", 0) << 20,
-                             .capability = (int)number_at(of_case, "capability", c->capability),
-                             .sms = (int)number_at(of_case, "sms", c->sms)};
     const tide_json *given = parse(arena, of_case, diags);
     tide_text *words;
     tide_file *files = NULL;
     uint32_t word_count, file_count = 0;
+    if (!tide_serve_device_of_case(given, d)) return NULL;
     tide_job_arguments_of_start(arena, given, &words, &word_count);
     tide_job_add_files_of_case(arena, given, &files, &file_count);
     return tide_job_build(arena, words, word_count, files, file_count, diags);

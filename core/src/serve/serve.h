@@ -192,6 +192,9 @@ void tide_serve_play_buffers(tide_serve_run *run);
 /* The card as the driver calls it: the engine's defaults look for names in it. */
 tide_serve_device tide_serve_device_of(const tide_job *job, tide_arena *arena);
 
+/* The device of a recorded start, the oracle's first where its case names none (recorded.c). False: it is not known. */
+bool tide_serve_device_of_case(const tide_json *of_case, tide_serve_device *device);
+
 int64_t tide_serve_utilization_ppm(const tide_serve_run *run);
 
 /* The longest max_model_len that the model takes, or, where it does not say it, that the engine has. */
