@@ -122,18 +122,37 @@ bool tide_model_is_known(tide_arena *arena, const char *name) {
     return tide_catalogue_find(arena, name) || tide_catalogue_variant(arena, name, &read);
 }
 
+/* The words of an entry's name and title, each behind a dash: "-sdxl-unet-stable-diffusion-xl-unet-". */
+static const char *entry_words(tide_arena *arena, const tide_source *source) {
+    tide_diagnostics scratch;
+    tide_diagnostics_init(&scratch, arena);
+    tide_source whole = tide_source_whole(arena, source);
+    const tide_json *entry = tide_json_parse(arena, (tide_text){whole.text, whole.length}, "/models", &scratch),
+                    *title = tide_json_at(entry, "title");
+    const char *lowered = title && title->kind == TIDE_JSON_STRING ? tide_lowered(arena, title->text) : "";
+    return tide_format(arena, "-%s-%s-", source->name, dashed(arena, lowered));
+}
+
+/* Whether an entry has the word, which a version may follow: "flux" of "flux.1-dev", "qwen" of "qwen2.5-7b". */
+static bool entry_has_word(tide_arena *arena, const char *words, tide_text word) {
+    const char *begin = tide_format(arena, "-%.*s", (int)word.length, word.at);
+    for (const char *at = words; (at = strstr(at, begin)); at++)
+        if (strchr("-.", at[1 + word.length]) || (is_figure(at[1 + word.length]) && !is_figure(at[word.length])))
+            return true;
+    return false;
+}
+
 /* Whether each word of a name is one of the entry's, or the name is how the entry begins: "llama 8b", "mixtral". */
-static bool has_words(tide_arena *arena, const char *entry, const char *name) {
+static bool entry_has_words(tide_arena *arena, const tide_source *source, const char *name) {
     char entry_room[SPELLED_ROOM], room[SPELLED_ROOM];
-    tide_text whole = spelled(entry_room, entry), begin = spelled(room, name);
+    tide_text whole = spelled(entry_room, source->name), begin = spelled(room, name);
     bool begins = begin.length && whole.length > begin.length && tide_text_starts(whole, begin);
     char next = begins ? whole.at[begin.length] : '.';
     if (next != '.' && !(is_figure(next) && is_figure(begin.at[begin.length - 1]))) return true;
-    const char *text = dashed(arena, name);
-    const char *parted = tide_format(arena, "-%s-", entry);
-    tide_text rest = tide_text_of(text), word;
+    const char *words = entry_words(arena, source);
+    tide_text rest = tide_text_of(dashed(arena, name)), word;
     while (tide_piece_next(&rest, '-', &word))
-        if (!strstr(parted, tide_format(arena, "-%.*s-", (int)word.length, word.at))) return false;
+        if (!entry_has_word(arena, words, word)) return false;
     return true;
 }
 
@@ -143,7 +162,7 @@ static const char *near_by_words(tide_arena *arena, const char *name) {
     uint32_t count = 0;
     for (uint32_t i = 0; i < tide_catalogue_source_count && *name; i++) {
         const char *entry = tide_catalogue_sources[i].name;
-        if (!has_words(arena, entry, name)) continue;
+        if (!entry_has_words(arena, &tide_catalogue_sources[i], name)) continue;
         uint32_t at = count < NEAR_MODELS ? count++ : NEAR_MODELS;
         for (; at > 0 && strlen(entry) < strlen(found[at - 1]); at--)
             if (at < NEAR_MODELS) found[at] = found[at - 1];
