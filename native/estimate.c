@@ -141,20 +141,24 @@ static void besides_show(const cJSON *answer) {
 
 /* A row for each kind of rank that differs. */
 static void ranks_show(const cJSON *answer) {
-    static const char *const heads[] = {"Rank", "Stage", "Allocated, at most", "Reserved, at most",
-                                        "Micro-batches in flight"};
+    static const char *const heads[] = {"Rank",   "Allocated, at most",     "Reserved, at most", "Stage",
+                                        "Layers", "Micro-batches in flight"};
     const cJSON *ranks = cli_at(answer, "ranks"), *one;
     cli_table table;
     cli_number text;
     if (!cJSON_GetArraySize(ranks)) return;
+    bool is_staged = cli_at(ranks->child, "layers");
+    unsigned columns = is_staged ? 6 : 3;
     cli_heading("Ranks that differ");
-    cli_table_init(&table, 5);
-    for (int i = 0; i < 5; i++) cli_table_cell(&table, heads[i]);
+    cli_table_init(&table, columns);
+    for (unsigned i = 0; i < columns; i++) cli_table_cell(&table, heads[i]);
     cJSON_ArrayForEach(one, ranks) {
         cli_table_cell(&table, cli_count(text, cli_int_at(one, "rank")));
-        cli_table_cell(&table, cli_count(text, cli_int_at(one, "stage")));
         cli_table_cell(&table, cli_size(text, cli_int_at(one, "allocated")));
         cli_table_cell(&table, cli_size(text, cli_int_at(one, "reserved")));
+        if (!is_staged) continue;
+        cli_table_cell(&table, cli_count(text, cli_int_at(one, "stage")));
+        cli_table_cell(&table, cli_count(text, cli_int_at(one, "layers")));
         cli_table_cell(&table, cli_count(text, cli_int_at(one, "in_flight")));
     }
     cli_table_print(&table);

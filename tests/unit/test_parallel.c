@@ -36,17 +36,20 @@ typedef struct held {
     int64_t state; /* parameters in any form, gradients, optimizer */
     int64_t trainable, tensors;
     int64_t most_computed; /* at any moment */
+    int64_t most;          /* the same of all */
+    int64_t others[TIDE_OTHER_RANKS];
+    uint32_t other_count;
     bool plays;
 } held;
 
-/* Of activations and temporaries, which reports tell apart. */
-static int64_t most_computed(const tide_run *run) {
+/* Of activations and temporaries, which reports tell apart; or of everything. */
+static int64_t most_live(const tide_run *run, bool is_computed) {
     const tide_timeline *t = &run->machine.timeline;
     int64_t live = 0, most = 0, *change = calloc((size_t)t->event_count + 1, sizeof *change);
     if (!change) exit(3);
     for (uint32_t i = 0; i < t->allocation_count; i++) {
         const tide_allocation *a = &t->allocations[i];
-        if (a->factor != TIDE_FACTOR_ACTIVATION && a->factor != TIDE_FACTOR_TEMPORARY) continue;
+        if (is_computed && a->factor != TIDE_FACTOR_ACTIVATION && a->factor != TIDE_FACTOR_TEMPORARY) continue;
         change[a->born] += (int64_t)a->bytes;
         if (a->died < t->event_count) change[a->died] -= (int64_t)a->bytes;
     }
@@ -72,7 +75,10 @@ static void sum(held *h, const tide_run *run, tide_phase phase) {
     for (size_t i = 0; i < sizeof state / sizeof *state; i++) h->state += h->of[state[i]];
     h->trainable = run->trainable;
     h->tensors = run->model.parameter_count;
-    h->most_computed = most_computed(run);
+    h->most_computed = most_live(run, true);
+    h->most = most_live(run, false);
+    memcpy(h->others, run->other_ranks, sizeof h->others);
+    h->other_count = run->other_rank_count;
     h->plays = true;
 }
 
@@ -273,6 +279,10 @@ static void check_cuts(void) {
     check_cut("parallel.kind=pp parallel.pp=4 parallel.microbatches=4", 4, 0);
     check_cut("parallel.kind=native parallel.pp=8 parallel.microbatches=8", 8, 0);
     check_cut("parallel.kind=native parallel.microbatches=1", 1, 0);
+    check_cut("parallel.kind=pp parallel.pp=3 parallel.microbatches=4 parallel.stage_layers=1,5,2", 3, 0);
+    check_cut("parallel.kind=native pp=2 parallel.microbatches=4 parallel.schedule=ZBVZeroBubble parallel.chunks=2 "
+              "parallel.stage_layers=1,2,4,1",
+              2, 0);
 }
 
 /* Megatron-Core, all ranks of a random layout: what is cut over tensor ranks and stages adds up to the whole and copies
@@ -341,6 +351,72 @@ static void check_in_flight(uint64_t *seed) {
     }
 }
 
+/* Stages of several sizes, of a random pipeline: no rank holds more at any moment than one of those that are played to
+ * find the worst. */
+static void check_worst_rank(uint64_t *seed) {
+    static const struct {
+        const char *words;
+        int chunks;
+    } kinds[] = {{"kind=pp batch=24 parallel.microbatches=24 parallel.schedule=1F1B", 1},
+                 {"kind=pp batch=24 parallel.microbatches=24 parallel.schedule=GPipe", 1},
+                 {"kind=pp batch=24 parallel.microbatches=24 parallel.schedule=Interleaved1F1B parallel.chunks=2", 2},
+                 {"kind=native parallel.microbatches=24 parallel.schedule=ZBVZeroBubble parallel.chunks=2", 2},
+                 {"kind=native parallel.microbatches=24 parallel.schedule=DualPipeV parallel.chunks=2", 2},
+                 {"kind=megatron parallel.microbatches=24", 1},
+                 {"kind=megatron parallel.microbatches=24 parallel.virtual_stages=2", 2}};
+    int kind = (int)random_below(seed, sizeof kinds / sizeof *kinds), pp = 2 + (int)random_below(seed, 5), layers = 0;
+    if (pp == 5) pp = 6;
+    char split[200] = "", job[600], words[700];
+    for (int i = 0; i < pp * kinds[kind].chunks; i++) {
+        int of = 1 + (int)random_below(seed, 3);
+        snprintf(split + strlen(split), sizeof split - strlen(split), "%s%d", i ? "," : "", of);
+        layers += of;
+    }
+    snprintf(job, sizeof job,
+             "model=llama-3.2-1b overrides.tie_word_embeddings=false overrides.vocab_size=1024 "
+             "overrides.num_hidden_layers=%d seq=128 steps=2 parallel.%s pp=%d parallel.stage_layers=%s",
+             layers, kinds[kind].words, pp, split);
+    shown = words;
+    int64_t most = 0, most_played = 0;
+    held first = {0};
+    for (int rank = 0; rank < pp; rank++) {
+        snprintf(words, sizeof words, "%s rank=%d", job, rank);
+        held h = play(words, TIDE_PHASE_OPTIMIZER);
+        if (!h.plays) return;
+        if (!rank) first = h;
+        bool is_played = !rank;
+        for (uint32_t i = 0; i < first.other_count; i++) is_played = is_played || first.others[i] == rank;
+        if (h.most > most) most = h.most;
+        if (is_played && h.most > most_played) most_played = h.most;
+    }
+    check(most_played == most, "a rank that is not played needs more", most, most_played);
+}
+
+/* Megatron's own ways to say how layers lie come to the same as the list. */
+static void check_stage_layers(void) {
+    static const char *const alike[][2] = {
+        {"parallel.first_stage_layers=2", "parallel.stage_layers=2,3,3"},
+        {"parallel.last_stage_layers=4", "parallel.stage_layers=2,2,4"},
+        {"overrides.num_hidden_layers=7 parallel.account_embedding=true parallel.account_loss=true",
+         "overrides.num_hidden_layers=7 parallel.stage_layers=2,3,2"},
+        {"overrides.num_hidden_layers=12 parallel.virtual_stages=2",
+         "overrides.num_hidden_layers=12 parallel.virtual_stages=2 parallel.stage_layers=2,2,2,2,2,2"}};
+    char words[2][400];
+    for (size_t i = 0; i < sizeof alike / sizeof *alike; i++)
+        for (int rank = 0; rank < 3; rank++) {
+            held h[2];
+            for (int k = 0; k < 2; k++) {
+                shown = words[k];
+                snprintf(words[k], sizeof words[k],
+                         "model=llama-3.2-1b overrides.num_hidden_layers=8 seq=64 parallel.kind=megatron pp=3 rank=%d "
+                         "%s",
+                         rank, alike[i][k]);
+                h[k] = play(words[k], TIDE_PHASE_OPTIMIZER);
+            }
+            check(h[0].most == h[1].most && h[0].most > 0, "layers of each stage", h[0].most, h[1].most);
+        }
+}
+
 int main(int argc, char **argv) {
     int rounds = argc > 1 ? atoi(argv[1]) : 60;
     uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
@@ -352,6 +428,8 @@ int main(int argc, char **argv) {
     for (int i = 0; i < rounds; i++) check_job(&seed);
     for (int i = 0; i < rounds / 4; i++) check_megatron(&seed);
     for (int i = 0; i < rounds / 4; i++) check_in_flight(&seed);
+    for (int i = 0; i < rounds / 3; i++) check_worst_rank(&seed);
+    check_stage_layers();
     printf("%d passed, %d failed\n", passed, failed);
     return failed != 0;
 }

@@ -46,7 +46,7 @@
  *   batches?: {sentence: string, padded?: StepsAlike, full?: StepsAlike},
  *   peak: {allocated: number, reserved: number, device: number, context: number, step: number, phase: string,
  *     module: string, op: string, event: number, rank?: number, range?: {low: number, high: number, reason: string}},
- *   ranks?: {rank: number, stage: number, allocated: number, reserved: number}[],
+ *   ranks?: {rank: number, stage: number, layers?: number, allocated: number, reserved: number}[],
  *   factors: {name: string, bytes: number}[],
  *   outside: {name: string, bytes: number, source?: string}[],
  *   besides?: {name: string, bytes: number, source: string}[],

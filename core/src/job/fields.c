@@ -103,6 +103,9 @@ static void fill(tide_job_builder *b, tide_setting_id id) {
     case TIDE_SETTING_LIST:
         *(tide_name_list *)field = tide_argument_names(&b->arguments, id);
         break;
+    case TIDE_SETTING_COUNTS:
+        *(tide_counts *)field = tide_counts_of(b->arena, tide_text_of(text));
+        break;
     case TIDE_SETTING_SIZE:
         *(tide_pixels *)field = pixels_of(text);
         break;

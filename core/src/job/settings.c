@@ -38,6 +38,7 @@ static const char *const choices_of_optimizer[] = {
 #define TIDE_TYPE_LIST TIDE_SETTING_LIST
 #define TIDE_TYPE_SIZE TIDE_SETTING_SIZE
 #define TIDE_TYPE_LENGTHS TIDE_SETTING_LENGTHS
+#define TIDE_TYPE_COUNTS TIDE_SETTING_COUNTS
 #define TIDE_TYPE_NAME TIDE_SETTING_NAME
 #define TIDE_TYPE_RECIPE TIDE_SETTING_RECIPE
 #define TIDE_TYPE_OVERRIDES TIDE_SETTING_OVERRIDES
@@ -52,6 +53,7 @@ static const char *const choices_of_optimizer[] = {
 #define TIDE_OFFSET_LIST TIDE_OFFSET_INT
 #define TIDE_OFFSET_SIZE TIDE_OFFSET_INT
 #define TIDE_OFFSET_LENGTHS TIDE_OFFSET_INT
+#define TIDE_OFFSET_COUNTS TIDE_OFFSET_INT
 #define TIDE_OFFSET_NAME(id) 0
 #define TIDE_OFFSET_RECIPE(id) 0
 #define TIDE_OFFSET_OVERRIDES(id) 0
@@ -95,6 +97,15 @@ tide_name_list tide_names_of(tide_arena *arena, const char *list) {
     while (tide_piece_next(&rest, ',', &piece))
         if (piece.length) names.names[names.count++] = tide_text_copy(arena, piece);
     return names;
+}
+
+tide_counts tide_counts_of(tide_arena *arena, tide_text list) {
+    tide_text rest = list, piece;
+    uint32_t count = list.length > 0;
+    for (size_t i = 0; i < list.length; i++) count += list.at[i] == ',';
+    int64_t *of = TIDE_NEW(arena, int64_t, count);
+    for (uint32_t i = 0; i < count && tide_piece_next(&rest, ',', &piece); i++) tide_text_to_i64(&of[i], piece);
+    return (tide_counts){of, count};
 }
 
 /* ---- names ---- */

@@ -17,6 +17,7 @@ typedef enum tide_setting_type {
     TIDE_SETTING_LIST,
     TIDE_SETTING_SIZE,
     TIDE_SETTING_LENGTHS,
+    TIDE_SETTING_COUNTS,
     TIDE_SETTING_NAME,
     TIDE_SETTING_RECIPE,
     TIDE_SETTING_OVERRIDES
@@ -83,6 +84,9 @@ bool tide_setting_has_choice(const tide_setting *setting, tide_text value);
 
 /* A value as canonical text, or NULL after an error at /settings/NAME. */
 const char *tide_setting_read(tide_arena *arena, tide_setting_id id, tide_text value, tide_diagnostics *diags);
+
+/* Numbers joined by commas, canonical. */
+tide_counts tide_counts_of(tide_arena *arena, tide_text list);
 
 /* Names joined by commas. */
 tide_name_list tide_names_of(tide_arena *arena, const char *list);

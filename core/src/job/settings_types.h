@@ -12,6 +12,11 @@ typedef struct tide_name_list {
     uint32_t count;
 } tide_name_list;
 
+typedef struct tide_counts {
+    const int64_t *of;
+    uint32_t count; /* 0: not set */
+} tide_counts;
+
 /* Tokens of the samples of a run, or quantiles from which they are drawn (job/lengths.h). */
 typedef struct tide_quantile {
     int64_t at; /* millionths of a percent */
@@ -58,6 +63,7 @@ typedef enum tide_optimizer_choice {
 #define TIDE_CHOICES_LIST NOTHING, none
 #define TIDE_CHOICES_SIZE NOTHING, none
 #define TIDE_CHOICES_LENGTHS NOTHING, none
+#define TIDE_CHOICES_COUNTS NOTHING, none
 #define TIDE_CHOICES_NAME NOTHING, none
 #define TIDE_CHOICES_RECIPE NOTHING, none
 #define TIDE_CHOICES_OVERRIDES NOTHING, none
@@ -91,6 +97,7 @@ typedef enum tide_optimizer_choice {
 #define TIDE_FIELD_LIST(name) tide_name_list name;
 #define TIDE_FIELD_SIZE(name) tide_pixels name;
 #define TIDE_FIELD_LENGTHS(name) tide_lengths name;
+#define TIDE_FIELD_COUNTS(name) tide_counts name;
 #define TIDE_FIELD_NAME(name)
 #define TIDE_FIELD_RECIPE(name)
 #define TIDE_FIELD_OVERRIDES(name)

@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { LIST_LIMIT = 256 };
+enum { LIST_LIMIT = 256, COUNTS_LIMIT = 1024 };
 
 typedef struct value_reader {
     tide_arena *arena;
@@ -164,6 +164,28 @@ static const char *value_list(const value_reader *r) {
     return out;
 }
 
+/* Whole numbers without blanks around them. */
+static const char *value_counts(const value_reader *r) {
+    const tide_setting *s = r->setting;
+    if (value_is_unset(r)) return "";
+    tide_text rest = r->given, piece;
+    const char *text = "";
+    uint32_t count = 0;
+    while (tide_piece_next(&rest, ',', &piece)) {
+        int64_t number;
+        if (++count > COUNTS_LIMIT || !tide_text_to_i64(&number, tide_trimmed(piece)) || number < s->least ||
+            number > s->most)
+            return value_refuse(r, TIDE_ERR_FIELD_RANGE,
+                                tide_format(r->arena,
+                                            "must be at most %d whole numbers from %" PRId64 " to %" PRId64
+                                            ", joined by commas",
+                                            COUNTS_LIMIT, s->least, s->most),
+                                NULL);
+        text = tide_format(r->arena, "%s%s%" PRId64, text, *text ? "," : "", number);
+    }
+    return text;
+}
+
 static const char *value_size(const value_reader *r) {
     const tide_setting *s = r->setting;
     if (value_is_unset(r)) return "";
@@ -221,6 +243,8 @@ const char *tide_setting_read(tide_arena *arena, tide_setting_id id, tide_text v
         return value_text(&r);
     case TIDE_SETTING_LIST:
         return value_list(&r);
+    case TIDE_SETTING_COUNTS:
+        return value_counts(&r);
     case TIDE_SETTING_SIZE:
         return value_size(&r);
     case TIDE_SETTING_LENGTHS:

@@ -67,6 +67,18 @@ static void put_names(tide_arena *arena, tide_json *array, tide_text names) {
     while (tide_piece_next(&names, ',', &name)) append(arena, array, &last, TIDE_JSON_STRING)->text = name;
 }
 
+static void put_counts(tide_arena *arena, tide_json *array, tide_text list) {
+    tide_counts counts = tide_counts_of(arena, list);
+    tide_json **last = &array->first;
+    array->kind = TIDE_JSON_ARRAY;
+    for (uint32_t i = 0; i < counts.count; i++) {
+        tide_json *item = append(arena, array, &last, TIDE_JSON_NUMBER);
+        item->integer = counts.of[i];
+        item->is_integer = true;
+        item->number = (double)counts.of[i];
+    }
+}
+
 static void put_member(tide_arena *arena, tide_json *item, const tide_setting *setting, tide_text text) {
     int64_t pico;
     item->kind = TIDE_JSON_STRING;
@@ -83,6 +95,8 @@ static void put_member(tide_arena *arena, tide_json *item, const tide_setting *s
         item->is_true = tide_text_is(text, "true");
     } else if (setting->type == TIDE_SETTING_LIST) {
         put_names(arena, item, text);
+    } else if (setting->type == TIDE_SETTING_COUNTS) {
+        put_counts(arena, item, text);
     }
 }
 

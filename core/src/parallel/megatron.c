@@ -46,6 +46,37 @@ static int64_t size_of_model(const tide_megatron *g, const char *size) {
     return v.kind == TIDE_VALUE_INT ? v.integer : 0;
 }
 
+static int64_t megatron_layers_of(const tide_megatron *g, int64_t stage) {
+    static const char *const names[] = {"stage"};
+    tide_value values[] = {tide_of_int(stage)};
+    tide_value made = tide_model_method(g->w->model, TIDE_TEXT("layers_of"), names, values, 1);
+    return made.kind == TIDE_VALUE_INT && made.integer > 0 ? made.integer : 0;
+}
+
+/* Layers of a mixture are dense up to dense_layers. */
+static void find_megatron_stages(tide_megatron *g) {
+    tide_arena *arena = g->w->model->m->arena;
+    const tide_topology *t = &g->topology;
+    uint32_t ranks = (uint32_t)t->pp, chunks = (uint32_t)g->chunk_count, stages = ranks * chunks;
+    int64_t dense = size_of_model(g, "dense_layers"), layers = size_of_model(g, "num_layers"), all = 0;
+    tide_stages s = {.ranks = ranks, .chunks = chunks, .kinds = 2, .apart = t->world / t->pp};
+    s.of_rank = TIDE_NEW(arena, uint32_t, stages);
+    s.layers = TIDE_NEW(arena, uint32_t, 2 * stages);
+    for (uint32_t stage = 0; stage < stages; stage++) {
+        int64_t count = megatron_layers_of(g, stage), of_dense = dense < count ? dense : count;
+        s.of_rank[stage % ranks * chunks + stage / ranks] = stage;
+        s.layers[2 * stage] = (uint32_t)of_dense;
+        s.layers[2 * stage + 1] = (uint32_t)(count - of_dense);
+        dense -= of_dense;
+        all += count;
+    }
+    if (all != layers)
+        tide_fail(g->w->model->m, TIDE_ERR_CONFLICT,
+                  "parallel.stage_layers: they do not add up to the layers of the model; there are %lld",
+                  (long long)layers);
+    g->w->stages = s;
+}
+
 static void megatron_wrap(tide_wrapper *w) {
     tide_machine *m = w->model->m;
     tide_megatron *g = TIDE_NEW(m->arena, tide_megatron, 1);
@@ -71,6 +102,7 @@ static void megatron_wrap(tide_wrapper *w) {
     tide_cast_model(w, w->model->state.dtype); /* Float16Module */
     tide_megatron_wrap_ddp(g);
     tide_megatron_make_optimizer(g);
+    if (g->topology.pp > 1 && !m->has_failed) find_megatron_stages(g);
 }
 
 static void megatron_step(tide_wrapper *w, unsigned step) {
@@ -81,16 +113,6 @@ static void megatron_step(tide_wrapper *w, unsigned step) {
     tide_timeline_mark(timeline, step, TIDE_PHASE_BACKWARD);
     tide_megatron_optimizer_step(g);
     tide_timeline_mark(timeline, step, TIDE_PHASE_OPTIMIZER);
-}
-
-/* Ranks of a stage differ by a batch at most, and the first of them has it. Stages hold ever fewer micro-batches: the
- * most have the first, the second, which has no embedding, and the last with the loss. */
-static uint32_t megatron_other_ranks(const tide_wrapper *w, int64_t *ranks) {
-    const tide_topology *t = &((const tide_megatron *)w->state)->topology;
-    uint32_t count = 0;
-    if (t->pp > 2) ranks[count++] = t->world / t->pp;
-    if (t->pp > 1) ranks[count++] = t->world / t->pp * (t->pp - 1);
-    return count;
 }
 
 /* Forward passes of the warm-up, and the one that comes before the first backward pass. */
@@ -106,5 +128,4 @@ const tide_strategy tide_megatron_strategy = {.dialect = "megatron",
                                               .load = megatron_load,
                                               .wrap = megatron_wrap,
                                               .step = megatron_step,
-                                              .other_ranks = megatron_other_ranks,
                                               .in_flight = megatron_in_flight};

@@ -127,6 +127,7 @@ static void native_wrap(tide_wrapper *w) {
                          .rank = (uint32_t)n->topology.pp_rank,
                          .chunks = (uint32_t)job->parallel_chunks,
                          .microbatches = (uint32_t)micro,
+                         .apart = n->topology.world / n->topology.pp,
                          .batch = job->batch,
                          .length = job->seq / n->topology.cp,
                          .rows = job->seq / n->topology.cp,
@@ -258,20 +259,9 @@ static void native_step(tide_wrapper *w, unsigned step) {
     tide_timeline_mark(timeline, step, TIDE_PHASE_OPTIMIZER);
 }
 
-static uint32_t native_other_ranks(const tide_wrapper *w, int64_t *ranks) {
-    const tide_topology *t = &((const native *)w->state)->topology;
-    uint32_t count = 0;
-    if (t->pp > 2) ranks[count++] = t->world / t->pp;
-    if (t->pp > 1) ranks[count++] = t->world / t->pp * (t->pp - 1);
-    return count;
-}
-
 static uint32_t native_in_flight(const tide_wrapper *w) {
     return tide_pipeline_most_in_flight(&((const native *)w->state)->pipeline);
 }
 
-const tide_strategy tide_native_strategy = {.load = tide_load_on_meta,
-                                            .wrap = native_wrap,
-                                            .step = native_step,
-                                            .other_ranks = native_other_ranks,
-                                            .in_flight = native_in_flight};
+const tide_strategy tide_native_strategy = {
+    .load = tide_load_on_meta, .wrap = native_wrap, .step = native_step, .in_flight = native_in_flight};

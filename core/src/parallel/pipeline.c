@@ -103,6 +103,71 @@ static bool untie_head(tide_pipeline *p) {
     return true;
 }
 
+/* ---- which layers a stage has ---- */
+
+/* Layers of the stages before one, of a model with so many. */
+static uint32_t layers_before(const tide_pipeline *p, uint32_t layers, uint32_t stage) {
+    const tide_job *job = p->w->job;
+    uint32_t before = 0;
+    if (p->ranks == 1 || !job->parallel_stage_layers.count)
+        return (uint32_t)((uint64_t)layers * stage / p->stage_count);
+    for (uint32_t i = 0; i < stage; i++) before += (uint32_t)job->parallel_stage_layers.of[i];
+    return before;
+}
+
+static bool check_stage_layers(const tide_pipeline *p, uint32_t layers) {
+    const tide_counts *given = &p->w->job->parallel_stage_layers;
+    if (p->ranks == 1 || !given->count) return true;
+    if (given->count != p->stage_count)
+        tide_fail(machine_of(p), TIDE_ERR_CONFLICT,
+                  "parallel.stage_layers: has %u numbers, and there are %u stages; give the layers of each stage",
+                  given->count, p->stage_count);
+    else if (layers_before(p, layers, p->stage_count) != layers)
+        tide_fail(machine_of(p), TIDE_ERR_CONFLICT,
+                  "parallel.stage_layers: they do not add up to the layers of the model; there are %u", layers);
+    return !machine_of(p)->has_failed;
+}
+
+/* Blocks are of one kind where their modules are of the same classes. */
+static bool are_alike(const tide_model *model, uint32_t a, uint32_t b) {
+    uint32_t i = 0, count = model->instance_count;
+    while (a + i < count && b + i < count && tide_is_below(model, a + i, a) && tide_is_below(model, b + i, b) &&
+           model->instances[a + i].of == model->instances[b + i].of)
+        i++;
+    bool is_end_of_a = a + i >= count || !tide_is_below(model, a + i, a),
+         is_end_of_b = b + i >= count || !tide_is_below(model, b + i, b);
+    return is_end_of_a && is_end_of_b;
+}
+
+enum { KINDS_MOST = 8 };
+
+/* The first block of each kind; what is of more kinds counts as the last of them. */
+static uint32_t kind_of_block(const tide_model *model, uint32_t block, uint32_t *firsts, uint32_t *count) {
+    for (uint32_t kind = 0; kind < *count; kind++)
+        if (are_alike(model, firsts[kind], block)) return kind;
+    if (*count < KINDS_MOST) firsts[(*count)++] = block;
+    return *count - 1;
+}
+
+static void find_pipeline_stages(tide_pipeline *p, uint32_t layers) {
+    const tide_model *model = p->w->model;
+    tide_arena *arena = machine_of(p)->arena;
+    tide_pipeline_sizes sizes = tide_pipeline_sizes_of(p, p->w->job);
+    uint32_t firsts[KINDS_MOST], kinds = 0, stage = 0, layer = 0;
+    tide_stages s = {.ranks = p->ranks, .chunks = p->chunks, .kinds = KINDS_MOST, .apart = p->apart};
+    s.of_rank = TIDE_NEW(arena, uint32_t, p->stage_count);
+    s.layers = TIDE_NEW(arena, uint32_t, p->stage_count * KINDS_MOST);
+    for (uint32_t i = 0; i < p->stage_count; i++)
+        s.of_rank[i] = tide_pipeline_stage_of(&sizes, i / p->chunks, i % p->chunks);
+    for (uint32_t i = 1; i < model->instance_count; i++) {
+        if (!model->instances[i].of->is_checkpointed) continue;
+        while (stage + 1 < p->stage_count && layer >= layers_before(p, layers, stage + 1)) stage++;
+        s.layers[stage * KINDS_MOST + kind_of_block(model, i, firsts, &kinds)]++;
+        layer++;
+    }
+    p->w->stages = s;
+}
+
 bool tide_pipeline_init(tide_pipeline *p, tide_wrapper *w) {
     tide_machine *m = w->model->m;
     const tide_class *root = w->model->instances[w->model->root].of;
@@ -119,6 +184,7 @@ bool tide_pipeline_init(tide_pipeline *p, tide_wrapper *w) {
                   p->stage_count);
         return false;
     }
+    if (!check_stage_layers(p, layers)) return false;
     tide_pipeline_sizes sizes = tide_pipeline_sizes_of(p, w->job);
     p->stages = TIDE_NEW(m->arena, tide_pipeline_stage, p->chunks);
     p->losses = TIDE_NEW(m->arena, tide_tensor *, p->microbatches);
@@ -127,8 +193,8 @@ bool tide_pipeline_init(tide_pipeline *p, tide_wrapper *w) {
         uint32_t index = p->ranks > 1 ? tide_pipeline_stage_of(&sizes, p->rank, i) : i;
         *s = (tide_pipeline_stage){.of = p,
                                    .index = index,
-                                   .first_layer = (uint32_t)((uint64_t)layers * index / p->stage_count),
-                                   .end_layer = (uint32_t)((uint64_t)layers * (index + 1) / p->stage_count),
+                                   .first_layer = layers_before(p, layers, index),
+                                   .end_layer = layers_before(p, layers, index + 1),
                                    .is_first = index == 0,
                                    .is_last = index + 1 == p->stage_count};
         tide_tensor ***arrays[] = {&s->recv_forward, &s->recv_backward, &s->inputs,       &s->outputs,
@@ -137,6 +203,7 @@ bool tide_pipeline_init(tide_pipeline *p, tide_wrapper *w) {
             *arrays[k] = TIDE_NEW(m->arena, tide_tensor *, p->microbatches);
         s->backward_state = TIDE_NEW(m->arena, tide_backward_state, p->microbatches);
     }
+    if (p->ranks > 1) find_pipeline_stages(p, layers);
     if (!untie_head(p)) return false;
     for (uint32_t i = 0; i < p->chunks; i++) find_params_of(p, i);
     return true;

@@ -37,6 +37,7 @@ typedef struct tide_pipeline_stage {
 struct tide_pipeline {
     tide_wrapper *w;
     uint32_t ranks, rank, chunks, microbatches, stage_count;
+    int64_t apart;               /* ranks between one stage and the next */
     tide_pipeline_stage *stages; /* this rank's, `chunks` of them */
     int64_t batch, length, rows; /* of a micro-batch: samples, positions, positions of hidden states */
     tide_dtype dtype;            /* of hidden states */

@@ -12,6 +12,7 @@ static void pp_wrap(tide_wrapper *w) {
                          .chunks = (uint32_t)job->parallel_chunks,
                          .microbatches =
                              (uint32_t)(job->parallel_microbatches ? job->parallel_microbatches : 2 * job->parallel_pp),
+                         .apart = 1,
                          .length = job->seq,
                          .rows = job->seq,
                          .dtype = w->model->state.dtype,
@@ -33,20 +34,9 @@ static void pp_step(tide_wrapper *w, unsigned step) {
     tide_timeline_mark(timeline, step, TIDE_PHASE_OPTIMIZER);
 }
 
-/* The second stage holds fewer micro-batches than the first, but neither embedding; the last has the loss. */
-static uint32_t pp_other_ranks(const tide_wrapper *w, int64_t *ranks) {
-    uint32_t count = 0;
-    if (w->job->parallel_pp > 2) ranks[count++] = 1;
-    if (w->job->parallel_pp > 1) ranks[count++] = w->job->parallel_pp - 1;
-    return count;
-}
-
 static uint32_t pp_in_flight(const tide_wrapper *w) {
     return tide_pipeline_most_in_flight(w->state);
 }
 
-const tide_strategy tide_pp_strategy = {.load = tide_load_on_meta,
-                                        .wrap = pp_wrap,
-                                        .step = pp_step,
-                                        .other_ranks = pp_other_ranks,
-                                        .in_flight = pp_in_flight};
+const tide_strategy tide_pp_strategy = {
+    .load = tide_load_on_meta, .wrap = pp_wrap, .step = pp_step, .in_flight = pp_in_flight};

@@ -155,6 +155,60 @@ static const change_row changes[] = {
      "every pass crosses the host's bus",
      false},
     {"train",
+     "tp|native|megatron",
+     {"parallel.sequence_parallel=true"},
+     "sequence parallel",
+     "norms and residuals are cut along the sequence; as much is sent",
+     true},
+    {"train",
+     "native",
+     {"parallel.ac=full"},
+     "full activation checkpointing",
+     "a second forward pass in backward, about a third more time",
+     true},
+    {"train",
+     "tp|native",
+     {"parallel.loss_parallel=true"},
+     "loss parallel",
+     "the loss is computed from logits that stay cut along the vocabulary",
+     true},
+    {"train",
+     "native",
+     {"parallel.reshard_after_forward=true"},
+     "parameters let go of after forward",
+     "they are gathered again in each backward pass",
+     true},
+    {"train",
+     "megatron",
+     {"parallel.recompute=selective", "parallel.recompute_modules=layernorm,mlp"},
+     "norms and MLPs recomputed",
+     "their forward pass runs again in backward",
+     true},
+    {"train",
+     "megatron",
+     {"parallel.recompute=full", "parallel.recompute_method=uniform", "parallel.recompute_layers=1"},
+     "full recomputation",
+     "a second forward pass in backward, about a third more time",
+     true},
+    {"train",
+     "megatron",
+     {"parallel.cross_entropy_fusion=te"},
+     "Transformer Engine's fused cross entropy",
+     "logits are not copied to fp32",
+     false},
+    {"train",
+     "megatron",
+     {"parallel.grad_reduce_in_fp32=false"},
+     "gradients in bf16",
+     "micro-batches add up, and are reduced, in 16 bits",
+     false},
+    {"train",
+     "megatron",
+     {"parallel.precision_aware=true", "parallel.exp_avg_dtype=bf16", "parallel.exp_avg_sq_dtype=bf16"},
+     "moments of Adam in bf16",
+     "they are rounded to 8 bits of mantissa",
+     false},
+    {"train",
      "fsdp",
      {"parallel.offload=true"},
      "shards on the host",
@@ -175,6 +229,7 @@ enum {
     EVALUATION_COUNT = 2,
     TOGETHER_COUNT = 2,
     GPUS_COUNT = 2,
+    MOVES_COUNT = 4,
     TOGETHER_LIMIT = 12
 };
 
@@ -188,7 +243,7 @@ typedef struct tried_change {
 typedef struct adviser {
     const tide_query *query;
     tide_what_if now;
-    tried_change list[CHANGE_COUNT + SCALED_COUNT + EVALUATION_COUNT + TOGETHER_COUNT + GPUS_COUNT];
+    tried_change list[CHANGE_COUNT + SCALED_COUNT + EVALUATION_COUNT + TOGETHER_COUNT + GPUS_COUNT + MOVES_COUNT];
     uint32_t count;
 } adviser;
 
@@ -245,6 +300,56 @@ static void try_twice_the_cards(adviser *a) {
     const char **words = TIDE_NEW(a->query->arena, const char *, 1);
     words[0] = tide_format(a->query->arena, "parallel.dp=%lld", (long long)dp * 2);
     try_change(a, words, 1, "twice the GPUs", "batch counts for each");
+}
+
+static uint32_t stage_layers_of(const tide_stages *s, uint32_t stage) {
+    uint32_t layers = 0;
+    for (uint32_t kind = 0; kind < s->kinds; kind++) layers += s->layers[stage * s->kinds + kind];
+    return layers;
+}
+
+/* What else says how layers lie, where it is set. */
+static uint32_t unset_split(const adviser *a, const char **words) {
+    static const char *const splits[][2] = {{"parallel.first_stage_layers", "parallel.first_stage_layers=none"},
+                                            {"parallel.last_stage_layers", "parallel.last_stage_layers=none"},
+                                            {"parallel.account_embedding", "parallel.account_embedding=false"},
+                                            {"parallel.account_loss", "parallel.account_loss=false"}};
+    uint32_t count = 0;
+    for (size_t i = 0; i < TIDE_COUNT_OF(splits); i++) {
+        const char *value = tide_what_if_setting(&a->now, splits[i][0]);
+        if (value[0] && strcmp(value, "false") != 0) words[count++] = splits[i][1];
+    }
+    return count;
+}
+
+static void try_move(adviser *a, uint32_t from, uint32_t to) {
+    enum { SPLITS = 4 };
+    tide_arena *arena = a->query->arena;
+    const tide_stages *s = &a->now.stages;
+    const char *layers = "", **words = TIDE_NEW(arena, const char *, SPLITS + 1);
+    for (uint32_t i = 0; i < s->ranks * s->chunks; i++)
+        layers = tide_format(arena, "%s%s%u", layers, i ? "," : "", stage_layers_of(s, i) - (i == from) + (i == to));
+    words[0] = tide_format(arena, "parallel.stage_layers=%s", layers);
+    try_change(a, words, 1 + unset_split(a, &words[1]),
+               tide_format(arena, "a layer of stage %u moved to stage %u", from, to),
+               "the same result; a stage of more layers takes longer");
+}
+
+/* From the rank that needs the most to those beside it. */
+static void try_moves(adviser *a) {
+    const tide_stages *s = &a->now.stages;
+    uint32_t tried = 0;
+    for (uint32_t chunk = 0; chunk < s->chunks; chunk++) {
+        const uint32_t *own = &s->of_rank[a->now.stages_rank * s->chunks];
+        uint32_t from = own[chunk], beside[] = {from - 1, from + 1};
+        for (unsigned i = 0; i < TIDE_COUNT_OF(beside) && tried < MOVES_COUNT; i++) {
+            bool is_there = beside[i] < s->ranks * s->chunks && stage_layers_of(s, from) > 1;
+            for (uint32_t k = 0; k < s->chunks; k++) is_there = is_there && own[k] != beside[i];
+            if (!is_there) continue;
+            try_move(a, from, beside[i]);
+            tried++;
+        }
+    }
 }
 
 static void try_evaluation(adviser *a) {
@@ -391,6 +496,7 @@ bool tide_write_advice(tide_writer *w, const tide_query *q, tide_diagnostics *di
     if (strcmp(mode, "train") == 0) try_half_batch(a);
     try_evaluation(a);
     if (strcmp(kind, "none") != 0) try_twice_the_cards(a);
+    try_moves(a);
     try_table(a, mode, kind);
     if (!a->now.serves && !is_any_lasting(a)) {
         try_together(a, NULL, mode, kind);

@@ -72,6 +72,14 @@ static void write_rank(tide_writer *w, const tide_job *job) {
         tide_write_int_at(w, "rank", job->parallel_rank);
 }
 
+static int64_t layers_of_rank(const tide_stages *s, int64_t rank) {
+    const uint32_t *of_rank = &s->of_rank[rank / s->apart % s->ranks * s->chunks];
+    int64_t layers = 0;
+    for (uint32_t chunk = 0; chunk < s->chunks; chunk++)
+        for (uint32_t kind = 0; kind < s->kinds; kind++) layers += s->layers[of_rank[chunk] * s->kinds + kind];
+    return layers;
+}
+
 /* A row for each kind of rank that was played: the worst is that of "peak". */
 void tide_write_ranks(tide_job_report *r) {
     const tide_run *run = r->run;
@@ -86,6 +94,7 @@ void tide_write_ranks(tide_job_report *r) {
         tide_write_open(w, '{');
         tide_write_int_at(w, "rank", need->rank);
         tide_write_int_at(w, "stage", need->rank / stage_ranks % job->parallel_pp);
+        if (run->stages.ranks) tide_write_int_at(w, "layers", layers_of_rank(&run->stages, need->rank));
         tide_write_bytes_at(w, "allocated", need->allocated);
         tide_write_bytes_at(w, "reserved", need->reserved);
         if (need->in_flight) tide_write_int_at(w, "in_flight", need->in_flight);

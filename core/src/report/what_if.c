@@ -21,6 +21,19 @@ static void keep_rows(tide_what_if *v, tide_arena *arena, const tide_job *job) {
     }
 }
 
+/* Where the ranks that differ were played. */
+static void keep_stages(tide_what_if *v, tide_arena *arena, const tide_run *run, const tide_job *job) {
+    const tide_stages *s = &run->stages;
+    uint32_t stages = s->ranks * s->chunks;
+    if (!s->ranks || !run->rank_need_count) return;
+    v->stages = *s;
+    v->stages.of_rank = TIDE_NEW(arena, uint32_t, stages);
+    v->stages.layers = TIDE_NEW(arena, uint32_t, stages * s->kinds);
+    memcpy(v->stages.of_rank, s->of_rank, stages * sizeof *s->of_rank);
+    memcpy(v->stages.layers, s->layers, stages * s->kinds * sizeof *s->layers);
+    v->stages_rank = (uint32_t)(job->parallel_rank / s->apart % s->ranks);
+}
+
 static void keep_error(tide_what_if *v, tide_arena *arena, const tide_diagnostic *error) {
     v->place = tide_text_copy(arena, tide_text_of(error->place));
     v->what = tide_text_copy(arena, tide_text_of(error->message));
@@ -57,6 +70,7 @@ static bool play_query(tide_what_if *v, const tide_query *q, tide_arena *arena, 
     v->reserved = r.replay.reserved_peak;
     tide_factors_at_peak(&r, v->factors);
     v->parts = tide_parts_at_peak(&r, &v->part_count, q->arena);
+    keep_stages(v, q->arena, run, job);
     keep_rows(v, q->arena, job);
     return true;
 }

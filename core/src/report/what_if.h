@@ -30,6 +30,8 @@ typedef struct tide_what_if {
     uint64_t factors[TIDE_FACTOR_COUNT]; /* at the peak */
     tide_part_bytes *parts;              /* the same by part of the model */
     uint32_t part_count;
+    tide_stages stages;   /* of a pipeline, whose ranks were played */
+    uint32_t stages_rank; /* of its ranks the one that needs the most */
     tide_setting_row *rows;
     uint32_t row_count;
 } tide_what_if;

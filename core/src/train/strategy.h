@@ -6,7 +6,16 @@
 #include "job/job.h"
 #include "train/optimizer.h"
 
-enum { TIDE_OTHER_RANKS = 3 };
+enum { TIDE_OTHER_RANKS = 63 };
+
+/* How the layers of a model lie over the stages of a pipeline; zeros: there is none. */
+typedef struct tide_stages {
+    uint32_t ranks, chunks; /* chunks: stages of a rank */
+    uint32_t kinds;         /* of layers that differ in their modules */
+    uint32_t *of_rank;      /* the stages of a rank: of_rank[rank * chunks + chunk] */
+    uint32_t *layers;       /* of a stage: layers[stage * kinds + kind] */
+    int64_t apart;          /* ranks between one stage and the next */
+} tide_stages;
 
 typedef struct tide_wrapper {
     tide_model *model;
@@ -22,6 +31,7 @@ typedef struct tide_wrapper {
     bool has_trainer;       /* Trainer's loop: it has divided the loss; gradients are always clipped */
     tide_tensor *grad_norm; /* that it keeps until the next */
     const bool *is_absent;  /* by instance: modules of other ranks' stages; NULL: none */
+    tide_stages stages;     /* after wrap() */
     void *state;
 } tide_wrapper;
 
@@ -46,6 +56,9 @@ typedef struct tide_strategy {
      * NULL: there are no stages. */
     uint32_t (*in_flight)(const tide_wrapper *w);
 } tide_strategy;
+
+/* parallel/pipeline_ranks.c: ranks of a pipeline that may need more than rank 0, at most TIDE_OTHER_RANKS. */
+uint32_t tide_ranks_of_stages(const tide_stages *s, int64_t *ranks);
 
 /* parallel/nccl.c: bytes of NCCL's buffers on the device, which PyTorch's allocator does not know, and for how many
  * communicators; 0 for one GPU. An estimate. */

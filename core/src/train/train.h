@@ -45,6 +45,7 @@ typedef struct tide_run {
     uint32_t in_flight; /* see train/strategy.h */
     int64_t other_ranks[TIDE_OTHER_RANKS]; /* that may need more memory than this one */
     uint32_t other_rank_count;
+    tide_stages stages;                              /* of a pipeline */
     tide_rank_need rank_needs[TIDE_OTHER_RANKS + 1]; /* of the kinds of ranks that differ, where several were played */
     uint32_t rank_need_count;
     const tide_json

@@ -23,7 +23,10 @@ const tide_strategy *tide_wrap_model(tide_run *run, const tide_job *job, tide_wr
                         .has_trainer = job->mode == TIDE_mode_train && job->trainer != TIDE_trainer_none};
     if (!strategy) return &tide_one_gpu;
     if (strategy->wrap) strategy->wrap(w);
-    if (strategy->other_ranks && !run->machine.has_failed)
+    run->stages = w->stages;
+    if (w->stages.ranks)
+        run->other_rank_count = tide_ranks_of_stages(&w->stages, run->other_ranks);
+    else if (strategy->other_ranks && !run->machine.has_failed)
         run->other_rank_count = strategy->other_ranks(w, run->other_ranks);
     if (strategy->in_flight && !run->machine.has_failed) run->in_flight = strategy->in_flight(w);
     run->machine.state.factor = TIDE_FACTOR_TEMPORARY;

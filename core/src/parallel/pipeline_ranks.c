@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which ranks of a pipeline may need the most.
+ *
+ * Note [Ranks of a pipeline]: the first has the embedding, the last the loss. Of those between, one holds no more
+ * micro-batches in flight than one before it has, stage by stage, and so needs no more where it has no more layers of
+ * any kind. Where a rank's stages lie in a V, those behind its turn hold ever more: none stands for another. */
+#include "train/strategy.h"
+
+static bool is_in_a_v(const tide_stages *s) {
+    return s->chunks > 1 && s->of_rank[1] != s->ranks;
+}
+
+static bool covers(const tide_stages *s, uint32_t rank, uint32_t other) {
+    for (uint32_t chunk = 0; chunk < s->chunks; chunk++) {
+        const uint32_t *of_rank = &s->layers[s->of_rank[rank * s->chunks + chunk] * s->kinds],
+                       *of_other = &s->layers[s->of_rank[other * s->chunks + chunk] * s->kinds];
+        for (uint32_t kind = 0; kind < s->kinds; kind++)
+            if (of_other[kind] > of_rank[kind]) return false;
+    }
+    return true;
+}
+
+uint32_t tide_ranks_of_stages(const tide_stages *s, int64_t *ranks) {
+    uint32_t count = 0;
+    if (s->ranks < 2) return 0;
+    for (uint32_t rank = 1; rank + 1 < s->ranks && count + 1 < TIDE_OTHER_RANKS; rank++) {
+        bool is_covered = false;
+        for (uint32_t i = 0; i < count && !is_covered; i++)
+            is_covered = !is_in_a_v(s) && covers(s, (uint32_t)(ranks[i] / s->apart), rank);
+        if (!is_covered) ranks[count++] = rank * s->apart;
+    }
+    ranks[count++] = (s->ranks - 1) * s->apart;
+    return count;
+}
