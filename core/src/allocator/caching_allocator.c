@@ -437,6 +437,10 @@ void tide_caching_set_outside(tide_caching_allocator *a, uint64_t bytes) {
     a->outside_bytes = bytes < a->device_bytes ? bytes : a->device_bytes;
 }
 
+void tide_caching_set_device(tide_caching_allocator *a, uint64_t bytes) {
+    a->device_bytes = bytes;
+}
+
 tide_caching_status tide_caching_create(tide_caching_allocator **out, const tide_caching_config *config) {
     tide_caching_allocator *a;
     *out = NULL;

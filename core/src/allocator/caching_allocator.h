@@ -159,6 +159,8 @@ tide_caching_status tide_caching_set_fraction(tide_caching_allocator *a, double 
 void tide_caching_set_max_split(tide_caching_allocator *a, uint64_t bytes);
 /* Device bytes in use outside of the allocator: context, NCCL, other processes. */
 void tide_caching_set_outside(tide_caching_allocator *a, uint64_t bytes);
+/* Another size of the device, for the requests to come. */
+void tide_caching_set_device(tide_caching_allocator *a, uint64_t bytes);
 
 void tide_caching_reset_peaks(tide_caching_allocator *a);
 void tide_caching_reset_accumulated(tide_caching_allocator *a);

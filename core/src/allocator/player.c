@@ -4,6 +4,7 @@
 
 #include "allocator/play_event.h"
 #include "base/invariant.h"
+#include "base/units.h"
 
 static const uint64_t ENDLESS_DEVICE = UINT64_C(1) << 52;
 
@@ -119,6 +120,22 @@ static inline tide_caching_status touch(tide_player *p, const tide_event *e) {
     return TIDE_CACHING_OK;
 }
 
+/* A device that grows has as much more as a request was short of. */
+static bool grow_device(tide_player *p) {
+    tide_caching_oom oom = tide_caching_oom_info(p->allocator);
+    if (!p->growing_by || oom.is_over_1_eb || oom.tried_bytes <= oom.free_bytes) return false;
+    p->figures.device_bytes += TIDE_ROUND_UP(oom.tried_bytes - oom.free_bytes, p->growing_by);
+    tide_caching_set_device(p->allocator, p->figures.device_bytes);
+    return true;
+}
+
+static tide_caching_status play_one(tide_player *p, const tide_event *e, bool is_touched) {
+    tide_caching_status status;
+    do status = is_touched ? touch(p, e) : play_event(p, e);
+    while (status == TIDE_CACHING_OOM && grow_device(p));
+    return status;
+}
+
 /* Events without a mark between them. */
 static tide_caching_status play_stretch(tide_player *p, uint32_t until) {
     tide_event events[BATCH];
@@ -128,7 +145,7 @@ static tide_caching_status play_stretch(tide_player *p, uint32_t until) {
         p->source->reader->read(&p->cursor, events, count);
         for (uint32_t i = 0; i < count; i++) {
             bool is_touched = p->may_touch && i + 1 < count && is_touch(&events[i]);
-            tide_caching_status status = is_touched ? touch(p, &events[i]) : play_event(p, &events[i]);
+            tide_caching_status status = play_one(p, &events[i], is_touched);
             if (status != TIDE_CACHING_OK) {
                 r->oom_request = events[i].request;
                 r->reserved = tide_caching_reserved(p->allocator);
@@ -248,7 +265,12 @@ static void empty_held(const tide_event_source *s, const tide_block *blocks, uin
 bool tide_player_open(tide_player *p, const tide_event_source *source, const tide_replay_config *config,
                       tide_arena *arena) {
     size_t slots = (size_t)source->slot_count + 1;
-    *p = (tide_player){.source = source, .arena = arena, .conf = config->conf, .may_touch = !config->keeps_statistics};
+    *p = (tide_player){.source = source,
+                       .arena = arena,
+                       .conf = config->conf,
+                       .may_touch = !config->keeps_statistics,
+                       .growing_by = config->growing_by};
+    p->figures.device_bytes = config->device_bytes;
     p->figures.block_bytes = tide_arena_grow(arena, NULL, 0, slots * sizeof *p->figures.block_bytes);
     p->blocks = tide_arena_grow(arena, NULL, 0, slots * sizeof *p->blocks);
     p->figures.steps = TIDE_NEW(arena, tide_step_figures, last_step(source) + 1);

@@ -17,6 +17,7 @@ typedef struct tide_replay_config {
     uint64_t device_bytes;  /* 0: more than anything needs */
     uint64_t outside_bytes; /* in use outside of the allocator: the context */
     int64_t fraction_ppm;   /* set_per_process_memory_fraction, parts per million; 0: none */
+    uint64_t growing_by;    /* not 0: a device that is too small grows by pages of so many bytes */
     bool keeps_statistics;  /* all of the allocator's; else those alone that figures need */
 } tide_replay_config;
 
@@ -48,6 +49,7 @@ typedef struct tide_replay {
                                             with keeps_statistics */
     uint64_t allocated, reserved, requested; /* at the end */
     uint64_t retries, ooms;
+    uint64_t device_bytes;                                             /* of a device that grows: what it came to */
     uint64_t small_segments, small_bytes, large_segments, large_bytes; /* held at the end */
     tide_step_figures *steps;                                          /* the arena's */
     uint32_t step_count;
@@ -98,10 +100,11 @@ typedef struct tide_player {
     uint32_t stop_event, stop_playing; /* where it is to stop */
     tide_event_cursor cursor;
     tide_replay figures;
-    tide_block *blocks; /* by slot; 0: none */
-    tide_column column; /* since tide_player_columns began it */
-    bool may_touch;     /* a request and its free are one step: not where statistics are looked at between them */
-    uint32_t mark;      /* the next one */
+    tide_block *blocks;  /* by slot; 0: none */
+    tide_column column;  /* since tide_player_columns began it */
+    uint64_t growing_by; /* of tide_replay_config */
+    bool may_touch;      /* a request and its free are one step: not where statistics are looked at between them */
+    uint32_t mark;       /* the next one */
     uint64_t phase_peak;
     tide_repeating repeating;
     uint16_t *pending_streams; /* by number of a pending free; 0: its block is back */

@@ -14,23 +14,34 @@ bool tide_replay_runs(const tide_replay *r) {
     return !r->is_oom && !r->ooms;
 }
 
+/* Note [Smallest device]: a device that has as much more as a request was short of, whenever one is, comes to the size
+ * that is looked for, or near it: that is tried next, and where it is enough, the one a page below. What goes back to
+ * the driver where room is scarce changes what is asked for later: where that leads to another size, halves are tried.
+ */
 bool tide_smallest_device(uint64_t *bytes, const tide_event_source *source, const tide_replay_config *config,
                           const tide_replay *endless, tide_arena *arena) {
     tide_replay_config on = *config;
     tide_replay replay;
-    uint64_t low, high, fraction = config->fraction_ppm ? (uint64_t)config->fraction_ppm : 1000000;
-    low = (endless->requested_peak + config->outside_bytes) / DEVICE_PAGE;
+    uint64_t low, high, at, step = 1, fraction = config->fraction_ppm ? (uint64_t)config->fraction_ppm : 1000000;
+    low = at = (endless->requested_peak + config->outside_bytes) / DEVICE_PAGE;
     high = (endless->reserved_peak / fraction * 1000000 + config->outside_bytes) / DEVICE_PAGE + 1;
     if (fraction < 1000000) high += 2000000 / DEVICE_PAGE; /* the division's rest */
+    bool halves = config->fraction_ppm;                    /* a limit is not the device's */
+    on.growing_by = halves ? 0 : DEVICE_PAGE;
     /* On `high` pages it runs; on fewer than `low` it cannot. */
     while (low < high) {
-        uint64_t middle = low + (high - low) / 2;
-        on.device_bytes = middle * DEVICE_PAGE;
+        if (at >= high || halves) at = halves ? low + (high - low) / 2 : high - 1;
+        on.device_bytes = at * DEVICE_PAGE;
         if (!tide_replay_peaks(&replay, source, &on, arena)) return false;
-        if (tide_replay_runs(&replay))
-            high = middle;
-        else
-            low = middle + 1;
+        if (tide_replay_runs(&replay)) {
+            halves = halves || at == high - 1;
+            high = at--;
+        } else {
+            low = at + 1;
+            at = replay.device_bytes / DEVICE_PAGE;
+            if (at < low + step) at = low + step;
+            step *= 2;
+        }
     }
     *bytes = high * DEVICE_PAGE;
     return true;

@@ -11,7 +11,7 @@ bool tide_replay_runs(const tide_replay *replay);
 
 /* Below, `endless` is what the events come to on a device without limit.
  *
- * The smallest device on which it runs, in bytes, what is in use outside of the allocator included. By bisection in
+ * The smallest device on which it runs, in bytes, what is in use outside of the allocator included. In
  * steps of a driver's page of 2 MiB, between what is asked for and what is reserved on a device without limit. */
 bool tide_smallest_device(uint64_t *bytes, const tide_event_source *source, const tide_replay_config *config,
                           const tide_replay *endless, tide_arena *arena);
