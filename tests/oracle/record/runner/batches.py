@@ -169,6 +169,7 @@ PROMPT_TOKENS = 77  # of CLIP's text encoder
 FLUX_PATCH = 2  # latents of a side of one token: FluxPipeline._pack_latents
 FLUX_SIDE = 1024  # pixels: FluxPipeline.default_sample_size
 FLUX_PROMPT_TOKENS = 512  # FluxPipeline.__call__'s max_sequence_length
+SD3_PROMPT_TOKENS = PROMPT_TOKENS + 256  # and T5's: StableDiffusion3Pipeline.__call__'s max_sequence_length
 
 
 def flux_batch(make: Maker) -> Batch:
@@ -203,6 +204,14 @@ def diffusion_batch(make: Maker) -> Batch:
             "encoder_hidden_states": make.floats(case.batch, PROMPT_TOKENS, config["cross_attention_dim"]),
         }
     target = torch.empty(case.batch, config["out_channels"], height, width, dtype=latent.dtype, device="cuda")
+    if config["_class_name"].startswith("SD3"):
+        return {
+            "hidden_states": latent,
+            "encoder_hidden_states": make.floats(case.batch, SD3_PROMPT_TOKENS, config["joint_attention_dim"]),
+            "pooled_projections": make.floats(case.batch, config["pooled_projection_dim"]),
+            "timestep": make.floats(case.batch),
+            "target": target,
+        }
     return {
         "hidden_states": latent,
         "timestep": timestep,
