@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The answer and the job, in Chromium: what is there before anything runs, what is chosen, what is said of it. */
 import assert from 'node:assert/strict';
-import { changed, copied, deviceBytes, ready, say, test } from './harness.mjs';
+import { EXAMPLES } from '../../web/src/example.js';
+import { changed, copied, deviceBytes, ready, say, test, violations } from './harness.mjs';
 
 /** @param {import('./site.mjs').Site} site */
 export default function ({ visit, field, fragmentOf, fromCore, exampleWords, server, clipboard, drop, LLAMA, core }) {
@@ -275,24 +276,54 @@ export default function ({ visit, field, fragmentOf, fromCore, exampleWords, ser
   /* ---- what the job is ---- */
 
   const addressIs = (/** @type {any} */ page, /** @type {string} */ words) => page.waitForFunction((/** @type {string} */ wanted) => location.hash === `#${wanted}`, words);
-  const kind = (/** @type {any} */ page, /** @type {string} */ name) => page.locator(`.kind-row input[value="${name}"]`).check({ force: true });
+  const kind = (/** @type {any} */ page, /** @type {string} */ name) => page.locator(`.kind-row input[value="${name}"]`).click({ force: true });
+  const kindIs = async (/** @type {any} */ page) => (await page.locator('.kind-row input:checked').evaluateAll((/** @type {any[]} */ all) => all.map((one) => one.value))).join(' ');
 
   test('what the job is sets its words and shows its settings', () => visit(async (page) => {
-    assert.equal(await page.locator('.kind-row input:checked').getAttribute('value'), 'full');
+    assert.equal(await kindIs(page), 'train');
+    assert.equal(await page.locator('#set-lengths, #set-trainer, #set-adapter').count(), 0);
+    await kind(page, 'tune');
+    await field(page, 'trainer').waitFor();
+    assert.equal(await kindIs(page), 'tune full');
     await changed(page, () => kind(page, 'qlora'));
     const number = await deviceBytes(page);
     assert.equal(number, (await fromCore(['model=gpt2', 'gpu=t4', 'adapter=lora', 'quant=nf4'])).verdict.device_bytes);
     assert.equal(await field(page, 'quant').inputValue(), 'nf4');
     await changed(page, () => kind(page, 'lora'));
     assert.equal(await deviceBytes(page), (await fromCore(['model=gpt2', 'gpu=t4', 'adapter=lora'])).verdict.device_bytes);
+    await changed(page, () => page.locator('[id="set-adapter.r"]').fill('8'));
     await changed(page, () => kind(page, 'generate'));
     assert.equal(await deviceBytes(page), (await fromCore(['model=gpt2', 'gpu=t4', 'mode=infer'])).verdict.device_bytes);
+    await addressIs(page, 'model=gpt2&gpu=t4&mode=infer&v=1');
     assert.equal(await page.locator('#set-optimizer, #set-checkpointing').count(), 0);
     assert.doesNotMatch(await page.locator('.job-words').innerText(), /trained|adamw|checkpointing/);
     await field(page, 'decode').waitFor();
-    await changed(page, () => kind(page, 'full'));
+    await changed(page, () => kind(page, 'train'));
     assert.equal(await deviceBytes(page), (await fromCore(['model=gpt2', 'gpu=t4'])).verdict.device_bytes);
+    await page.locator('.parts input').first().uncheck();
+    await page.waitForFunction(() => document.querySelector('.kind-row input[value="full"]:checked')); /* what freezes a part fine-tunes */
   }, { at: '#model=gpt2&gpu=t4&v=1' }));
+
+  test('each kind of job opens on an example of its own, until something is changed', () => visit(async (page) => {
+    assert.equal(await kindIs(page), 'tune full');
+    for (const name of ['train', 'tune', 'lora', 'qlora', 'serve', 'generate']) {
+      await kind(page, name);
+      const words = EXAMPLES[name === 'tune' ? 'full' : name].map((word) => word.join('='));
+      await page.waitForFunction((/** @type {string[]} */ wanted) => wanted.every((word) => location.hash.slice(1).split('&').includes(word)), words);
+      const { verdict } = await fromCore(words);
+      assert.equal(verdict.fits, true, `${name}: ${verdict.sentence}`);
+      await page.locator(`.big .bytes[data-tip^="${verdict.device_bytes.toLocaleString('en')} "]`).waitFor();
+      assert.equal(await page.locator('.job-name .tag').innerText(), 'example');
+      assert.deepEqual(await violations(page), []);
+    }
+    await kind(page, 'tune');
+    await kind(page, 'qlora');
+    await page.locator('.job-name', { hasText: 'Qwen2.5' }).waitFor();
+    await changed(page, () => field(page, 'batch').fill('2'));
+    assert.equal(await page.locator('.job-name .tag').count(), 0);
+    await kind(page, 'train');
+    await addressIs(page, 'model=qwen2.5-7b&gpu=rtx-4090&batch=2&seq=2048&checkpointing=full&v=1');
+  }));
 
   test('a server: what it holds, requests by length, the command, and back', () => visit(async (page) => {
     await changed(page, () => kind(page, 'serve'));
@@ -312,9 +343,9 @@ export default function ({ visit, field, fragmentOf, fromCore, exampleWords, ser
     await page.locator('.serving-limits', { hasText: `The longest request that fits has ${r.serving.longest.of_one.toLocaleString('en')} tokens` }).waitFor();
     await field(page, 'kv_cache_dtype').selectOption('fp8');
     await page.locator('.serving-command code', { hasText: 'vllm serve meta-llama/Llama-3.1-8B --kv-cache-dtype fp8' }).waitFor();
-    await changed(page, () => kind(page, 'full'));
-    await addressIs(page, 'model=llama-3.1-8b&gpu=l40s&v=1');
-    assert.equal(await page.locator('#serving').count(), 0);
+    await kind(page, 'train');
+    await page.locator('#serving').waitFor({ state: 'detached' });
+    await page.getByText('Train starts with FSDP2 over').waitFor();
   }, { at: '#model=llama-3.1-8b&gpu=l40s&v=1' }));
 
   test('several GPUs share the job, beside the GPU', () => visit(async (page) => {
@@ -339,16 +370,48 @@ export default function ({ visit, field, fragmentOf, fromCore, exampleWords, ser
     assert.equal(await deviceBytes(page), (await fromCore(['model=llama-3.1-8b', 'gpu=h100-80'])).verdict.device_bytes);
   }));
 
+  test('a model that its defaults do not hold starts with the fewest GPUs that do, and says so; what its reader set stays', () => visit(async (page) => {
+    const wordsOf = (/** @type {number} */ n) => ['model=llama-3.1-70b', 'gpu=h100-80', 'checkpointing=full', 'parallel.kind=fsdp2', `parallel.dp=${n}`, 'parallel.meta_init=true'];
+    const fits = async (/** @type {number} */ n) => (await fromCore(wordsOf(n))).verdict;
+    const pick = async (/** @type {string} */ name) => {
+      await page.locator('#model').click();
+      await page.keyboard.type(name);
+      await page.locator('#model-list .at').waitFor();
+      await page.keyboard.press('Enter');
+    };
+    await pick('llama-3.1-70b');
+    const said = await page.locator('.diagnostics', { hasText: 'Llama 3.1 70B starts with FSDP2 over' }).innerText();
+    const gpus = Number(/over (\d+) GPUs, the fewest that hold it, with full checkpointing/.exec(said)?.[1]);
+    await addressIs(page, `${wordsOf(gpus).join('&')}&v=1`);
+    assert.ok((await fits(gpus)).margin_bytes >= 0);
+    assert.ok(!((await fits(gpus / 2)).margin_bytes >= 0));
+    await page.locator('.verdict.is-fits, .verdict.is-close').waitFor();
+    await kind(page, 'qlora');
+    await addressIs(page, 'model=llama-3.1-70b&gpu=h100-80&quant=nf4&adapter=lora&v=1'); /* one GPU holds it */
+    await kind(page, 'serve');
+    await page.getByText('Serve starts with tensor parallelism over').waitFor();
+    await page.locator('.verdict.is-fits').waitFor();
+    await kind(page, 'train');
+    await addressIs(page, `${wordsOf(gpus).join('&')}&v=1`);
+    await pick('gpt2');
+    await addressIs(page, 'model=gpt2&gpu=h100-80&v=1'); /* what the page set for one model goes with it */
+    await changed(page, () => field(page, 'batch').fill('2'));
+    await pick('llama-3.1-70b');
+    await addressIs(page, 'model=llama-3.1-70b&gpu=h100-80&batch=2&v=1');
+  }));
+
   test('a range that reaches past the GPU is neither a yes nor a no, and is drawn', () => visit(async (page) => {
-    const config = JSON.stringify({ ...JSON.parse(LLAMA), architectures: ['SomethingForCausalLM'], model_type: 'something' });
+    const config = JSON.stringify({ ...JSON.parse(LLAMA), architectures: ['SomethingForCausalLM'], model_type: 'something', something_rank: 16 });
     await changed(page, () => drop(page, [{ name: 'config.json', text: config }]));
     const { low, high } = (await fromCore(['gpu=h100-80'], [{ name: 'config.json', text: config }])).peak.range;
     assert.ok(low < high);
     await page.locator('#more-settings > summary').click();
     await field(page, 'gpu_gib').fill(((low + high) / 2 / 2 ** 30).toFixed(1));
     await page.locator('.verdict.is-close').waitFor();
-    assert.match(await page.locator('.verdict-words').innerText(), /Cannot tell[^]*between .* and .* GiB/);
+    assert.match(await page.locator('.verdict-words').innerText(), /Cannot tell[^]*between .* and .* GiB[^]*tidemark dry-run[^]*No description covers 'something': by its keys it was played as a decoder[^]*does not read something_rank/);
     assert.equal(await page.locator('.whisker line').count(), 3);
+    const [ends, labels] = await page.evaluate(() => ['.whisker line', '.bar .on'].map((one) => [...document.querySelectorAll(one)].map((mark) => mark.getBoundingClientRect())));
+    assert.ok(labels.length > 0 && ends.every((end) => labels.every((label) => end.bottom <= label.top || end.right < label.left || end.left > label.right)), 'it strikes no label through');
   }));
 
   test('labels are ink, and red is for what grew', () => visit(async (page) => {

@@ -87,7 +87,7 @@ export default function ({ visit, core, fromCore, focusIs, clipboard, LLAMA }) {
     for (const gpus of [8, 64]) {
       await find(`data parallel ${gpus}`, new RegExp(`Data parallel to ${gpus}`));
       await has(page, [`parallel.dp=${gpus}`]);
-      const { verdict } = await fromCore(['model=llama-3.1-70b', 'gpu=h100-80', 'parallel.kind=fsdp2', `parallel.dp=${gpus}`]);
+      const { verdict } = await fromCore(['model=llama-3.1-70b', 'gpu=h100-80', 'checkpointing=full', 'parallel.kind=fsdp2', 'parallel.meta_init=true', `parallel.dp=${gpus}`]);
       await page.locator(`.big .bytes[data-tip^="${verdict.device_bytes.toLocaleString('en')} "]`).waitFor();
       assert.match(await page.locator('.verdict').innerText(), new RegExp(`on each of ${gpus} GPUs`));
     }

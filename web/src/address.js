@@ -5,7 +5,7 @@ import { ask, askAsIs } from './asking.js';
 import { CoreStopped } from './client.js';
 import { sentences } from './format.js';
 import { pack, SEVERAL, unpack } from './links.js';
-import { awaited, baseline, baselineReport, failure, files, fragment, isExample, link, linked, notices, words, wordsIn } from './state.js';
+import { awaited, baseline, baselineReport, failure, files, fragment, isExample, link, linked, notices, start, words, wordsIn } from './state.js';
 import { toLink, toWord, wordsOf } from './words.js';
 
 /** @typedef {import('./types.js').Diagnostic} Diagnostic */
@@ -108,6 +108,7 @@ async function take(readable) {
     files.value = read.files.map((/** @type {any} */ f) => ({ ...f, kind: f.name.startsWith('config') ? 'model' : 'other' }));
     notices.value = read.diagnostics.map((/** @type {Diagnostic} */ d) => Object.values(sentences(d)).join(' ').trim());
     linked.value = words.value;
+    start.value = { words: [], isTuning: false };
     isExample.value = false;
     baseline.value = read.baseline ? { words: read.baseline.map(toWord), files: files.value } : null;
     baselineReport.value = null;

@@ -3,13 +3,13 @@
 import { batch, signal } from '@preact/signals';
 import { pushEntry, writeFragment } from './address.js';
 import { ask } from './asking.js';
-import { EXAMPLE } from './example.js';
+import { EXAMPLE, EXAMPLES } from './example.js';
 import { MOST_FILES } from './files.js';
 import { sentences } from './format.js';
-import { KINDS, wordsFor } from './kinds.js';
+import { kindNamed, KINDS, wordsFor, wholeTitle } from './kinds.js';
 import { gpusOf, hasStages, layoutOf } from './layout.js';
 import { playBaseline, recompute } from './play.js';
-import { baseline, baselineReport, describe, files, isExample, job, linked, notices, spoken, valueOf, words } from './state.js';
+import { baseline, baselineReport, describe, files, isExample, job, kind, linked, notices, spoken, start, valueOf, words } from './state.js';
 
 /** @typedef {import('./types.js').Diagnostic} Diagnostic */
 /** @typedef {import('./state.js').Job} Job */
@@ -62,26 +62,63 @@ export function setWords(changes) {
 
 const EXAMPLE_GONE = 'The settings of the example are gone; what is not set is at its default.';
 
-/** Not one of those that the opening example set for itself. @param {Words[0]} word */
-const isOwn = ([key, value]) => key === 'gpu' || !EXAMPLE.some((word) => word[0] === key && word[1] === value);
+/** @param {import('./kinds.js').Kind} of @param {Job} from */
+const startOf = async (of, from) => (await import('./start.js')).startOf(of, from);
 
-/** A model of the catalogue. From the opening example on it starts from its own defaults: what the example set is for the example.
- * @param {string} name @param {import('./types.js').Choice} [choice] as it was found: what its name was taken for, and words that come with that */
-export function chooseModel(name, choice) {
-  const isFresh = isExampleModel() && name !== EXAMPLE[0][1];
-  const own = (/** @type {Words[0]} */ word) => !isFresh || isOwn(word);
-  const more = choice?.words ?? [];
-  const kept = withoutModel(words.value).filter((word) => own(word) && !more.some(([key]) => key === word[0]));
-  const dropped = isFresh && words.value.some((word) => word[0] !== 'model' && !own(word));
-  change([['model', name], ...kept, ...more], files.value.filter((f) => f.kind === 'other'), 'push');
-  notices.value = [
-    ...(choice?.taken ? [`${choice.taken} is taken as ${choice.title}${more.length ? ` with ${more.map((word) => word.join('=')).join(' ')}` : ''}.`] : []),
-    ...(dropped ? [EXAMPLE_GONE] : []),
-  ];
+/** Not one of those that the page set by itself. @param {Words[0]} word */
+const isOwn = ([key, value]) => key === 'gpu' || !start.value.words.some((word) => word[0] === key && word[1] === value);
+
+/** What a kind of job sets. @param {import('./kinds.js').Kind} of @returns {Words} */
+const setBy = (of) => of.words.flatMap(([name, value]) => (value === null ? [] : [/** @type {Words[0]} */ ([name, value])]));
+
+/** A new model, or another kind of job: where nothing but these is the reader's own, it starts from settings that it fits with, which are named.
+ * @param {Words} list without what the page set by itself @param {Job['files']} opened @param {import('./kinds.js').Kind} of
+ * @param {{title?: string, said?: string[], more?: Words}} how title: of the model; more: words that came with its name */
+async function begin(list, opened, of, { title = 'The model', said = [], more = [] }) {
+  const base = [...list.filter(([name]) => !more.some(([key]) => key === name)), ...setBy(of).filter(([name]) => ![...list, ...more].some(([key]) => key === name)), ...more];
+  const before = words.value;
+  const given = new Set(['model', 'gpu', ...of.words.map(([name]) => name), ...more.map(([name]) => name)]);
+  const found = list.every(([name]) => given.has(name)) ? await startOf(of, { words: base, files: opened }) : { words: [], said: '' };
+  if (!found || words.value !== before) return; /* something else was chosen meanwhile */
+  change([...base, ...found.words], opened, 'push', '', { words: found.words, isTuning: of.job === 'tune' });
+  notices.value = [...said, ...(found.said ? [`${title} ${found.said}`] : [])];
 }
 
-/** Whether the model is that of the opening example. */
-export const isExampleModel = () => files.value.length === 0 && linked.value.length === 0 && words.value.some(([key, value]) => key === EXAMPLE[0][0] && value === EXAMPLE[0][1]);
+/** A model of the catalogue. What an example set is for the example.
+ * @param {string} name @param {import('./types.js').Choice} [choice] as it was found: what its name was taken for, and words that come with that */
+export function chooseModel(name, choice) {
+  const { taken, title, words: more = [] } = choice ?? {};
+  const isOther = words.value.find(([key]) => key === 'model')?.[1] !== name;
+  const left = withoutModel(words.value).filter((word) => !isOther || isOwn(word));
+  return begin([['model', name], ...left], files.value.filter((f) => f.kind === 'other'), kind.value, { title, more, said: [
+    ...(taken ? [`${taken} is taken as ${title}${more.length ? ` with ${more.map((word) => word.join('=')).join(' ')}` : ''}.`] : []),
+    ...(isExampleModel() && isOther ? [EXAMPLE_GONE] : []),
+  ] });
+}
+
+/* The kind that is being gone to. */
+export const goesTo = signal(/** @type {import('./kinds.js').Kind | null} */ (null));
+
+/** What the job is, by the name of a kind. An example that nobody touched gives way to that of the other kind.
+ * @param {string} name */
+export async function chooseKind(name) {
+  const of = kindNamed(name);
+  if (of === (goesTo.value ?? kind.value)) return;
+  if (isExample.value) {
+    change(EXAMPLES[name], [], 'push', '', { words: EXAMPLES[name], isTuning: of.job === 'tune' });
+    isExample.value = true;
+    return;
+  }
+  const isModelOfExample = isExampleModel();
+  const set = new Map(wordsFor(of, describe.value?.settings ?? []));
+  const left = words.value.filter((word) => word[0] === 'model' || (!set.has(word[0]) && (isModelOfExample || isOwn(word))));
+  goesTo.value = of;
+  await begin(left, files.value, of, { title: wholeTitle(of) });
+  if (goesTo.value === of) goesTo.value = null;
+}
+
+/** Whether the model is that of an example. */
+export const isExampleModel = () => files.value.length === 0 && start.value.words.some(([name, value]) => name === 'model' && words.value.some((word) => word[0] === name && word[1] === value));
 
 /* The files that the last change brought: they can be taken back at once. */
 export const justOpened = signal(/** @type {string[]} */ ([]));
@@ -100,8 +137,8 @@ const lacksModel = (reply) => reply?.diagnostics?.some((/** @type {Diagnostic} *
 
 /** Settings that mean nothing in the mode which files bring. @param {string | undefined} mode @returns {string[]} */
 function idleIn(mode) {
-  const kind = mode !== undefined && mode !== valueOf('mode') && KINDS.find(({ words: of }) => of.some(([name, value]) => name === 'mode' && value === mode));
-  return kind ? wordsFor(kind, describe.value?.settings ?? []).filter(([, value]) => value === null).map(([name]) => name) : [];
+  const other = mode !== undefined && mode !== valueOf('mode') && KINDS.find(({ words: of }) => of.some(([name, value]) => name === 'mode' && value === mode));
+  return other ? wordsFor(other, describe.value?.settings ?? []).filter(([, value]) => value === null).map(([name]) => name) : [];
 }
 
 /** Takes files into the job. What the core does not take for one that says something is named instead, and a setting that a file
@@ -115,7 +152,9 @@ export async function openFiles(opened) {
   const all = () => together(before.files, taken);
   const withModel = () => (has('job') ? [] : before.words); /* a job is whole */
   const isFresh = isExampleModel();
-  const withoutOne = () => withoutModel(withModel()).filter((word) => !isFresh || isOwn(word));
+  const isModel = () => taken.every((f) => f.kind === 'model');
+  const ofKind = setBy(kind.value).map(([name]) => name);
+  const withoutOne = () => withoutModel(withModel()).filter((word) => !isFresh || isOwn(word) || (isModel() && ofKind.includes(word[0])));
   /* The model of the form holds where the files bring none. */
   let left = withoutOne();
   const asked = async () => {
@@ -139,9 +178,14 @@ export async function openFiles(opened) {
     const given = (reply?.files ?? []).filter((/** @type {any} */ card) => taken.some(({ name }) => name === card.name))
       .flatMap((/** @type {any} */ card) => card.used.map((/** @type {any} */ key) => key.setting));
     const idle = idleIn(reply?.settings?.find((/** @type {any} */ one) => one.name === 'mode')?.value);
-    change(left.filter(([name]) => !given.includes(name) && !idle.includes(name)), all(), 'push');
+    const kept = left.filter(([name]) => !given.includes(name) && !idle.includes(name));
+    const found = isFresh && isModel() && reply?.ok ? await startOf(kind.value, { words: kept, files: all() }) : { words: [], said: '' };
+    if (!found) return [];
+    const isLeft = left === before.words;
+    change([...kept, ...found.words], all(), 'push', '', isLeft ? start.value : { ...start.value, words: found.words });
     justOpened.value = taken.map(({ name }) => name);
-    if (isFresh && left !== before.words) said.push(EXAMPLE_GONE);
+    if (isFresh && !isLeft) said.push(EXAMPLE_GONE);
+    if (found.said) said.push(`${taken[0].name} ${found.said}`);
   }
   return [...said, ...over];
 }
@@ -153,14 +197,16 @@ export function closeFile(name) {
   change(hasModel ? words.value : [EXAMPLE[0], ...words.value], left, 'push');
 }
 
-/** Back to the defaults, keeping model and GPU. */
+/** Back to the defaults, keeping model, GPU and what the job is. */
 export function reset() {
-  change(words.value.filter(([name]) => name === 'model' || name === 'gpu'), files.value, 'push');
+  const { job: of } = kind.value;
+  const kept = words.value.filter(([name]) => name === 'model' || name === 'gpu');
+  change([...kept, ...setBy(kind.value)], files.value, 'push', '', { words: [], isTuning: of === 'tune' });
 }
 
 /** @param {Words} list @param {import('./files.js').OpenFile[]} opened @param {'replace' | 'push'} how
- * @param {string} [field] the one setting that changed: changes of it in a row are undone together */
-function change(list, opened, how, field = '') {
+ * @param {string} [field] the one setting that changed: changes of it in a row are undone together @param {Job['start']} [from] */
+function change(list, opened, how, field = '', from = start.value) {
   const before = job();
   const now = Date.now();
   if (!field || field !== lastField || now - lastChange > 2000) past.value = [...past.value.slice(-99), before];
@@ -168,7 +214,7 @@ function change(list, opened, how, field = '') {
   lastChange = now;
   future.value = [];
   if (how === 'push') pushEntry();
-  settle({ words: list, files: opened });
+  settle({ words: list, files: opened, start: from });
   justOpened.value = [];
 }
 
@@ -177,6 +223,7 @@ function settle(to) {
   batch(() => {
     words.value = to.words;
     files.value = to.files;
+    start.value = to.start ?? { words: [], isTuning: false };
     isExample.value = false;
     if (notices.value.length) notices.value = [];
   });

@@ -3,6 +3,7 @@
  * the core in asking.js and play.js, what the address bar holds in address.js. */
 import { computed, signal } from '@preact/signals';
 import { EXAMPLE } from './example.js';
+import { kindOf } from './kinds.js';
 import { recording } from './recordings.js';
 import { toCommand, toLink, wordsOf } from './words.js';
 
@@ -10,11 +11,14 @@ import { toCommand, toLink, wordsOf } from './words.js';
 /** @typedef {import('./types.js').Diagnostic} Diagnostic */
 /** @typedef {import('./types.js').Describe} Describe */
 /** @typedef {import('./words.js').Words} Words */
-/** @typedef {{words: Words, files: import('./files.js').OpenFile[]}} Job */
+/** What the page set and not its reader: words of an example, or with which a model starts; and whether all weights are fine-tuned or trained, which are the same words.
+ * @typedef {{words: Words, isTuning: boolean}} Start
+ * @typedef {{words: Words, files: import('./files.js').OpenFile[], start?: Start}} Job */
 
 /* The job. */
 export const words = signal(/** @type {Words} */ (EXAMPLE));
 export const files = signal(/** @type {import('./files.js').OpenFile[]} */ ([]));
+export const start = signal(/** @type {Start} */ ({ words: EXAMPLE, isTuning: true }));
 
 /* What the core said. `report` is the last good answer; `failure` belongs to the present job. */
 export const describe = signal(/** @type {Describe | null} */ (null));
@@ -101,6 +105,9 @@ const used = (name) => report.value?.settings.find((setting) => setting.name ===
 /** The value a field shows: the user's word, else what the job came to, else the default. */
 export const valueOf = byName((name) => wordOf(name) ?? used(name)?.value ?? String(describe.value?.settings.find((s) => s.name === name)?.default ?? ''));
 
+/* What the job is, of KINDS. */
+export const kind = computed(() => kindOf(valueOf, start.value.isTuning));
+
 /** Whether a setting means nothing as the job is: it is read where another one has other values. */
 export const isIdle = byName((name) => {
   const when = describe.value?.settings.find((s) => s.name === name)?.when;
@@ -134,7 +141,7 @@ export function placed({ place }, name) {
 export const wordsIn = (of) => of.words.map(([name, value]) => `${name}=${value}`);
 
 /** @returns {Job} */
-export const job = () => ({ words: words.value, files: files.value });
+export const job = () => ({ words: words.value, files: files.value, start: start.value });
 
 /** @param {Job} [of] */
 export const request = (of = job()) => ({

@@ -12,13 +12,13 @@ const THEMES = [{ value: 'system', icon: 'system' }, { value: 'light', icon: 'su
 
 /** One of a few, as a row of buttons.
  * @param {{legend: string, name: string, options: {value: string, label: any, title: string}[], value: string,
- *   choose: (value: any) => void}} props */
-export function Segmented({ legend, name, options, value, choose }) {
+ *   choose: (value: any) => void, isSaid?: boolean}} props isSaid: the titles are beside it, and need no card that would cover what is near */
+export function Segmented({ legend, name, options, value, choose, isSaid }) {
   return (
     <fieldset class="segmented">
       <legend class="hidden">{legend}</legend>
       {options.map((option) => (
-        <label key={option.value} data-tip={option.title}>
+        <label key={option.value} data-tip={isSaid ? undefined : option.title}>
           <input type="radio" name={name} value={option.value} checked={option.value === value} aria-label={option.title}
             onChange={() => choose(option.value)} />
           <span>{option.label}</span>

@@ -41,13 +41,15 @@ export function show(name) {
 /** @param {{r: import('../types.js').Report, panel: import('../panels.js').Panel}} props */
 export function Assumptions({ r, panel }) {
   const [all, setAll] = useState(false);
-  const count = r.assumptions.length;
+  const list = [...r.assumptions].sort((a, b) => Number(b.setting.startsWith('/')) - Number(a.setting.startsWith('/'))); /* what is not known of the model first */
+  const count = list.length;
   return (
     <Section panel={panel} r={r}>
       <ul class={`assumptions${all ? '' : ' is-short'}`}>
-        {r.assumptions.map(({ setting, value, text }, i) => (
+        {list.map(({ setting, value, text }, i) => (
           <li key={i} class={i < SHORT ? undefined : 'is-more'}>
-            <button type="button" class="word" onClick={() => show(setting)} data-tip="Change it">{setting}{value !== '' && <>=<b>{value}</b></>}</button>
+            {setting.startsWith('/') ? <code class="word">{setting.slice(1)}</code>
+              : <button type="button" class="word" onClick={() => show(setting)} data-tip="Change it">{setting}{value !== '' && <>=<b>{value}</b></>}</button>}
             <span>{text}</span>
           </li>
         ))}

@@ -3,11 +3,11 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { available } from '../actions.js';
 import { assignment, find } from '../find.js';
-import { kindOf, KINDS, wordsFor } from '../kinds.js';
+import { KINDS, wholeTitle } from '../kinds.js';
 import { recording } from '../recordings.js';
-import { chooseModel, setWord, setWords } from '../changes.js';
+import { chooseKind, chooseModel, setWord } from '../changes.js';
 import { wantModels } from '../catalogue.js';
-import { describe, helps, isIdle, models, overlay, typedAhead, valueOf } from '../state.js';
+import { describe, helps, isIdle, kind, models, overlay, typedAhead, valueOf } from '../state.js';
 import { titleOf } from './Field.jsx';
 import { show } from './Notes.jsx';
 import { addStyle } from '../sheet.js';
@@ -38,17 +38,17 @@ function allEntries() {
     ...available().filter(({ name }) => name !== 'palette').map((action) => ({
       title: action.title, note: action.combination ?? action.key ?? '', search: `${action.title} ${action.name}`, run: action.run,
     })),
-    ...(recording.value ? [] : KINDS.map((kind) => ({ title: `Job: ${kind.title}`, note: kind.help, search: `job ${kind.title} ${kind.name}`, run: () => setWords(wordsFor(kind, settings)) }))),
+    ...(recording.value ? [] : KINDS.map((one) => ({ title: `Job: ${wholeTitle(one)}`, note: one.help, search: `job ${wholeTitle(one)}`, run: () => chooseKind(one.name) }))),
     ...settings.filter(({ name }) => !/^(model|gpu|overrides)$/.test(name)).flatMap(entriesOf),
     ...gpus.map((gpu) => ({ title: `GPU: ${gpu.title}`, note: gpu.note, search: `gpu ${gpu.search}`, run: () => setWord('gpu', gpu.name) })),
-    ...(recording.value ? [] : models.value ?? []).map((model) => ({ title: `Model: ${model.title}`, note: model.note, search: `model ${model.search}`, run: () => chooseModel(model.name) })),
+    ...(recording.value ? [] : models.value ?? []).map((model) => ({ title: `Model: ${model.title}`, note: model.note, search: `model ${model.search}`, run: () => chooseModel(model.name, model) })),
   ];
 }
 
 /** "batch 32" as an entry: the setting that is typed in, with its value. @param {string} text @returns {Entry[]} */
 function assigned(text) {
   const typed = assignment(text);
-  const isShown = (/** @type {string} */ name) => !isIdle(name) || kindOf(valueOf).gpus.includes(name);
+  const isShown = (/** @type {string} */ name) => !isIdle(name) || kind.value.gpus.includes(name);
   const setting = typed && describe.value?.settings.find(({ name, aliases = [], choices, type }) => !choices && !/^bool/.test(type) && !/^(model|gpu)$/.test(name) && isShown(name)
     && [name, titleOf(name).toLowerCase(), ...aliases].includes(typed.name));
   if (!typed || !setting) return [];

@@ -5,7 +5,7 @@ import { narrow } from '../catalogue.js';
 import { Icon } from './marks.jsx';
 
 /** @param {{id: string, label: string, word: string, choices: import('../types.js').Choice[], value: string, shown: string,
- *   empty: string, offer?: (typed: string) => {title: string, run: () => void} | null, error?: string, opens?: () => void, choose: (name: string, choice: import('../types.js').Choice) => void}} props offer: where there is none; opens: when the list does, or soon may */
+ *   empty: string, offer?: (typed: string) => {title: string, run: () => void} | null, error?: string, opens?: () => void, choose: (name: string, choice: import('../types.js').Choice) => any}} props offer: where there is none; opens: when the list does, or soon may */
 export function Picker({ id, label, word, choices, value, shown, empty, offer, error, opens, choose }) {
   const [open, setOpen] = useState(false);
   const [typed, setTyped] = useState(/** @type {string | null} */ (null));
@@ -37,10 +37,10 @@ export function Picker({ id, label, word, choices, value, shown, empty, offer, e
     setTakes(false);
   }
   /** @param {import('../types.js').Choice | undefined} choice */
-  function take(choice) {
+  async function take(choice) {
     if (!choice) return;
     close();
-    choose(choice.name, choice);
+    await choose(choice.name, choice);
     requestAnimationFrame(() => { if (document.activeElement === input.current) input.current?.select(); }); /* the next word replaces it */
   }
   /** @param {{run: () => void}} other */

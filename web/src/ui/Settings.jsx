@@ -9,9 +9,9 @@ import { fromHub, isHubId } from '../hub.js';
 import { Files } from './Files.jsx';
 import { noModels, wantModels } from '../catalogue.js';
 import { closeRecording, isRecording, openRecording, recording } from '../recordings.js';
-import { chooseModel, isExampleModel, justOpened, openFiles, past, reset, setWord, setWords, undo } from '../changes.js';
-import { describe, editing, errorAt, files, isIdle, models, moreOpen, notices, report, settingsOpen, unit, valueOf, wordOf } from '../state.js';
-import { kindOf, KINDS, wordsFor } from '../kinds.js';
+import { chooseKind, chooseModel, goesTo, isExampleModel, justOpened, openFiles, past, reset, setWord, setWords, undo } from '../changes.js';
+import { describe, editing, errorAt, files, isIdle, kind, models, moreOpen, notices, report, settingsOpen, unit, valueOf, wordOf } from '../state.js';
+import { JOBS, KINDS } from '../kinds.js';
 import { recompute } from '../play.js';
 import { Field } from './Field.jsx';
 import { Looks, Segmented } from './Header.jsx';
@@ -92,14 +92,23 @@ function ModelField() {
   );
 }
 
-/** What the job is. */
-const KindField = () => (
-  <div class="kind-row">
-    <Segmented legend="What is the job?" name="kind" value={kindOf(valueOf).name} choose={(name) => setWords(wordsFor(/** @type {import('../kinds.js').Kind} */ (KINDS.find((kind) => kind.name === name)), describe.value?.settings ?? []))}
-      options={KINDS.map(({ name, title, help }) => ({ value: name, label: title, title: `${title}: ${help}` }))} />
-    <button type="button" class="button kind-recording" data-tip="A memory snapshot of PyTorch, a profiler trace, or a recording of tidemark" onClick={() => document.getElementById('chooser')?.click()}><Icon name="file" />Open a recording</button>
-  </div>
-);
+const PRESETS = KINDS.filter(({ job: of }) => of === 'tune');
+
+/** What the job is: the first choice, and how much of a model is fine-tuned. */
+function KindField() {
+  const is = goesTo.value ?? kind.value;
+  return (
+    <fieldset class="group kind-row">
+      <legend>What is the job?</legend>
+      <Segmented isSaid legend="What is the job?" name="job" value={is.job} choose={(name) => chooseKind(name === 'tune' ? 'full' : name)}
+        options={JOBS.map(({ name, title, help }) => ({ value: name, label: title, title: `${title}: ${help}` }))} />
+      {is.job === 'tune' && <Segmented isSaid legend="Fine-tune" name="preset" value={is.name} choose={chooseKind}
+        options={PRESETS.map(({ name, title, help }) => ({ value: name, label: title, title: `${title}: ${help}` }))} />}
+      <p class="kind-help">{is.help}</p>
+      <button type="button" class="button kind-recording" data-tip="A memory snapshot of PyTorch, a profiler trace, or a recording of tidemark" onClick={() => document.getElementById('chooser')?.click()}><Icon name="file" />Open a recording</button>
+    </fieldset>
+  );
+}
 
 /** The parts with their parameters; a tick trains, an empty box freezes. */
 function Parts() {
@@ -137,10 +146,11 @@ function Parts() {
 const NO_CARD = { name: '', title: 'No GPU', note: 'only the need', search: 'no gpu card none' };
 
 function GpuField() {
-  const all = (describe.value?.settings ?? []).filter(({ name }) => kindOf(valueOf).gpus.includes(name) && (name === 'parallel.dp' || !isIdle(name)));
+  const all = (describe.value?.settings ?? []).filter(({ name }) => kind.value.gpus.includes(name) && (name === 'parallel.dp' || !isIdle(name)));
   const choices = [...describe.value?.gpus ?? [], NO_CARD];
   const value = valueOf('gpu');
-  const shown = choices.find((choice) => choice.name === value)?.title ?? value;
+  const memory = !value && valueOf('gpu_gib');
+  const shown = memory ? `A GPU of ${memory} GiB` : choices.find((choice) => choice.name === value)?.title ?? value;
   const error = errorAt('gpu');
   return (
     <fieldset class="group">
@@ -167,7 +177,7 @@ const UndoButton = () => <button type="button" class="button" onClick={undo} dis
 
 export function Settings() {
   const all = (describe.value?.settings ?? []).filter((s) => !isIdle(s.name));
-  const { groups: shown, gpus, more } = kindOf(valueOf);
+  const { groups: shown, gpus, more } = kind.value;
   const main = shown.map(({ title, settings: names }) => ({
     title,
     settings: names.flatMap((name) => all.find((s) => s.name === name && (seesImages.value || !OF_IMAGES.includes(name))) ?? []),

@@ -78,6 +78,9 @@ function pinnedOf(versions) {
 /** The figures are near: a server's are a range, or a file has what is not described. @param {Report} r */
 const isNear = (r) => !!r.serving && (!!r.serving.buffers || r.serving.blocks_at_least < r.serving.blocks_at_most) || r.diagnostics?.some(({ severity, code, place }) => severity === 'warning' && code === 'ERR_UNSUPPORTED' && place?.startsWith('/files/'));
 
+/** What the range is for, of a model without a description: what it was taken for, and the keys that nothing reads. @param {Report} r */
+const unsure = (r) => r.assumptions.filter(({ setting }) => setting.startsWith('/')).map(({ text }) => text[0].toUpperCase() + text.slice(1));
+
 /** @param {{r: Report, isFramed?: boolean}} props isFramed: in another page, where nothing is changed */
 export function Verdict({ r, isFramed = false }) {
   const verdict = verdictOf(r);
@@ -97,7 +100,8 @@ export function Verdict({ r, isFramed = false }) {
           {isConfirmed.value && <p class="sub">As it was when the link was made</p>}
           {r.besides?.map(({ name, bytes, source }) => <p key={name} class="sub" data-tip={source}>plus about <Bytes n={bytes} style="natural" /> for {name.toUpperCase()}, not included</p>)}
           {r.peak.range && <p class="sub">between {headline(r.peak.range.low, unit.value)} and {headline(r.peak.range.high, unit.value)} {unit.value}, as {r.peak.range.reason ?? 'no run of it is recorded'}.
-            Run it with <code>tidemark dry-run</code> for an exact answer</p>}
+            For an exact answer run it with <code>tidemark dry-run</code>, or give the model a description of its own</p>}
+          {r.peak.range && unsure(r).map((text) => <p key={text} class="sub">{text}</p>)}
           {r.versions && r.versions.length > 0 && <p class="sub versions">{peak.range || isNear(r) ? 'By the rules of' : 'Exact for'} {r.versions.map(({ name, version }) => `${name} ${version}`).join(', ')}{pinnedOf(r.versions)}</p>}
         </div>
         <dl class="facts">
@@ -124,6 +128,7 @@ const OutOfMemory = ({ oom }) => (
 );
 
 const BAR = 30;
+const WHISKER = 14; /* above the bar, whose labels it would strike through */
 
 /** What an inference server holds, by the factor whose fill it has. @param {NonNullable<Report['serving']>} serving */
 export const heldBy = ({ weights, consumed, transient, graphs, blocks, block_bytes: block, card }) => [
@@ -148,6 +153,7 @@ function CapacityBar({ r }) {
   const used = r.verdict.device_bytes;
   const { range } = r.peak;
   const top = Math.max(gpu, used, range?.high ?? 0, 1);
+  const above = range ? WHISKER : 0;
   const share = (/** @type {number} */ bytes) => `${((100 * bytes) / top).toFixed(3)}%`;
   const byName = new Map(r.factors.map((f) => [f.name, f.bytes]));
   const parts = r.serving ? heldBy(r.serving) : [
@@ -169,45 +175,47 @@ function CapacityBar({ r }) {
 
   return (
     <div ref={ref} class="bar">
-      <svg width="100%" height={BAR + 26} role="img" aria-label={summary}>
-        <rect class="bar-track" x="0" y="0" width={share(gpu || used)} height={BAR} rx="4" />
-        {segments.map(({ name, title, bytes, from }) => {
-          const pixels = (bytes / top) * width;
-          const [left, right] = roomFor(from, from + bytes, gpu);
-          const room = ((right - left) / top) * width;
-          const value = inUnit(bytes, unit.value, unit.value === 'MiB' ? 0 : 1);
-          const patterned = !!factor(name).pattern;
-          const label = patterned ? '' : room > (title.length + value.length + 1) * 6.9 + 14 ? `${title} ${value}`
-            : room > title.length * 6.9 + 12 ? title : room > value.length * 7 + 8 ? value : '';
-          return (
-            <g key={name} data-tip={`${title}: ${inUnit(bytes, unit.value)} ${unit.value}, ${percent(bytes, used)} (${exact(bytes)})`}>
-              <rect x={share(from)} y="0" width={share(bytes)} height={BAR} {...fill(name)} />
-              {pixels > 4 && <line class="gap" x1={share(from + bytes)} x2={share(from + bytes)} y1="0" y2={BAR} />}
-              {label && <text class={`on on-${name}`} x={share((left + right) / 2)} y={BAR / 2} dy="0.36em" text-anchor="middle">{label}</text>}
+      <svg width="100%" height={BAR + 26 + above} role="img" aria-label={summary}>
+        <g transform={above ? `translate(0 ${above})` : undefined}>
+          <rect class="bar-track" x="0" y="0" width={share(gpu || used)} height={BAR} rx="4" />
+          {segments.map(({ name, title, bytes, from }) => {
+            const pixels = (bytes / top) * width;
+            const [left, right] = roomFor(from, from + bytes, gpu);
+            const room = ((right - left) / top) * width;
+            const value = inUnit(bytes, unit.value, unit.value === 'MiB' ? 0 : 1);
+            const patterned = !!factor(name).pattern;
+            const label = patterned ? '' : room > (title.length + value.length + 1) * 6.9 + 14 ? `${title} ${value}`
+              : room > title.length * 6.9 + 12 ? title : room > value.length * 7 + 8 ? value : '';
+            return (
+              <g key={name} data-tip={`${title}: ${inUnit(bytes, unit.value)} ${unit.value}, ${percent(bytes, used)} (${exact(bytes)})`}>
+                <rect x={share(from)} y="0" width={share(bytes)} height={BAR} {...fill(name)} />
+                {pixels > 4 && <line class="gap" x1={share(from + bytes)} x2={share(from + bytes)} y1="0" y2={BAR} />}
+                {label && <text class={`on on-${name}`} x={share((left + right) / 2)} y={BAR / 2} dy="0.36em" text-anchor="middle">{label}</text>}
+              </g>
+            );
+          })}
+          {range && (
+            <g class="whisker" data-tip={`The answer is between ${inUnit(range.low, unit.value)} and ${inUnit(range.high, unit.value)} ${unit.value}`}>
+              <line x1={share(range.low)} x2={share(range.high)} y1="-8" y2="-8" />
+              {[range.low, range.high].map((end) => <line key={end} x1={share(end)} x2={share(end)} y1="-13" y2="-3" />)}
             </g>
-          );
-        })}
-        {range && (
-          <g class="whisker" data-tip={`The answer is between ${inUnit(range.low, unit.value)} and ${inUnit(range.high, unit.value)} ${unit.value}`}>
-            <line x1={share(range.low)} x2={share(range.high)} y1={BAR / 2} y2={BAR / 2} />
-            {[range.low, range.high].map((end) => <line key={end} x1={share(end)} x2={share(end)} y1={BAR / 2 - 7} y2={BAR / 2 + 7} />)}
-          </g>
-        )}
-        {gpu > 0 && used > gpu && <rect class="bar-over" x={share(gpu)} y={BAR + 2} width={share(used - gpu)} height="3" />}
-        {gpu > 0 && <line class="bar-limit" x1={share(gpu)} x2={share(gpu)} y1="-2" y2={BAR + 6} />}
-        {marks.map((mark) => {
-          const x = mark / top;
-          if (gpu > 0 && Math.abs(mark - gpu) / top * width < 84 && mark !== 0) return null;
-          return (
-            <g key={mark} class="axis">
-              <line x1={share(mark)} x2={share(mark)} y1={BAR} y2={BAR + 4} />
-              <text x={share(mark)} y={BAR + 18} text-anchor={mark === 0 ? 'start' : x > 0.97 ? 'end' : 'middle'}>{tick(mark, unit.value)}</text>
-            </g>
-          );
-        })}
-        {gpu > 0 && (
-          <text class="bar-gpu" x={share(gpu)} y={BAR + 18} text-anchor={gpu / top > 0.9 ? 'end' : 'middle'}>{inUnit(gpu, unit.value, unit.value === 'MiB' ? 0 : 1)} {unit.value}</text>
-        )}
+          )}
+          {gpu > 0 && used > gpu && <rect class="bar-over" x={share(gpu)} y={BAR + 2} width={share(used - gpu)} height="3" />}
+          {gpu > 0 && <line class="bar-limit" x1={share(gpu)} x2={share(gpu)} y1="-2" y2={BAR + 6} />}
+          {marks.map((mark) => {
+            const x = mark / top;
+            if (gpu > 0 && Math.abs(mark - gpu) / top * width < 84 && mark !== 0) return null;
+            return (
+              <g key={mark} class="axis">
+                <line x1={share(mark)} x2={share(mark)} y1={BAR} y2={BAR + 4} />
+                <text x={share(mark)} y={BAR + 18} text-anchor={mark === 0 ? 'start' : x > 0.97 ? 'end' : 'middle'}>{tick(mark, unit.value)}</text>
+              </g>
+            );
+          })}
+          {gpu > 0 && (
+            <text class="bar-gpu" x={share(gpu)} y={BAR + 18} text-anchor={gpu / top > 0.9 ? 'end' : 'middle'}>{inUnit(gpu, unit.value, unit.value === 'MiB' ? 0 : 1)} {unit.value}</text>
+          )}
+        </g>
       </svg>
     </div>
   );
