@@ -125,6 +125,8 @@ embed_file(gpus gpus)
 string(APPEND bodies "const tide_source tide_gpu_source = ${initializer};\n")
 embed_file(config_defaults config_defaults)
 string(APPEND bodies "const tide_source tide_config_defaults_source = ${initializer};\n")
+embed_file(tp_plans tp_plans)
+string(APPEND bodies "const tide_source tide_tp_plans_source = ${initializer};\n")
 
 # "model_type": {"llama": "LlamaModel"} of every architecture.
 set(rows "")

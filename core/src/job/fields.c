@@ -159,8 +159,13 @@ bool tide_job_packs_weights(const tide_job *job) {
            job->quant == TIDE_quant_compressed_tensors;
 }
 
+bool tide_job_has_auto_plan(const tide_job *job) {
+    return job->parallel_kind == TIDE_parallel_kind_tp && job->parallel_tp_plan == TIDE_parallel_tp_plan_auto;
+}
+
 bool tide_job_is_on_meta(const tide_job *job) {
     tide_parallel_kind_choice kind = job->parallel_kind;
+    if (tide_job_has_auto_plan(job)) return true;
     if (tide_job_sets(job, TIDE_SET_parallel_meta_init))
         return job->parallel_meta_init && (kind == TIDE_parallel_kind_fsdp2 || kind == TIDE_parallel_kind_tp ||
                                            kind == TIDE_parallel_kind_pp || kind == TIDE_parallel_kind_native);

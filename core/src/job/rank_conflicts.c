@@ -115,6 +115,9 @@ static bool has_context_ranks(const tide_job *job) {
 static bool has_tensor_ranks(const tide_job *job) {
     return job->parallel_tp > 1;
 }
+static bool has_own_plan(const tide_job *job) {
+    return !tide_job_has_auto_plan(job);
+}
 static bool has_data_ranks(const tide_job *job) {
     return job->parallel_dp > 1;
 }
@@ -158,6 +161,8 @@ static const struct {
     {PP | NATIVE | MEGATRON, TIDE_SET_use_cache, never, ": layers are called without a cache"},
     {TP, TIDE_SET_parallel_param_dtype, has_data_ranks, " with parallel.dp=1: fully_shard casts"},
     {TP, TIDE_SET_parallel_reduce_dtype, has_data_ranks, " with parallel.dp=1: fully_shard casts"},
+    {TP, TIDE_SET_parallel_meta_init, has_own_plan, " with parallel.tp_plan=auto: each rank reads its own parts"},
+    {TP, TIDE_SET_load, has_own_plan, " with parallel.tp_plan=auto: from_pretrained() begins with one block of all"},
     {TP, TIDE_SET_parallel_wrap, has_data_ranks, " with parallel.dp=1"},
     {NATIVE, TIDE_SET_parallel_param_dtype, is_sharded, " with one data and context parallel rank: fully_shard casts"},
     {NATIVE, TIDE_SET_parallel_reduce_dtype, is_sharded, " with one data and context parallel rank: fully_shard casts"},

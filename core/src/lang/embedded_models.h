@@ -37,6 +37,7 @@ extern const uint32_t tide_recipe_source_count;
 
 extern const tide_source tide_gpu_source;             /* models/gpus.json */
 extern const tide_source tide_config_defaults_source; /* models/config_defaults.json */
+extern const tide_source tide_tp_plans_source;        /* models/tp_plans.json */
 
 /* Which description covers a model_type, and the class that AutoModel makes of it. */
 typedef struct tide_model_type {

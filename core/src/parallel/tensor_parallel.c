@@ -8,10 +8,13 @@
 
 #include <string.h>
 
+#include "base/rounding.h"
+
 typedef enum style {
     STYLE_NONE,
     STYLE_COLUMN,        /* ColwiseParallel */
     STYLE_ROW,           /* RowwiseParallel */
+    STYLE_SPLIT_ROW,     /* the same, of an input that is whole */
     STYLE_EMBEDDING,     /* RowwiseParallel of an embedding */
     STYLE_HEAD,          /* ColwiseParallel, whose output is whole but with loss parallelism */
     STYLE_SEQUENCE,      /* SequenceParallel */
@@ -49,6 +52,10 @@ static void prepare_input(tide_machine *m, const tide_tensor_parallel *p, style 
     } else if (of == STYLE_PREPARE_INPUT) {
         how.forward = TIDE_COLLECTIVE_ALL_GATHER;
         how.backward = TIDE_COLLECTIVE_REDUCE_SCATTER;
+    } else if (of == STYLE_SPLIT_ROW) {
+        how.dim = LAST;
+        how.forward = TIDE_COLLECTIVE_CHUNK;
+        how.backward = TIDE_COLLECTIVE_ALL_GATHER;
     } else if (of == STYLE_CUT_INPUT) {
         how.forward = TIDE_COLLECTIVE_CHUNK;
         how.backward = TIDE_COLLECTIVE_ALL_GATHER;
@@ -65,7 +72,7 @@ static void prepare_input(tide_machine *m, const tide_tensor_parallel *p, style 
 static void prepare_output(tide_machine *m, const tide_tensor_parallel *p, style of, tide_value *output) {
     tide_redistribute how = {.ranks = p->plan.ranks, .dim = SEQUENCE, .is_async = true};
     bool is_cut = p->plan.sequence_parallel && (of == STYLE_ROW || p->plan.cuts_embedding);
-    if (of == STYLE_ROW || of == STYLE_EMBEDDING) {
+    if (of == STYLE_ROW || of == STYLE_SPLIT_ROW || of == STYLE_EMBEDDING) {
         how.forward = is_cut ? TIDE_COLLECTIVE_REDUCE_SCATTER : TIDE_COLLECTIVE_ALL_REDUCE;
         how.backward = is_cut ? TIDE_COLLECTIVE_ALL_GATHER : TIDE_COLLECTIVE_NONE;
     } else if (of == STYLE_HEAD && !p->plan.loss_parallel) {
@@ -125,16 +132,58 @@ static style style_of(const tide_model *model, const tide_json *plan, uint32_t i
     return model->instances[instance].parent == model->root ? STYLE_HEAD : STYLE_EMBEDDING;
 }
 
+/* Whether a path ends like the key of a plan, in which * is a number. */
+static bool ends_like(const char *path, tide_text key) {
+    size_t at = strlen(path), left = key.length;
+    while (left && at) {
+        if (key.at[left - 1] == '*') {
+            size_t end = at;
+            while (at && path[at - 1] >= '0' && path[at - 1] <= '9') at--;
+            if (at == end) return false;
+            left--;
+        } else if (path[--at] != key.at[--left]) {
+            return false;
+        }
+    }
+    return !left && (!at || path[at - 1] == '.');
+}
+
+/* transformers/distributed/tensor_parallel.py: ALL_PARALLEL_STYLES; and init_parallel_plans(), which cuts embed_tokens.
+ */
+static style style_of_configuration(const tide_model *model, const tide_json *plan, uint32_t instance) {
+    static const struct {
+        const char *name;
+        style of;
+    } styles[] = {{"colwise", STYLE_COLUMN},
+                  {"rowwise", STYLE_ROW},
+                  {"colwise_gather_output", STYLE_HEAD},
+                  {"rowwise_split_input", STYLE_SPLIT_ROW},
+                  {"replicated_with_grad_allreduce", STYLE_NONE}};
+    const tide_instance *of = &model->instances[instance];
+    if (tide_text_is(of->name, "embed_tokens")) return STYLE_EMBEDDING;
+    for (const tide_json *item = plan->first; item; item = item->next) {
+        if (!ends_like(of->path, item->key)) continue;
+        for (size_t i = 0; i < TIDE_COUNT_OF(styles); i++)
+            if (tide_text_is(item->text, styles[i].name)) return styles[i].of;
+        tide_fail(model->m, TIDE_ERR_UNSUPPORTED,
+                  "parallel.tp_plan: %s is \"%.*s\" in the configuration's plan, which is not described; use none",
+                  of->path, (int)item->text.length, item->text.at);
+    }
+    return STYLE_NONE;
+}
+
 static bool is_here(const tide_wrapper *w, uint32_t instance) {
     return !w->is_absent || !w->is_absent[instance];
 }
 
 static bool choose_styles(tide_wrapper *w, tide_tensor_parallel *p) {
     tide_model *model = w->model;
-    const tide_json *plan = tide_description_at(model->scopes[0].description, "tp_plan");
+    const tide_json *own = p->plan.of_configuration,
+                    *plan = own ? own : tide_description_at(model->scopes[0].description, "tp_plan");
     bool has_block = false, along = p->plan.sequence_parallel;
     for (uint32_t i = 1; plan && i < model->instance_count; i++) {
-        style of = style_of(model, plan, i);
+        style of = own ? style_of_configuration(model, own, i) : style_of(model, plan, i);
+        if (model->m->has_failed) return false;
         if (!is_here(w, i)) continue;
         if (of != STYLE_SEQUENCE || along) p->styles[i] = (uint8_t)of;
         if (of == STYLE_COLUMN && along) p->styles[model->instances[i].parent] = STYLE_PREPARE_INPUT;
@@ -175,11 +224,12 @@ static bool distribute(tide_wrapper *w, const tide_tensor_parallel *p, uint32_t 
         tide_parameter_row *row = &model->parameters[i];
         if (row->module != instance || !is_here(w, instance)) continue;
         bool is_bias = row->tensor->shape->dims < 2;
-        int dim = of == STYLE_ROW ? 1 : 0;
+        bool is_row = of == STYLE_ROW || of == STYLE_SPLIT_ROW;
+        int dim = is_row ? 1 : 0;
         model->m->module = instance;
         row->tensor->is_dtensor = true;
         row->tensor->has_partial_grad = of == STYLE_SEQUENCE;
-        row->tensor->is_replicated = of == STYLE_SEQUENCE || (of == STYLE_ROW && is_bias);
+        row->tensor->is_replicated = of == STYLE_SEQUENCE || (is_row && is_bias);
         if (row->tensor->is_replicated) continue;
         is_done = check_parts(w, p, row, dim);
         if (!is_done) break;
@@ -196,7 +246,7 @@ static bool distribute(tide_wrapper *w, const tide_tensor_parallel *p, uint32_t 
  * states would be of another kind than they are: neither is described. */
 static bool refuse_what_is_not_planned(const tide_wrapper *w, const tide_tensor_parallel *p) {
     const tide_model *model = w->model;
-    for (uint32_t i = 0; i < model->parameter_count; i++) {
+    for (uint32_t i = 0; i < model->parameter_count && !p->plan.of_configuration; i++) {
         const tide_parameter_row *row = &model->parameters[i];
         uint32_t parent = model->instances[row->module].parent;
         bool is_of_block = model->instances[parent].of && model->instances[parent].of->is_checkpointed;
@@ -220,7 +270,7 @@ static bool distribute_all(tide_wrapper *w, const tide_tensor_parallel *p) {
         if ((p->styles[i] == STYLE_EMBEDDING || p->styles[i] == STYLE_HEAD) && !distribute(w, p, i)) return false;
     for (uint32_t block = 1; block < count; block++) {
         if (!model->instances[block].of->is_checkpointed) continue;
-        for (style of = STYLE_COLUMN; of <= STYLE_ROW; of++)
+        for (style of = STYLE_COLUMN; of <= STYLE_SPLIT_ROW; of++)
             for (uint32_t i = block; i < count && tide_is_below(model, i, block); i++)
                 if (p->styles[i] == of && !distribute(w, p, i)) return false;
     }
@@ -234,8 +284,17 @@ static bool distribute_all(tide_wrapper *w, const tide_tensor_parallel *p) {
 static bool mask_embeddings(tide_wrapper *w, const tide_tensor_parallel *p) {
     tide_model *model = w->model;
     tide_class *of = tide_class_find(model->descriptions, NULL, TIDE_TEXT("MaskPartialEmbedding"));
-    for (uint32_t i = 1; of && i < model->instance_count; i++)
-        if (p->styles[i] == STYLE_EMBEDDING) model->instances[i].of = of;
+    model->m->module = 0;
+    for (uint32_t i = 1; of && i < model->instance_count; i++) {
+        if (p->styles[i] != STYLE_EMBEDDING) continue;
+        if (!tide_text_is(model->instances[i].of->name, "Embedding")) {
+            tide_fail(model->m, TIDE_ERR_UNSUPPORTED, "%s: a %.*s that is cut along the vocabulary is not described",
+                      model->instances[i].path, (int)model->instances[i].of->name.length,
+                      model->instances[i].of->name.at);
+            return false;
+        }
+        model->instances[i].of = of;
+    }
     return of && tide_model_check(model, of, NULL);
 }
 
@@ -256,7 +315,7 @@ bool tide_parallelize_module(tide_wrapper *w, const tide_tensor_parallel_plan *p
         p = TIDE_NEW(m->arena, tide_tensor_parallel, 1);
         *p = (tide_tensor_parallel){.plan = *plan, .styles = TIDE_NEW(m->arena, uint8_t, w->model->instance_count + 1)};
         w->model->children_first = tide_children_first(w->model);
-        tide_untie_head(w, true);
+        if (!plan->of_configuration) tide_untie_head(w, true); /* a module's parameter is cut where it stands */
     }
     if (refuse_to_clip(w, plan) || !choose_styles(w, p) || !refuse_what_is_not_planned(w, p) || !distribute_all(w, p) ||
         !mask_embeddings(w, p))
@@ -283,7 +342,8 @@ void tide_separate_kinds(tide_wrapper *w) {
             sorted[i].mesh_dims = 1;
             sorted[i].is_replicated = sorted[i].tensor->is_replicated;
         }
-        sorted[i].is_redistributed = !p->plan.is_sharded && (of == STYLE_EMBEDDING || of == STYLE_SEQUENCE);
+        bool is_tied = of == STYLE_EMBEDDING && tide_tied_head(w->model); /* the head's gradient is of its placement */
+        sorted[i].is_redistributed = !p->plan.is_sharded && !is_tied && (of == STYLE_EMBEDDING || of == STYLE_SEQUENCE);
     }
     tide_optimizer_replace(w->optimizer, sorted, count);
 }

@@ -10,7 +10,13 @@ typedef struct tide_tensor_parallel_plan {
     bool sequence_parallel, loss_parallel;
     bool is_sharded;     /* by fully_shard afterwards */
     bool cuts_embedding; /* hidden states are cut where the embedding ends, not where the first block begins */
+    const tide_json *of_configuration; /* transformers' own plan; NULL: that of the description */
 } tide_tensor_parallel_plan;
+
+/* tp_plans.c: the plan of a configuration's class; NULL after an error, which is reported. */
+const tide_json *tide_tp_plan_of(const tide_wrapper *w);
+/* from_pretrained() of a checkpoint, of which each rank reads its parts. */
+void tide_read_parts(tide_wrapper *w);
 
 /* Cuts the parameters of the model as "tp_plan" of its description says and sets the hooks of its modules. Before
  * those of other wrappers, which run around them. False after an error, which is reported. */

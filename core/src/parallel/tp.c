@@ -4,17 +4,35 @@
 #include "parallel/fsdp2.h"
 #include "parallel/tensor_parallel.h"
 
+/* DistributedConfig(tp_size=...) of from_pretrained(). */
+static bool check_auto_plan(tide_wrapper *w, tide_tensor_parallel_plan *plan) {
+    tide_machine *m = w->model->m;
+    if (plan->sequence_parallel || plan->loss_parallel || plan->is_sharded)
+        tide_fail(m, TIDE_ERR_UNSUPPORTED,
+                  "parallel.tp_plan: transformers' plans are not described with %s; leave it out, or use none",
+                  plan->sequence_parallel ? "parallel.sequence_parallel"
+                  : plan->loss_parallel   ? "parallel.loss_parallel"
+                                          : "parallel.dp");
+    else
+        plan->of_configuration = tide_tp_plan_of(w);
+    return plan->of_configuration != NULL;
+}
+
 static void tp_wrap(tide_wrapper *w) {
     const tide_job *job = w->job;
     tide_tensor_parallel_plan plan = {.ranks = job->parallel_tp,
                                       .sequence_parallel = job->parallel_sequence_parallel,
                                       .loss_parallel = job->parallel_loss_parallel,
                                       .is_sharded = job->parallel_dp > 1};
+    if (tide_job_has_auto_plan(job) && !check_auto_plan(w, &plan)) return;
     if (!tide_parallelize_module(w, &plan)) return;
     w->computes_loss = job->parallel_loss_parallel;
     w->rank = job->parallel_rank / job->parallel_tp;
     if (job->parallel_dp > 1) tide_fsdp2_strategy.wrap(w);
-    if (w->model->state.is_on_meta) tide_to_empty(w->model, tide_empty_param, NULL);
+    if (plan.of_configuration)
+        tide_read_parts(w);
+    else if (w->model->state.is_on_meta)
+        tide_to_empty(w->model, tide_empty_param, NULL);
     tide_tensor_parallel_around(w->model);
     tide_separate_kinds(w);
 }

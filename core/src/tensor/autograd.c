@@ -231,8 +231,13 @@ static tide_tensor *accumulate(tide_machine *m, tide_tensor *old, tide_tensor *g
         tide_release(m, g);
         return old;
     }
-    tide_tensor *both[2] = {old, g};
-    tide_tensor *sum = tide_empty_laid_out(m, tide_elementwise_layout(m, old->shape, both, 2), tide_promote(old, g));
+    /* a DTensor of the whole, Partial(), comes to the placement of the one that is cut */
+    bool is_redistributed = is_dtensor && !tide_same_shape(old->shape, g->shape);
+    const tide_tensor *cut = tide_bytes(g) < tide_bytes(old) ? g : old;
+    tide_tensor *part = is_redistributed ? tide_empty(m, cut->shape, (tide_dtype)cut->dtype) : tide_retain(g);
+    tide_tensor *both[2] = {is_redistributed ? part : old, part};
+    tide_tensor *sum = tide_empty_laid_out(m, tide_elementwise_layout(m, cut->shape, both, 2), tide_promote(old, g));
+    tide_release(m, part);
     tide_release(m, old);
     tide_release(m, g);
     return sum;

@@ -89,7 +89,9 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("files", nargs="*", type=Path)
 
     one = command(
-        "defaults", write_defaults, "Write models/config_defaults.json: what transformers has for keys that are missing."
+        "defaults",
+        write_defaults,
+        "Write models/config_defaults.json, what transformers has for keys that are missing, and tp_plans.json.",
     )
     one.add_argument("--check", action="store_true", help="only say whether it is up to date")
     return top
@@ -214,15 +216,17 @@ def check_results(given: argparse.Namespace) -> int:
 
 def write_defaults(given: argparse.Namespace) -> int:
     models = environments.HERE.parents[2] / "models"
-    path = models / "config_defaults.json"
-    made = subprocess.run(
-        [str(environments.python_of("base")), "-m", "record.runner.config_defaults", str(models)],
-        cwd=environments.HERE.parent,
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    ).stdout
-    if given.check:
-        return OK if path.read_text() == made else DIFFERS
-    path.write_text(made)
+    for name in ("config_defaults", "tp_plans"):
+        path = models / f"{name}.json"
+        made = subprocess.run(
+            [str(environments.python_of("base")), "-m", f"record.runner.{name}", str(models)],
+            cwd=environments.HERE.parent,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        ).stdout
+        if given.check and path.read_text() != made:
+            return DIFFERS
+        if not given.check:
+            path.write_text(made)
     return OK

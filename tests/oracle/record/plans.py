@@ -152,6 +152,8 @@ class Tp(Mixed):
     meta_init: bool = False  # modules are made on the meta device, and their parts after they are cut
     sequence_parallel: bool = False
     loss_parallel: bool = False  # logits stay cut; the loss is computed from them outside of the model, unshifted
+    tp_plan: Literal["auto"] | None = None  # auto: transformers' own, of the configuration; from_pretrained() reads this
+    # rank's parts (DistributedConfig(tp_size=tp)); of one data parallel rank
 
 
 Schedule = Literal[

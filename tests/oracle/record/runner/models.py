@@ -45,7 +45,8 @@ def warm_up(model: Any) -> None:
 
 def is_on_meta(case: Case) -> bool:
     """Whether the framework puts the model's parts on the device, once it has cut them."""
-    return bool(getattr(case.parallel, "meta_init", False))
+    plan = case.parallel
+    return bool(getattr(plan, "meta_init", False) or getattr(plan, "tp_plan", None))
 
 
 def prepared(model: Any, case: Case) -> Any:

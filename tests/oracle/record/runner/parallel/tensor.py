@@ -9,7 +9,7 @@ from torch import nn
 
 from ...case import Case
 from ...plans import Tp
-from .. import optimizers
+from .. import models, optimizers
 from ..batches import Batch
 from ..forward import autocast
 from .fsdp import dtype_of, materialise_parts, units_of
@@ -72,7 +72,40 @@ class TpStep(Step):
             loss.backward()
 
 
+def load_by_plan_of_configuration(model: Any, case: Case) -> Any:
+    """from_pretrained(distributed_config=...) of a checkpoint of the model, which is on the meta device."""
+    import os
+    import tempfile
+
+    from safetensors.torch import save_model
+    from transformers.distributed import DistributedConfig
+
+    assert case.parallel
+    os.environ["HF_DEACTIVATE_ASYNC_LOAD"] = "1"  # several threads ask for memory in any order
+    with tempfile.TemporaryDirectory() as folder:
+        whole = type(model)._from_config(model.config, dtype=models.DTYPES[case.dtype])
+        whole.config.save_pretrained(folder)
+        save_model(whole, f"{folder}/model.safetensors", metadata={"format": "pt"})  # of any rank
+        del whole
+        loaded = type(model).from_pretrained(
+            folder,
+            dtype=models.DTYPES[case.dtype],
+            attn_implementation=case.attention,
+            distributed_config=DistributedConfig(tp_size=case.parallel.tp),
+        )
+    return models.prepared(loaded, case)
+
+
 def wrap(model: Any, case: Case) -> Step:
+    if case.parallel.tp_plan == "auto":
+        model = load_by_plan_of_configuration(model, case)
+        optimizer = optimizers.make(case, model)
+        separate_kinds(optimizer)
+        return TpStep(model, optimizer, case)
+    return wrap_by_own_plan(model, case)
+
+
+def wrap_by_own_plan(model: Any, case: Case) -> Step:
     from torch.distributed.tensor import Replicate
     from torch.distributed.tensor.parallel import RowwiseParallel, SequenceParallel, parallelize_module
 

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the tensor parallel plans of transformers' configuration classes, with those of their causal language models'
+heads: `python -m record.runner.tp_plans MODELS`, as `record defaults` starts it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import transformers
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+from .config_defaults import all_types
+
+
+def main() -> int:
+    of_plan: dict[str, list[str]] = {}
+    for name in sorted(set(all_types(Path(sys.argv[1]) / "architectures"))):
+        plan = plan_of(name)
+        if plan:
+            of_plan.setdefault(json.dumps(plan), []).append(name)
+    lines = (f'{{"model_types": {json.dumps(names)},\n "tp_plan": {plan}}}' for plan, names in of_plan.items())
+    print("[\n" + ",\n".join(lines) + "\n]")
+    return 0
+
+
+def plan_of(model_type: str) -> dict[str, str]:
+    plan = getattr(CONFIG_MAPPING[model_type], "base_model_tp_plan", None) or {}
+    head = getattr(transformers, MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(model_type, ""), None)
+    return {**plan, **(getattr(head, "_tp_plan", None) or {})} if plan else {}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
