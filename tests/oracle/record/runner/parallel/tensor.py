@@ -77,7 +77,7 @@ def load_by_plan_of_configuration(model: Any, case: Case) -> Any:
     import os
     import tempfile
 
-    from safetensors.torch import save_model
+    from safetensors.torch import save_file
     from transformers.distributed import DistributedConfig
 
     assert case.parallel
@@ -85,8 +85,9 @@ def load_by_plan_of_configuration(model: Any, case: Case) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         whole = type(model)._from_config(model.config, dtype=models.DTYPES[case.dtype])
         whole.config.save_pretrained(folder)
-        save_model(whole, f"{folder}/model.safetensors", metadata={"format": "pt"})  # of any rank
-        del whole
+        kept = {name: t for name, t in whole.state_dict().items() if name not in whole.all_tied_weights_keys}
+        save_file(kept, f"{folder}/model.safetensors", metadata={"format": "pt"})  # save_pretrained(), of any rank
+        del whole, kept
         loaded = type(model).from_pretrained(
             folder,
             dtype=models.DTYPES[case.dtype],
