@@ -286,7 +286,7 @@ static bool mask_embeddings(tide_wrapper *w, const tide_tensor_parallel *p) {
     tide_class *of = tide_class_find(model->descriptions, NULL, TIDE_TEXT("MaskPartialEmbedding"));
     model->m->module = 0;
     for (uint32_t i = 1; of && i < model->instance_count; i++) {
-        if (p->styles[i] != STYLE_EMBEDDING) continue;
+        if (p->styles[i] != STYLE_EMBEDDING || model->instances[i].of == of) continue; /* or of an earlier stage */
         if (!tide_text_is(model->instances[i].of->name, "Embedding")) {
             tide_fail(model->m, TIDE_ERR_UNSUPPORTED, "%s: a %.*s that is cut along the vocabulary is not described",
                       model->instances[i].path, (int)model->instances[i].of->name.length,
