@@ -6,7 +6,8 @@
  * A start passes where its weights, what it keeps and takes for a moment, its blocks and its refusals are equal to what
  * was recorded; where the answer is a range, the recorded number of blocks is in it. -v: a line for each.
  *
- * And starts that take CUDA graphs of another one measure what they do alone. */
+ * And starts that take CUDA graphs of another one measure what they do alone; layers of a graph that are not played
+ * leave what they would. */
 #define _POSIX_C_SOURCE 200809L
 #include <cjson/cJSON.h>
 #include <inttypes.h>
@@ -15,6 +16,7 @@
 #include <string.h>
 
 #include "job/arguments.h"
+#include "serve/capture_player.h"
 #include "serve/serve.h"
 
 static int passed, failed;
@@ -118,7 +120,7 @@ static void check(const cJSON *measured) {
     tide_arena_free(&arena);
 }
 
-/* ---- graphs of another start ---- */
+/* ---- starts by words ---- */
 
 enum { WORDS = 6 };
 
@@ -135,6 +137,66 @@ static tide_serve_run *start_of(tide_arena *arena, const char *const *words, con
     tide_serve_device device = tide_serve_device_of(job, arena);
     return tide_serve_start(run, job, &device, arena, &diags) ? run : NULL;
 }
+
+/* ---- equal layers of a graph ---- */
+
+static bool play_each(const tide_serve_capture *c, tide_caching_allocator *pool, tide_caching_allocator *beside,
+                      tide_block *blocks) {
+    const tide_timeline *t = &c->of->machine.timeline;
+    bool ok = true;
+    for (uint32_t i = c->from; i < c->to && ok; i++) {
+        uint32_t event = t->events[i], which = event & ~TIDE_FREE_BIT;
+        if (event == TIDE_EMPTY_CACHE || t->allocations[which].born < c->of->profiled_event) continue;
+        tide_caching_allocator *a = t->allocations[which].stream == TIDE_SERVE_BESIDE_GRAPHS ? beside : pool;
+        ok = event & TIDE_FREE_BIT
+                 ? tide_caching_free(a, blocks[which]) == TIDE_CACHING_OK
+                 : tide_caching_malloc(a, t->allocations[which].bytes, 0, &blocks[which]) == TIDE_CACHING_OK;
+    }
+    return ok;
+}
+
+static uint64_t requests_of(const tide_caching_allocator *a) {
+    return tide_caching_stat(a, TIDE_STAT_ALLOCATION, TIDE_POOL_ALL).allocated;
+}
+
+/* What a graph leaves is what its events leave one by one; `most`: of these, in percent, so many are played. */
+static void check_equal_layers(const char *model, const char *gpu, uint64_t most) {
+    enum { POOL, STREAM, POOL_OF_EACH, STREAM_OF_EACH, ALLOCATORS };
+    tide_arena arena;
+    jmp_buf escape;
+    if (setjmp(escape)) exit(2);
+    tide_arena_init(&arena, tide_default_allocator(), &escape);
+    const char *words[WORDS] = {"mode=serve", model, gpu, "max_model_len=2048"};
+    const tide_serve_run *run = start_of(&arena, words, NULL);
+    tide_caching_allocator *a[ALLOCATORS] = {NULL};
+    const tide_caching_config config = {.memory = tide_default_allocator(),
+                                        .conf = tide_alloc_conf_default(TIDE_ALLOC_TORCH_MAIN),
+                                        .device_bytes = UINT64_C(1) << 40};
+    bool ok = run && run->capture_count;
+    for (int i = 0; i < ALLOCATORS; i++) ok = tide_caching_create(&a[i], &config) == TIDE_CACHING_OK && ok;
+    uint32_t count = ok ? run->machine.timeline.allocation_count : 0;
+    tide_block *blocks = TIDE_NEW(&arena, tide_block, count + 1), *of_each = TIDE_NEW(&arena, tide_block, count + 1);
+    for (uint32_t i = 0; ok && i < run->capture_count; i++) {
+        const tide_serve_capture *c = &run->captures[i];
+        bool is_captured = c->kind == TIDE_CAPTURE_PIECEWISE || c->kind == TIDE_CAPTURE_FULL;
+        tide_capture_player player = {c, a[is_captured ? POOL : STREAM], a[STREAM], blocks};
+        ok = tide_play_capture(&player) &&
+             play_each(c, a[is_captured ? POOL_OF_EACH : STREAM_OF_EACH], a[STREAM_OF_EACH], of_each) &&
+             tide_caching_reserved(a[POOL]) == tide_caching_reserved(a[POOL_OF_EACH]) &&
+             tide_caching_reserved(a[STREAM]) == tide_caching_reserved(a[STREAM_OF_EACH]);
+        if (!ok) printf("%s: graph %u, of %lld tokens, leaves other segments\n", model, i, (long long)c->tokens);
+    }
+    uint64_t played = ok ? requests_of(a[POOL]) : 0, each = ok ? requests_of(a[POOL_OF_EACH]) : 0;
+    if (ok && played * 100 > each * most) {
+        printf("%s: %" PRIu64 " of %" PRIu64 " requests are played\n", model, played, each);
+        ok = false;
+    }
+    for (int i = 0; i < ALLOCATORS; i++) tide_caching_destroy(a[i]);
+    *(ok ? &passed : &failed) += 1;
+    tide_arena_free(&arena);
+}
+
+/* ---- graphs of another start ---- */
 
 static uint32_t taken_of(const tide_serve_run *run) {
     uint32_t taken = 0;
@@ -191,6 +253,11 @@ int main(int argc, char **argv) {
         if (file) fclose(file);
     }
     check_taken_graphs();
+    check_equal_layers("model=llama-3.2-1b", "gpu=h100-80", 60);
+    check_equal_layers("model=llama-3.1-8b", "gpu=l40s", 40);
+    check_equal_layers("model=qwen3-30b-a3b", "gpu=h100-80", 40);
+    check_equal_layers("model=gemma-3-1b", "gpu=a100-80", 100);
+    check_equal_layers("model=deepseek-v2-lite", "gpu=h100-80", 100);
     printf("%d passed, %d failed\n", passed, failed);
     return failed > 0;
 }

@@ -5,12 +5,12 @@
  * A capture has a private pool, whose segments stay while a graph lives, and a stream of its own, whose cache is
  * emptied before each graph. Two allocators play them. */
 #include "allocator/allocator.h"
+#include "serve/capture_player.h"
 #include "serve/serve.h"
 
 enum {
     FULL_SAMPLES = 2,          /* _FULL_GRAPH_PROFILING_SAMPLES */
     MIN_GRAPH_BYTES = 1 << 20, /* _MIN_PER_GRAPH_BYTES */
-    BESIDE_GRAPHS = 3,         /* the stream of descriptions for what runs between pieces, outside of the pool */
     SIZE_LIMIT = 128,          /* of sizes that are captured */
     BLACKWELL_SIZES = 1024,    /* max_cudagraph_capture_size of capability 10.x */
     SIZES = 512                /* of others */
@@ -137,26 +137,6 @@ void tide_serve_capture_graphs(tide_serve_run *run, tide_serve_forward *forward)
     if (captures_the_same(run)) run->captured_bytes = run->like->captured_bytes;
 }
 
-/* The events of a capture, `of` the allocator of what is captured; false: out of memory. */
-static bool play_capture(const tide_serve_capture *c, tide_caching_allocator *of, tide_caching_allocator *beside,
-                         tide_block *blocks) {
-    const tide_timeline *t = &c->of->machine.timeline;
-    for (uint32_t i = c->from; i < c->to; i++) {
-        uint32_t event = t->events[i], allocation = event & ~TIDE_FREE_BIT;
-        if (event == TIDE_EMPTY_CACHE || t->allocations[allocation].born < c->of->profiled_event) continue;
-        tide_caching_allocator *a = t->allocations[allocation].stream == BESIDE_GRAPHS ? beside : of;
-        bool is_touch = i + 1 < c->to && t->events[i + 1] == (allocation | TIDE_FREE_BIT);
-        uint64_t taken;
-        if (event & TIDE_FREE_BIT)
-            tide_caching_free(a, blocks[allocation]);
-        else if (is_touch && tide_caching_touch(a, t->allocations[allocation].bytes, 0, &taken) == TIDE_CACHING_OK)
-            i++;
-        else if (tide_caching_malloc(a, t->allocations[allocation].bytes, 0, &blocks[allocation]) != TIDE_CACHING_OK)
-            return false;
-    }
-    return true;
-}
-
 /* What a full graph took of the device: its pool's growth, less what emptying the cache before it gave back. */
 static int64_t sample(tide_caching_allocator *stream, uint64_t cached_before, uint64_t pool_before,
                       uint64_t pool_after) {
@@ -174,7 +154,11 @@ static bool play_all(tide_serve_run *run, tide_caching_allocator *stream, tide_c
         bool is_captured = c->kind == TIDE_CAPTURE_PIECEWISE || c->kind == TIDE_CAPTURE_FULL;
         uint64_t cached = tide_caching_reserved(stream), before = tide_caching_reserved(pool);
         if (is_captured) tide_caching_empty_cache(stream);
-        if (!play_capture(c, is_captured ? pool : stream, stream, c->of == run ? blocks : taken_blocks)) return false;
+        tide_capture_player player = {.of = c,
+                                      .pool = is_captured ? pool : stream,
+                                      .beside = stream,
+                                      .blocks = c->of == run ? blocks : taken_blocks};
+        if (!tide_play_capture(&player)) return false;
         if (c->kind == TIDE_CAPTURE_FULL)
             sampled += samples[taken++] = sample(stream, cached, before, tide_caching_reserved(pool));
     }
