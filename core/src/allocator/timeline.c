@@ -70,11 +70,11 @@ void tide_timeline_reserve(tide_timeline *t, uint32_t events, uint32_t allocatio
     uint32_t event_capacity = roomy(t->event_capacity, events),
              allocation_capacity = roomy(t->allocation_capacity, allocations);
     if (event_capacity > t->event_capacity)
-        t->events = tide_arena_grow(t->arena, t->events, t->event_count * sizeof *t->events,
-                                    event_capacity * sizeof *t->events);
+        t->events = tide_arena_resize(t->arena, t->events, t->event_count * sizeof *t->events,
+                                      event_capacity * sizeof *t->events);
     if (allocation_capacity > t->allocation_capacity)
-        t->allocations = tide_arena_grow(t->arena, t->allocations, t->allocation_count * sizeof *t->allocations,
-                                         allocation_capacity * sizeof *t->allocations);
+        t->allocations = tide_arena_resize(t->arena, t->allocations, t->allocation_count * sizeof *t->allocations,
+                                           allocation_capacity * sizeof *t->allocations);
     t->event_capacity = event_capacity;
     t->allocation_capacity = allocation_capacity;
 }

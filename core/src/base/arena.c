@@ -90,8 +90,7 @@ static tide_piece *piece_of(void *array) {
     return (tide_piece *)((char *)array - HEADER);
 }
 
-/* What is new in it has any value. */
-static void *resize_array(tide_arena *arena, void *array, size_t old_bytes, size_t new_bytes) {
+void *tide_arena_resize(tide_arena *arena, void *array, size_t old_bytes, size_t new_bytes) {
     if (new_bytes > SIZE_MAX / 4) tide_arena_fail(arena);
     tide_piece *piece;
     if (!array) {
@@ -116,7 +115,7 @@ static void *resize_array(tide_arena *arena, void *array, size_t old_bytes, size
 }
 
 void *tide_arena_grow(tide_arena *arena, void *array, size_t old_bytes, size_t new_bytes) {
-    char *bytes = resize_array(arena, array, old_bytes, new_bytes);
+    char *bytes = tide_arena_resize(arena, array, old_bytes, new_bytes);
     if (!array) old_bytes = 0;
     if (new_bytes > old_bytes) memset(bytes + old_bytes, 0, new_bytes - old_bytes);
     return bytes;
@@ -135,7 +134,7 @@ void tide_arena_drop(tide_arena *arena, void *array) {
 }
 
 static void *arena_resize(void *user, void *ptr, size_t old_size, size_t new_size) {
-    if (new_size) return resize_array(user, ptr, old_size, new_size);
+    if (new_size) return tide_arena_resize(user, ptr, old_size, new_size);
     if (ptr) tide_arena_drop(user, ptr);
     return NULL;
 }

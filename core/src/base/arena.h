@@ -45,7 +45,10 @@ void *tide_arena_alloc(tide_arena *arena, size_t bytes);
 /* Resizes an array made by this function (NULL: makes one). The tail is zeroed. Never NULL. */
 void *tide_arena_grow(tide_arena *arena, void *array, size_t old_bytes, size_t new_bytes);
 
-/* Gives an array made by tide_arena_grow back early. */
+/* The same; the tail has any value. */
+void *tide_arena_resize(tide_arena *arena, void *array, size_t old_bytes, size_t new_bytes);
+
+/* Gives an array made by these back early. */
 void tide_arena_drop(tide_arena *arena, void *array);
 
 /* A hook whose memory the arena owns: what is not given back goes with it, also where control leaves by arena->escape.

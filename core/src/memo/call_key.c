@@ -5,39 +5,22 @@
 
 #include <string.h>
 
-enum { PLACES_LIMIT = 4096 }; /* fewer than 2^16: two in a word */
-
-/* The lowest byte of a word about a value that has an identity. */
-enum { MET_BEFORE = 0x80, LIST_UNREAD, LIST_READ, IS_TENSOR, IS_MODULE };
-
-static bool write_word(tide_call_key *s, uint64_t value) {
+static bool add_word(tide_call_key *s, uint64_t value) {
     if (s->mode == TIDE_CALL_KEY_LISTS) return true;
     TIDE_ROOM(s->arena, s->words, s->word_count, s->word_capacity);
     s->words[s->word_count++] = value;
     return true;
 }
 
-static inline bool add_word(tide_call_key *s, uint64_t value) {
-    if (s->mode == TIDE_CALL_KEY_COMPARES) return s->at < s->word_count && s->words[s->at++] == value;
-    return write_word(s, value);
-}
-
 /* Two that belong together. */
-static inline bool add_word_pair(tide_call_key *s, uint64_t first, uint64_t second) {
-    if (s->mode != TIDE_CALL_KEY_COMPARES) return write_word(s, first) && write_word(s, second);
-    const uint64_t *known = s->words + s->at;
-    s->at += 2;
-    return s->at <= s->word_count && known[0] == first && known[1] == second;
+static bool add_word_pair(tide_call_key *s, uint64_t first, uint64_t second) {
+    return add_word(s, first) && add_word(s, second);
 }
 
 /* As words, the last one filled up with zeros. */
 static bool bytes(tide_call_key *s, const void *from, size_t size) {
-    uint32_t count = (uint32_t)((size + sizeof *s->words - 1) / sizeof *s->words), at = s->at;
+    uint32_t count = TIDE_CALL_KEY_WORDS(size);
     if (s->mode == TIDE_CALL_KEY_LISTS) return true;
-    if (s->mode == TIDE_CALL_KEY_COMPARES) {
-        s->at += count;
-        return s->at <= s->word_count && memcmp(s->words + at, from, size) == 0;
-    }
     for (uint32_t i = 0; i < count; i++) add_word(s, 0);
     memcpy(s->words + s->word_count - count, from, size);
     return true;
@@ -60,8 +43,8 @@ static bool was_cast(const tide_call_key *s, const tide_tensor *t) {
 
 static bool walk_tensor(tide_call_key *s, tide_tensor *t) {
     uint32_t place = s->tensor_count, node = place;
-    if (tide_call_key_has(s, t)) return add_word(s, MET_BEFORE | (uint64_t)t->mark << 8);
-    if (place == PLACES_LIMIT) return false;
+    if (tide_call_key_has(s, t)) return add_word(s, TIDE_CALL_KEY_MET_BEFORE | (uint64_t)t->mark << 8);
+    if (place == TIDE_CALL_KEY_PLACES) return false;
     TIDE_ROOM(s->arena, s->tensors, s->tensor_count, s->tensor_capacity);
     s->tensors[s->tensor_count++] = t;
     t->mark = place;
@@ -70,7 +53,7 @@ static bool walk_tensor(tide_call_key *s, tide_tensor *t) {
     for (uint32_t i = 0; t->node && i < place && node == place; i++)
         if (s->tensors[i]->node == t->node) node = i;
     uint64_t is = (uint64_t)t->storage->is_untracked | (uint64_t)was_cast(s, t) << 1 | (uint64_t)(t->node != NULL) << 2;
-    return add_word(s, IS_TENSOR | is << 8 | (uint64_t)t->storage->mark << 16 | (uint64_t)node << 32) &&
+    return add_word(s, TIDE_CALL_KEY_IS_TENSOR | is << 8 | (uint64_t)t->storage->mark << 16 | (uint64_t)node << 32) &&
            bytes(s, t, TIDE_TENSOR_IS);
 }
 
@@ -84,20 +67,15 @@ static uint32_t count_before(const tide_call_key *s, const tide_list *l) {
 /* What is in a list that nobody looked into makes no difference. */
 static bool walk_list(tide_call_key *s, tide_list *l, int depth) {
     uint32_t count = l->count;
-    if (tide_call_key_has_list(s, l)) return add_word(s, MET_BEFORE | (uint64_t)l->mark << 8);
-    if (s->list_count == PLACES_LIMIT || depth > CALL_DEPTH) return false;
+    if (tide_call_key_has_list(s, l)) return add_word(s, TIDE_CALL_KEY_MET_BEFORE | (uint64_t)l->mark << 8);
+    if (s->list_count == TIDE_CALL_KEY_PLACES || depth > CALL_DEPTH) return false;
     TIDE_ROOM(s->arena, s->lists, s->list_count, s->list_capacity);
     l->mark = s->list_count;
     s->lists[s->list_count++] = l;
-    if (s->mode == TIDE_CALL_KEY_COMPARES) {
-        uint64_t known = s->at < s->word_count ? s->words[s->at++] : 0;
-        if (known == LIST_UNREAD) return true;
-        if (known != (LIST_READ | (uint64_t)count << 8)) return false;
-        l->is_read = true;
-    } else if (s->mode == TIDE_CALL_KEY_WRITES) {
+    if (s->mode == TIDE_CALL_KEY_WRITES) {
         count = count_before(s, l);
-        if (!l->is_read) return add_word(s, LIST_UNREAD);
-        add_word(s, LIST_READ | (uint64_t)count << 8);
+        if (!l->is_read) return add_word(s, TIDE_CALL_KEY_LIST_UNREAD);
+        add_word(s, TIDE_CALL_KEY_LIST_READ | (uint64_t)count << 8);
     }
     for (uint32_t i = 0; i < count && i < l->count; i++)
         if (!walk_value(s, &l->items[i], depth + 1)) return false;
@@ -106,14 +84,14 @@ static bool walk_list(tide_call_key *s, tide_list *l, int depth) {
 
 static bool walk_module(tide_call_key *s, uint32_t module, int depth) {
     tide_instance *of = &s->model->instances[module];
-    if (tide_call_key_has_module(s, module)) return add_word(s, MET_BEFORE | (uint64_t)of->mark << 8);
-    if (s->module_count == PLACES_LIMIT || depth > CALL_DEPTH) return false;
+    if (tide_call_key_has_module(s, module)) return add_word(s, TIDE_CALL_KEY_MET_BEFORE | (uint64_t)of->mark << 8);
+    if (s->module_count == TIDE_CALL_KEY_PLACES || depth > CALL_DEPTH) return false;
     TIDE_ROOM(s->arena, s->modules, s->module_count, s->module_capacity);
     of->mark = s->module_count;
     s->modules[s->module_count++] = module;
     const tide_class *class = of->of;
     if (!add_word_pair(s, (uint64_t)(uintptr_t) class,
-                       IS_MODULE | (uint64_t)of->makes_grad << 8 | (uint64_t)of->scope << 32))
+                       TIDE_CALL_KEY_IS_MODULE | (uint64_t)of->makes_grad << 8 | (uint64_t)of->scope << 32))
         return false;
     uint64_t read = s->mode == TIDE_CALL_KEY_LISTS ? 0 : class->read;
     uint32_t slots = class->parameter_count + class->member_count;
@@ -149,28 +127,14 @@ static bool walk_value(tide_call_key *s, const tide_value *v, int depth) {
     return false;
 }
 
-/* Two words each. What stands for itself is of its kind alone. */
-static bool walk_settings(tide_call_key *s) {
-    const tide_setting_value *settings = s->model->settings;
-    uint32_t count = s->model->setting_count, at = s->at;
-    if (s->mode == TIDE_CALL_KEY_COMPARES && (s->at += 2 * count) > s->word_count) return false;
-    for (uint32_t i = 0; i < count; i++) {
-        tide_value v = settings[i].value;
-        bool is_plain = v.kind < TIDE_VALUE_TENSOR && v.kind != TIDE_VALUE_NONE, is_text = v.kind == TIDE_VALUE_TEXT;
-        uint64_t kind = (uint64_t)v.kind | (is_plain && !is_text ? (uint64_t)v.symbol << 8 : 0), is = 0;
-        if (is_text) kind |= (uint64_t)v.text.length << 8;
-        if (is_plain) is = is_text ? (uint64_t)(uintptr_t)v.text.at : tide_value_bits(v);
-        if (s->mode == TIDE_CALL_KEY_WRITES) {
-            add_word(s, kind);
-            add_word(s, is);
-        } else if (s->words[at + 2 * i] != kind || s->words[at + 2 * i + 1] != is) {
-            return false;
-        }
+static void write_setting_words(tide_call_key *s) {
+    for (uint32_t i = 0; i < s->model->setting_count; i++) {
+        uint64_t kind, is = tide_call_key_setting(s->model->settings[i].value, &kind);
+        add_word_pair(s, kind, is);
     }
-    return true;
 }
 
-/* Bytes are compared. */
+/* Its bytes are words. */
 _Static_assert(sizeof(tide_model_state) == sizeof(void *) + sizeof(tide_dtype) + 4 * sizeof(bool),
                "tide_model_state has padding");
 
@@ -192,7 +156,7 @@ uint64_t tide_call_digest(const tide_call_arguments *arguments) {
 bool tide_call_key_walk(tide_call_key *s, const tide_call_arguments *arguments) {
     tide_machine_state state = tide_machine_state_key(arguments->model->m);
     s->model = arguments->model;
-    s->tensor_count = s->list_count = s->module_count = s->at = 0;
+    s->tensor_count = s->list_count = s->module_count = 0;
     if (!pointer(s, arguments->function) || !bytes(s, &state, sizeof state) ||
         !bytes(s, &s->model->state, sizeof s->model->state) ||
         !add_word(s, (uint64_t)arguments->count << 32 | arguments->named_count))
@@ -204,8 +168,8 @@ bool tide_call_key_walk(tide_call_key *s, const tide_call_arguments *arguments) 
     for (uint32_t i = 0; i < arguments->named_count; i++)
         if (!walk_value(s, &arguments->named[i], 0)) return false;
     if (!walk_module(s, arguments->instance, 0)) return false;
-    if (s->mode != TIDE_CALL_KEY_LISTS && !walk_settings(s)) return false;
-    return s->mode != TIDE_CALL_KEY_COMPARES || s->at == s->word_count;
+    if (s->mode == TIDE_CALL_KEY_WRITES) write_setting_words(s);
+    return true;
 }
 
 void tide_call_key_drop(tide_call_key *s) {

@@ -7,10 +7,23 @@
 #include "lang/lang.h"
 
 typedef enum tide_call_key_mode {
-    TIDE_CALL_KEY_LISTS,   /* lists what is there, without words */
-    TIDE_CALL_KEY_WRITES,  /* writes the words */
-    TIDE_CALL_KEY_COMPARES /* with words that were written */
+    TIDE_CALL_KEY_LISTS, /* lists what is there, without words */
+    TIDE_CALL_KEY_WRITES /* writes the words */
 } tide_call_key_mode;
+
+enum { TIDE_CALL_KEY_PLACES = 4096 }; /* fewer than 2^16: two in a word */
+
+/* The lowest byte of a word about a value that has an identity. */
+enum {
+    TIDE_CALL_KEY_MET_BEFORE = 0x80,
+    TIDE_CALL_KEY_LIST_UNREAD,
+    TIDE_CALL_KEY_LIST_READ,
+    TIDE_CALL_KEY_IS_TENSOR,
+    TIDE_CALL_KEY_IS_MODULE
+};
+
+/* Words of so many bytes. */
+#define TIDE_CALL_KEY_WORDS(size) ((uint32_t)(((size) + sizeof(uint64_t) - 1) / sizeof(uint64_t)))
 
 /* Tensors, lists and modules in the order in which they are met, each once; the mark of each is its place here. */
 typedef struct tide_call_key {
@@ -24,19 +37,32 @@ typedef struct tide_call_key {
     uint32_t *modules;
     uint32_t module_count, module_capacity;
     uint64_t *words;
-    uint32_t word_count, word_capacity, at;
+    uint32_t word_count, word_capacity;
+    uint32_t at;                        /* of comparing: the next word */
     const struct tide_call_key *before; /* of writing: the lists as they were, */
     const uint32_t *counts;             /* and how long each was; */
     uint32_t cast_count;                /* and the entries of the autocast cache */
 } tide_call_key;
 
-/* Walks over what a call finds. False where it differs from the words, or is more than is looked at. */
+/* Walks over what a call finds. False where it is more than is looked at. */
 bool tide_call_key_walk(tide_call_key *key, const tide_call_arguments *arguments);
+
+/* Whether a call finds what the key's words say, and lists it; without settings, which come last, where these are known
+ * to be the same. (call_key_equal.c) */
+bool tide_call_key_equals(tide_call_key *key, const tide_call_arguments *arguments, bool knows_settings);
 
 /* Of the function and what is quickly seen of its arguments: equal for calls of equal keys. */
 uint64_t tide_call_digest(const tide_call_arguments *arguments);
 
 void tide_call_key_drop(tide_call_key *key);
+
+/* What a setting is, in two words. What does not stand for itself is of its kind alone. */
+static inline uint64_t tide_call_key_setting(tide_value v, uint64_t *kind) {
+    bool is_plain = v.kind < TIDE_VALUE_TENSOR && v.kind != TIDE_VALUE_NONE, is_text = v.kind == TIDE_VALUE_TEXT;
+    *kind = (uint64_t)v.kind | (is_plain && !is_text ? (uint64_t)v.symbol << 8 : 0);
+    if (is_text) *kind |= (uint64_t)v.text.length << 8;
+    return !is_plain ? 0 : is_text ? (uint64_t)(uintptr_t)v.text.at : tide_value_bits(v);
+}
 
 static inline bool tide_call_key_has(const tide_call_key *s, const tide_tensor *t) {
     return t->mark < s->tensor_count && s->tensors[t->mark] == t;

@@ -13,12 +13,15 @@
  * cache or in the frame of a checkpoint. A call for which that does not hold is played, each time. */
 #include "memo/layer_memo.h"
 
+#include <string.h>
+
 #include "memo/memo_entry.h"
 
-enum { ENTRY_LIMIT = 256, TRIES = 4 };
+enum { ENTRY_LIMIT = 256, TRIES = 4, KINDS = TIDE_VALUE_CONFIG + 2 };
 
 typedef struct tried {
     const tide_function *function;
+    uint64_t kinds;
     uint32_t in_vain;
 } tried;
 
@@ -29,15 +32,32 @@ struct tide_layer_memo {
     uint32_t tried_count;
     uint32_t *modules; /* for tide_replay_call */
     uint32_t module_capacity;
-    tide_call_key key; /* of the call that is looked at */
+    tide_call_key key;            /* of the call that is looked at */
+    tide_setting_value *settings; /* as they were at the last call, */
+    uint32_t setting_count;
+    uint32_t settings_known; /* and a number of them that no others had */
 };
 
-/* How often a function has been kept without a use for it, or could not be kept. */
-static uint32_t *tries(struct tide_layer_memo *a, const tide_function *function) {
+/* Whether settings are what they were at the last call, else they get another number. */
+static void look_at_settings(struct tide_layer_memo *a, const tide_model *model) {
+    size_t size = model->setting_count * sizeof *model->settings;
+    bool are_as_many = a->settings && a->setting_count == model->setting_count;
+    if (are_as_many && memcmp(a->settings, model->settings, size) == 0) return;
+    if (!are_as_many) a->settings = TIDE_NEW(model->m->arena, tide_setting_value, model->setting_count);
+    memcpy(a->settings, model->settings, size);
+    a->setting_count = model->setting_count;
+    a->settings_known++;
+}
+
+/* How often a function with arguments of these kinds has been kept without a use for it, or could not be kept: the
+ * first layer may get what none after it does. */
+static uint32_t *tries(struct tide_layer_memo *a, const tide_call_arguments *arguments) {
+    uint64_t kinds = 0;
+    for (uint32_t i = 0; i < arguments->count; i++) kinds = kinds * KINDS + (uint64_t)arguments->positional[i].kind + 1;
     for (uint32_t i = 0; i < a->tried_count; i++)
-        if (a->tried[i].function == function) return &a->tried[i].in_vain;
+        if (a->tried[i].function == arguments->function && a->tried[i].kinds == kinds) return &a->tried[i].in_vain;
     if (a->tried_count == ENTRY_LIMIT) return NULL;
-    a->tried[a->tried_count].function = function;
+    a->tried[a->tried_count] = (tried){arguments->function, kinds, 0};
     return &a->tried[a->tried_count++].in_vain;
 }
 
@@ -47,14 +67,15 @@ static const memo_entry *find_memo_entry(struct tide_layer_memo *a, const tide_c
     const tide_machine *m = arguments->model->m;
     uint32_t oldest = a->entry_count > ENTRY_LIMIT ? a->entry_count - ENTRY_LIMIT : 0;
     for (uint32_t i = a->entry_count; i-- > oldest;) {
-        const memo_entry *of = &a->entries[i % ENTRY_LIMIT];
+        memo_entry *of = &a->entries[i % ENTRY_LIMIT];
         if (of->digest != digest || of->words[0] != (uint64_t)(uintptr_t)arguments->function ||
             arguments->model->depth > of->depth || m->op_count + of->op_count > m->op_limit)
             continue;
-        a->key.mode = TIDE_CALL_KEY_COMPARES;
         a->key.words = of->words;
         a->key.word_count = of->word_count;
-        if (tide_call_key_walk(&a->key, arguments) && tide_has_same_places(m, of)) return of;
+        bool is_same = tide_call_key_equals(&a->key, arguments, of->settings == a->settings_known);
+        if (is_same) of->settings = a->settings_known;
+        if (is_same && tide_has_same_places(m, of)) return of;
     }
     return NULL;
 }
@@ -84,9 +105,10 @@ tide_value tide_call_memoized(const tide_call_arguments *arguments) {
         model->layer_memo->key.arena = model->m->arena;
     }
     struct tide_layer_memo *a = model->layer_memo;
+    look_at_settings(a, model);
     uint64_t digest = tide_call_digest(arguments);
     const memo_entry *of = find_memo_entry(a, arguments, digest);
-    uint32_t *in_vain = tries(a, arguments->function);
+    uint32_t *in_vain = tries(a, arguments);
     if (of && in_vain) *in_vain = 0;
     if (of) model->repeated_calls++;
     if (of) return tide_replay_call(of, &a->key, arguments, modules_of(a, model));

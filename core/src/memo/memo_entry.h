@@ -40,6 +40,7 @@ typedef struct memo_entry {
     uint64_t digest; /* tide_call_digest */
     uint64_t *words;
     uint32_t word_count;
+    uint32_t settings; /* the last number of settings that were found to be the same; 0: none */
     uint32_t *modules; /* of the key */
     uint32_t module_count;
     uint32_t first_event, last_event, first_allocation, first_order, orders;
