@@ -74,14 +74,13 @@ static void plan_show(const cJSON *answer) {
                cli_count(all, cli_int_at(longest, "of_max_concurrency")));
     if (cJSON_IsNull(smallest)) puts("  No number of these GPUs up to 16 starts the engine.");
     if (cJSON_IsObject(smallest))
-        printf(
-            "  %s of these GPUs hold them all: tensor_parallel_size %s, %s %s, %s requests. `tidemark gpus` compares "
-            "others.\n",
-            cli_count(cards, cli_int_at(smallest, "cards")),
-            cli_count(ranks, cli_int_at(smallest, "tensor_parallel_size")),
-            cli_count(servers, cli_int_at(smallest, "servers")),
-            cli_int_at(smallest, "servers") == 1 ? "server" : "servers",
-            cli_count(requests, cli_int_at(smallest, "requests")));
+        printf("  %s of these GPUs %s: tensor_parallel_size %s, %s %s, %s requests. `tidemark gpus` compares others.\n",
+               cli_count(cards, cli_int_at(smallest, "cards")),
+               cli_int_at(smallest, "asked") ? "hold them all" : "start it",
+               cli_count(ranks, cli_int_at(smallest, "tensor_parallel_size")),
+               cli_count(servers, cli_int_at(smallest, "servers")),
+               cli_int_at(smallest, "servers") == 1 ? "server" : "servers",
+               cli_count(requests, cli_int_at(smallest, "requests")));
     printf("  %s\n", cli_text_at(answer, "command"));
 }
 

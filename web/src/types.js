@@ -42,7 +42,7 @@
  *     groups: {kind: string, block_size: number}[], requests: {tokens: number, fit: number}[], levers?: {flag: string, cache_bytes: number, tokens: number}[],
  *     buffers?: {name: string, place: 'card' | 'host', low: number, high: number, why?: string}[], command: string,
  *     longest?: {of_one: number, of_max_concurrency?: number},
- *     smallest?: {cards: number, servers: number, tensor_parallel_size: number, requests: number} | null},
+ *     smallest?: {cards: number, servers: number, tensor_parallel_size: number, requests: number, asked?: number} | null},
  *   batches?: {sentence: string, padded?: StepsAlike, full?: StepsAlike},
  *   peak: {allocated: number, reserved: number, device: number, context: number, step: number, phase: string,
  *     module: string, op: string, event: number, rank?: number, range?: {low: number, high: number, reason: string}},

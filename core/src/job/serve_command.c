@@ -28,6 +28,18 @@ static const char *type_named(const char *dtype) {
     return strcmp(dtype, "bf16") == 0 ? "bfloat16" : strcmp(dtype, "fp16") == 0 ? "float16" : "float32";
 }
 
+/* [1, 2, 4] and 1,2,4 as words. */
+static const char *sizes_as_words(const char *list, tide_arena *arena) {
+    char *words = tide_text_copy(arena, tide_text_of(list)), *to = words;
+    for (const char *from = words; *from; from++) {
+        bool is_digit = *from >= '0' && *from <= '9';
+        if (is_digit || (to > words && to[-1] != ' ')) *to++ = is_digit ? *from : ' ';
+    }
+    if (to > words && to[-1] == ' ') to--;
+    *to = 0;
+    return words;
+}
+
 /* --max-model-len 8192; a switch stands alone, and --no-... where it is off. */
 static const char *flag_of(const tide_job *job, tide_setting_id id, tide_arena *arena) {
     const tide_setting *setting = &tide_settings[id];
@@ -38,6 +50,9 @@ static const char *flag_of(const tide_job *job, tide_setting_id id, tide_arena *
     for (char *c = name; *c; c++)
         if (*c == '_') *c = '-';
     if (id == TIDE_SET_dtype) value = type_named(value);
+    if (id == TIDE_SET_cudagraph_mode) return tide_format(arena, " -cc.%s=%s", setting->name, value);
+    if (id == TIDE_SET_cudagraph_capture_sizes) value = sizes_as_words(value, arena);
+    if (id == TIDE_SET_cudagraph_capture_sizes) is_text = false;
     if (is_switch) return tide_format(arena, " --%s%s", is_off ? "no-" : "", name);
     return tide_format(arena, is_text ? " --%s '%s'" : " --%s %s", name, value);
 }

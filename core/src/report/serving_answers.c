@@ -20,57 +20,81 @@ void tide_write_serving_command(tide_writer *w, const tide_serving *serving, tid
 
 enum { FEWER_REQUESTS = 128, FEWER_TOKENS = 2048, MORE_PERCENT = 95 };
 
-static const char *fewer_requests(tide_job *job, tide_arena *arena) {
+static const char *fewer_requests(const tide_serve_run *run, tide_job *job, tide_arena *arena) {
+    (void)run;
     job->max_num_seqs = job->max_concurrency ? job->max_concurrency : FEWER_REQUESTS;
     return tide_format(arena, "--max-num-seqs %lld", (long long)job->max_num_seqs);
 }
 
-static const char *fewer_tokens(tide_job *job, tide_arena *arena) {
+static const char *fewer_tokens(const tide_serve_run *run, tide_job *job, tide_arena *arena) {
+    (void)run;
     job->max_num_batched_tokens = FEWER_TOKENS;
     return tide_format(arena, "--max-num-batched-tokens %d", FEWER_TOKENS);
 }
 
-static const char *more_of_the_card(tide_job *job, tide_arena *arena) {
+static const char *more_of_the_card(const tide_serve_run *run, tide_job *job, tide_arena *arena) {
+    (void)run;
     if (job->replicas > 1) return NULL;
     job->gpu_memory_utilization = TIDE_PICO / 100 * MORE_PERCENT;
     return tide_format(arena, "--gpu-memory-utilization 0.%d", MORE_PERCENT);
 }
 
-static const char *fp8_cache(tide_job *job, tide_arena *arena) {
+static const char *fp8_cache(const tide_serve_run *run, tide_job *job, tide_arena *arena) {
+    (void)run;
     (void)arena;
     job->kv_cache_dtype = TIDE_kv_cache_dtype_fp8;
     return "--kv-cache-dtype fp8";
 }
 
-static const char *fp8_weights(tide_job *job, tide_arena *arena) {
+static const char *fp8_weights(const tide_serve_run *run, tide_job *job, tide_arena *arena) {
+    (void)run;
     (void)arena;
     if (tide_json_at(job->config, "quantization_config")) return NULL;
     job->quantization = TIDE_quantization_fp8;
     return "--quantization fp8";
 }
 
-static const char *no_graphs(tide_job *job, tide_arena *arena) {
+static const char *no_graphs(const tide_serve_run *run, tide_job *job, tide_arena *arena) {
+    (void)run;
     (void)arena;
     job->enforce_eager = true;
     return "--enforce-eager";
 }
 
-static const char *no_video(tide_job *job, tide_arena *arena) {
+static const char *no_video(const tide_serve_run *run, tide_job *job, tide_arena *arena) {
+    (void)run;
     (void)arena;
     if (!tide_json_at(job->config, "vision_config") || *job->values[TIDE_SET_limit_mm_per_prompt]) return NULL;
     job->limit_mm_per_prompt = job->values[TIDE_SET_limit_mm_per_prompt] = "{\"image\": 1, \"video\": 0}";
     return "--limit-mm-per-prompt '{\"image\": 1, \"video\": 0}'";
 }
 
-static const char *more_ranks(tide_job *job, tide_arena *arena) {
+/* What the engine's refusal says that would fit. */
+static const char *shorter_requests(const tide_serve_run *run, tide_job *job, tide_arena *arena) {
+    if (!run->figures.refusal || run->figures.longest < 1) return NULL;
+    job->max_model_len = run->figures.longest;
+    return tide_format(arena, "--max-model-len %lld", (long long)job->max_model_len);
+}
+
+static const char *one_adapter(const tide_serve_run *run, tide_job *job, tide_arena *arena) {
+    (void)run;
+    (void)arena;
+    if (!job->enable_lora || job->max_loras == 1) return NULL;
+    job->max_loras = 1;
+    return "--max-loras 1";
+}
+
+static const char *more_ranks(const tide_serve_run *run, tide_job *job, tide_arena *arena) {
+    (void)run;
     job->tensor_parallel_size *= 2;
     return tide_format(arena, "--tensor-parallel-size %lld", (long long)job->tensor_parallel_size);
 }
 
 typedef struct lever {
-    const char *(*change)(tide_job *, tide_arena *); /* the flag; NULL: it does not apply */
-    bool keeps_graphs;                               /* the same layers are captured, in the same batches or fewer */
-    bool is_of_budget;                               /* gpu_memory_utilization alone: nothing is played again */
+    /* The flag; NULL: it does not apply. */
+    const char *(*change)(const tide_serve_run *run, tide_job *job, tide_arena *arena);
+    bool keeps_graphs; /* the same layers are captured, in the same batches or fewer */
+    bool is_of_budget; /* gpu_memory_utilization alone: nothing is played again */
 } lever;
 
 typedef struct gain {
@@ -82,7 +106,7 @@ typedef struct gain {
 static gain play_lever(const tide_serving *serving, const lever *of, tide_serve_descriptions *kept, tide_arena *arena) {
     const tide_serve_run *run = serving->run;
     tide_job changed = *serving->job;
-    gain made = {.flag = of->change(&changed, arena)};
+    gain made = {.flag = of->change(run, &changed, arena)};
     if (!made.flag) return made;
     tide_arena scratch;
     tide_diagnostics unheard;
@@ -106,10 +130,11 @@ static gain play_lever(const tide_serving *serving, const lever *of, tide_serve_
 }
 
 void tide_write_levers(tide_writer *w, const tide_serving *serving, tide_arena *arena) {
-    static const lever levers[] = {{fewer_requests, true, false},  {fewer_tokens, true, false},
-                                   {more_of_the_card, true, true}, {fp8_cache, true, false},
-                                   {fp8_weights, false, false},    {no_graphs, false, false},
-                                   {no_video, false, false},       {more_ranks, false, false}};
+    static const lever levers[] = {{shorter_requests, false, false}, {fewer_requests, true, false},
+                                   {fewer_tokens, true, false},      {one_adapter, false, false},
+                                   {more_of_the_card, true, true},   {fp8_cache, true, false},
+                                   {fp8_weights, false, false},      {no_graphs, false, false},
+                                   {no_video, false, false},         {more_ranks, false, false}};
     int64_t requests = tide_serving_requests(serving);
     tide_serve_descriptions kept = {.arena = arena};
     tide_write_open_at(w, "levers", '[');
@@ -148,9 +173,10 @@ static shape serving_shape(const tide_serving *serving, int64_t ranks, int64_t a
 void tide_write_smallest(tide_writer *w, const tide_serving *serving, tide_arena *arena) {
     const tide_job *job = serving->job;
     shape best = {0};
-    if (!job->max_concurrency || job->replicas > 1) return;
+    int64_t asked = job->max_concurrency ? job->max_concurrency : 1; /* where the engine refuses: that it starts */
+    if ((!job->max_concurrency && !serving->run->figures.refusal) || job->replicas > 1) return;
     for (int64_t ranks = 1; ranks <= MOST_RANKS; ranks *= 2) {
-        shape now = serving_shape(serving, ranks, job->max_concurrency, arena);
+        shape now = serving_shape(serving, ranks, asked, arena);
         if (now.servers && (!best.servers || now.ranks * now.servers < best.ranks * best.servers)) best = now;
     }
     if (!best.servers) {
@@ -163,5 +189,6 @@ void tide_write_smallest(tide_writer *w, const tide_serving *serving, tide_arena
     tide_write_int_at(w, "servers", best.servers);
     tide_write_int_at(w, "tensor_parallel_size", best.ranks);
     tide_write_int_at(w, "requests", best.requests);
+    if (job->max_concurrency) tide_write_int_at(w, "asked", job->max_concurrency);
     tide_write_close(w, '}');
 }

@@ -9,28 +9,9 @@
 #include "serve/serve.h"
 
 enum {
-    FULL_SAMPLES = 2,          /* _FULL_GRAPH_PROFILING_SAMPLES */
-    MIN_GRAPH_BYTES = 1 << 20, /* _MIN_PER_GRAPH_BYTES */
-    SIZE_LIMIT = 128,          /* of sizes that are captured */
-    BLACKWELL_SIZES = 1024,    /* max_cudagraph_capture_size of capability 10.x */
-    SIZES = 512                /* of others */
+    FULL_SAMPLES = 2,         /* _FULL_GRAPH_PROFILING_SAMPLES */
+    MIN_GRAPH_BYTES = 1 << 20 /* _MIN_PER_GRAPH_BYTES */
 };
-
-int64_t tide_serve_most_captured(const tide_serve_run *run) {
-    int64_t most = run->device.capability / 10 == 10 ? BLACKWELL_SIZES : SIZES,
-            tokens = run->job.max_num_batched_tokens;
-    if (2 * run->job.max_num_seqs < most) most = 2 * run->job.max_num_seqs;
-    return tokens < most ? tokens : most;
-}
-
-/* config/vllm.py, _set_cudagraph_sizes: from the smallest to the largest. */
-static uint32_t capture_sizes(const tide_serve_run *run, int64_t *sizes) {
-    int64_t most = tide_serve_most_captured(run), tokens = run->job.max_num_batched_tokens;
-    uint32_t count = 0;
-    for (int64_t n = 1; n <= most; n = n < 8 ? 2 * n : n < 256 ? n + 8 : n + 16) sizes[count++] = n;
-    if (count && tokens == most && sizes[count - 1] != tokens) sizes[count++] = tokens;
-    return count;
-}
 
 static void capture_graph(tide_serve_run *run, tide_serve_forward *forward, int64_t tokens, tide_capture_kind kind) {
     tide_serve_capture *c = &run->captures[run->capture_count++];
@@ -116,24 +97,36 @@ static bool captures_the_same(const tide_serve_run *run) {
     return true;
 }
 
-void tide_serve_capture_graphs(tide_serve_run *run, tide_serve_forward *forward) {
-    int64_t sizes[SIZE_LIMIT];
-    uint32_t count = capture_sizes(run, sizes), full = 0;
-    run->captures = TIDE_NEW(run->machine.arena, tide_serve_capture, count + 2 * FULL_SAMPLES + 1);
-    if (!count) return;
-    capture_graph(run, forward, sizes[count - 1], TIDE_CAPTURE_FIRST_RUN);
-    capture_graph(run, forward, sizes[count - 1], TIDE_CAPTURE_PIECEWISE);
-    const tide_serve_capture *largest = find_capture(run->like, sizes[count - 1], TIDE_CAPTURE_PIECEWISE);
+/* Pieces of every batch, from the largest to the smallest. */
+static void capture_pieces(tide_serve_run *run, tide_serve_forward *forward) {
+    const tide_graph_sizes *g = &run->graphs;
+    capture_graph(run, forward, g->sizes[g->count - 1], TIDE_CAPTURE_FIRST_RUN);
+    capture_graph(run, forward, g->sizes[g->count - 1], TIDE_CAPTURE_PIECEWISE);
+    const tide_serve_capture *largest = find_capture(run->like, g->sizes[g->count - 1], TIDE_CAPTURE_PIECEWISE);
     bool is_like = largest && asks_the_same(largest, &run->captures[run->capture_count - 1]);
-    for (uint32_t i = count - 1; i-- > 0;)
-        if (!is_like || !take_capture(run, sizes[i])) capture_graph(run, forward, sizes[i], TIDE_CAPTURE_PIECEWISE);
-    for (uint32_t i = count; i-- > 0;) {
-        if (sizes[i] > run->job.max_num_seqs) continue;
-        if (full++ >= FULL_SAMPLES) continue;
-        capture_graph(run, forward, sizes[i], TIDE_CAPTURE_RUN);
-        capture_graph(run, forward, sizes[i], TIDE_CAPTURE_FULL);
+    for (uint32_t i = g->cases * g->count - 1; i-- > 0;)
+        if (!is_like || !take_capture(run, g->sizes[i / g->cases]))
+            capture_graph(run, forward, g->sizes[i / g->cases], TIDE_CAPTURE_PIECEWISE);
+}
+
+/* Whole passes of batches of which each request decodes a token. */
+static void capture_whole(tide_serve_run *run, tide_serve_forward *forward) {
+    const tide_graph_sizes *g = &run->graphs;
+    for (uint32_t i = g->cases * g->count; i-- > 0;) {
+        int64_t tokens = g->sizes[i / g->cases];
+        if (tokens > run->job.max_num_seqs) continue;
+        if (run->full_graphs++ >= FULL_SAMPLES) continue;
+        capture_graph(run, forward, tokens, run->capture_count ? TIDE_CAPTURE_RUN : TIDE_CAPTURE_FIRST_RUN);
+        capture_graph(run, forward, tokens, TIDE_CAPTURE_FULL);
     }
-    run->full_graphs = full;
+}
+
+void tide_serve_capture_graphs(tide_serve_run *run, tide_serve_forward *forward) {
+    const tide_graph_sizes *g = &run->graphs;
+    if (!g->count) return;
+    run->captures = TIDE_NEW(run->machine.arena, tide_serve_capture, g->cases * g->count + 2 * FULL_SAMPLES + 1);
+    if (g->has_pieces) capture_pieces(run, forward);
+    if (g->has_whole) capture_whole(run, forward);
     if (captures_the_same(run)) run->captured_bytes = run->like->captured_bytes;
 }
 
@@ -176,6 +169,8 @@ bool tide_serve_graphs(tide_serve_run *run) {
                                         .device_bytes = run->device.total_bytes,
                                         .is_lean = true};
     tide_caching_allocator *stream = NULL, *pool = NULL;
+    if (!run->capture_count && !run->job.enforce_eager && !run->is_pooling)
+        run->figures.uncertain += UINT64_C(2) * TIDE_SERVE_SEGMENT; /* of those below the two that are left */
     if (!run->capture_count) return true;
     /* Inductor chooses its buffers: a segment more or less in the pool, on the stream and at the profile run's peak,
      * and one that compiling leaves. */

@@ -52,11 +52,13 @@ static bool read_drafts(tide_serve_run *run, const tide_json *given, tide_diagno
 }
 
 bool tide_serve_take_args(tide_serve_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
-    const tide_json *drafts;
+    const tide_json *drafts, *compilation;
     run->job = *job;
     return read_option_object(&run->limits, job, TIDE_SET_limit_mm_per_prompt, "limit_mm_per_prompt", arena, diags) &&
            read_option_object(&drafts, job, TIDE_SET_speculative_config, "speculative_config", arena, diags) &&
-           read_drafts(run, drafts, diags) && read_draft_model(run, drafts, arena, diags);
+           read_option_object(&compilation, job, TIDE_SET_compilation_config, "compilation_config", arena, diags) &&
+           tide_serve_read_graph_sizes(run, compilation, arena, diags) && read_drafts(run, drafts, diags) &&
+           read_draft_model(run, drafts, arena, diags);
 }
 
 /* arg_utils.py, get_batch_defaults: by memory and name of the card. */

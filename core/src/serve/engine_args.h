@@ -9,6 +9,11 @@
 bool tide_serve_take_args(tide_serve_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags);
 /* What is not given, by the card and the model. */
 void tide_serve_take_defaults(tide_serve_run *run);
+/* Which CUDA graphs are captured: what the job and its compilation_config say, and once defaults are known, of which
+ * sizes. False after an error. (graph_sizes.c) */
+bool tide_serve_read_graph_sizes(tide_serve_run *run, const tide_json *config, tide_arena *arena,
+                                 tide_diagnostics *diags);
+bool tide_serve_find_graph_sizes(tide_serve_run *run);
 /* Type of weights and activations. */
 tide_dtype tide_serve_dtype(const tide_serve_run *run);
 

@@ -116,6 +116,16 @@ typedef struct tide_serve_capture {
     tide_capture_kind kind;
 } tide_serve_capture;
 
+enum { TIDE_GRAPH_SIZES = 256 };
+
+/* Batches that CUDA graphs are captured of, in tokens, from the smallest to the largest. (graph_sizes.c) */
+typedef struct tide_graph_sizes {
+    int64_t sizes[TIDE_GRAPH_SIZES];
+    uint32_t count, cases; /* cases: graphs of each size, without adapters and with all of them */
+    bool are_given, has_pieces, has_whole;
+    int64_t most; /* max_cudagraph_capture_size */
+} tide_graph_sizes;
+
 /* Descriptions that have been read, for starts that follow each other. `set` is empty before the first. */
 typedef struct tide_serve_descriptions {
     tide_arena *arena; /* that outlives the starts */
@@ -145,6 +155,7 @@ typedef struct tide_serve_run {
     tide_description *runner;
     struct tide_serve_descriptions *kept; /* where other starts leave theirs, and this one; or NULL */
     const struct tide_serve_run *like; /* a start whose graphs are these, where the same sizes are captured; or NULL */
+    tide_graph_sizes graphs;
     tide_serve_capture *captures;
     uint32_t capture_count;
     uint64_t captured_bytes; /* of the graphs, but for their generators */
@@ -232,8 +243,6 @@ void tide_serve_offload(tide_serve_run *run);
 /* A forward pass of so many tokens; is_first: the capture's stream gets what it keeps. */
 typedef void tide_serve_forward(tide_serve_run *run, int64_t tokens, bool is_first);
 
-/* Tokens of the largest graph. */
-int64_t tide_serve_most_captured(const tide_serve_run *run);
 /* Plays the capture of CUDA graphs on the machine, as far as the engine does it to measure. */
 void tide_serve_capture_graphs(tide_serve_run *run, tide_serve_forward *forward);
 /* figures.graph_bytes, from the events of the capture. False: out of memory. */

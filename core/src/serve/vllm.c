@@ -385,7 +385,7 @@ static uint64_t latent_bytes(const tide_serve_run *run) {
     const tide_json *config = run->job.config;
     if (run->device.capability != 90 || !run->spec_count || run->specs[0].kind != TIDE_CACHE_LATENT) return 0;
     int64_t heads = TIDE_SERVE_NUMBER(config, 0, "num_attention_heads") / run->job.tensor_parallel_size;
-    int64_t rows = HOPPER_SPLITS * heads * tide_serve_most_captured(run);
+    int64_t rows = HOPPER_SPLITS * heads * run->graphs.most;
     return (uint64_t)(rows * TIDE_SERVE_NUMBER(config, 0, "kv_lora_rank") * (int64_t)sizeof(float));
 }
 
@@ -399,9 +399,27 @@ static uint64_t embedding_bytes(tide_serve_run *run) {
     int64_t heads = TIDE_SERVE_NUMBER(config, 1, "num_attention_heads", "n_head");
     int64_t kept = TIDE_SERVE_NUMBER(config, heads, "num_key_value_heads");
     int64_t wide = (heads + 2 * kept) * TIDE_SERVE_NUMBER(config, heads > 0 ? hidden / heads : 0, "head_dim");
-    int64_t rows = tide_serve_layers(config) * tide_serve_most_captured(run);
+    int64_t rows = tide_serve_layers(config) * run->graphs.most;
     int64_t values = run->job.max_num_batched_tokens * hidden + rows * (2 * hidden + TIDE_CEIL_DIV(wide, ranks));
     return (uint64_t)(values * tide_dtype_bytes(run->model.state.dtype));
+}
+
+enum { STREAM_K_TILE = 256 * 128 * 4 }; /* partial sums of the largest tile, in fp32 */
+
+/* CUTLASS 2's products of 8 bits (scaled_mm_c2x.cuh): of tiles that do not fill the last
+ * wave of multiprocessors, stream-K keeps partial sums, at most a tile for each. */
+static uint64_t stream_k_bytes(tide_serve_run *run) {
+    static const char *const formats[] = {"fp8", "fp8_static", "fp8_dynamic", "fp8_channel"};
+    int capability = run->device.capability;
+    bool is_there = capability < 90 && strcmp(run->weights.format, "int8_channel") == 0;
+    for (size_t i = 0; capability == 89 && i < TIDE_COUNT_OF(formats); i++)
+        is_there = is_there || strcmp(run->weights.format, formats[i]) == 0;
+    if (!is_there) return 0;
+    tide_report(run->machine.diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/quantization",
+                "products of 8 bits may keep partial sums, a tile of 128 KiB for each multiprocessor: the number of "
+                "blocks is within a range",
+                NULL);
+    return (uint64_t)run->device.sms * STREAM_K_TILE;
 }
 
 /* Slots of experts, of towers and of quantised layers are not described. */
@@ -481,7 +499,7 @@ static bool play_start(tide_serve_run *run, const tide_job *job, const tide_serv
     if (!tide_serve_take_args(run, job, arena, diags)) return false;
     prepare_server(run, device, arena, diags);
     tide_machine *m = &run->machine;
-    if (!tide_serve_check(run) || !is_described(run)) return false;
+    if (!tide_serve_check(run) || !is_described(run) || !tide_serve_find_graph_sizes(run)) return false;
     if (!job->enforce_eager && !run->is_pooling)
         tide_report(diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/enforce_eager",
                     "buffers of compiled code are Inductor's choice: the number of blocks is within a range",
@@ -508,8 +526,9 @@ static bool play_start(tide_serve_run *run, const tide_job *job, const tide_serv
     tide_model_setting(&run->model, "takes_lora_pointers")->truth = false;
     if (m->has_failed) return false;
     if (!tide_cache_groups(run)) return false;
+    if (!run->is_pooling) run->figures.may_take = stream_k_bytes(run);
     if (!job->enforce_eager && !run->is_pooling) {
-        run->figures.may_take = split_bytes(run) + embedding_bytes(run);
+        run->figures.may_take += split_bytes(run) + embedding_bytes(run);
         run->figures.uncertain += latent_bytes(run);
         tide_serve_capture_graphs(run, capture_forward);
     }

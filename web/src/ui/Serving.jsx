@@ -66,7 +66,7 @@ function Limits({ serving, smallest, isLate }) {
     <p class={`sub serving-limits${isLate && smallest !== undefined ? ' is-late' : ''}`}>
       {longest && (longest.of_one > 0 ? `The longest request that fits has ${fixed(longest.of_one)} tokens` : 'Not one token fits')}
       {longest && (all === undefined ? '. ' : all > 0 ? `; all of them fit at once with up to ${fixed(all)} each. ` : '; all of them at once do not fit at any length. ')}
-      {smallest && `${fixed(smallest.cards)} ${smallest.cards === 1 ? 'GPU holds' : 'of these GPUs hold'} all of them: ${smallest.servers === 1 ? 'one server' : `${fixed(smallest.servers)} servers`}, --tensor-parallel-size ${fixed(smallest.tensor_parallel_size)}.`}
+      {smallest && `${fixed(smallest.cards)} ${smallest.asked ? (smallest.cards === 1 ? 'GPU holds all of them' : 'of these GPUs hold all of them') : 'of these GPUs start it'}: ${smallest.servers === 1 ? 'one server' : `${fixed(smallest.servers)} servers`}, --tensor-parallel-size ${fixed(smallest.tensor_parallel_size)}.`}
       {smallest === null && 'No server on up to 16 of these GPUs holds one of them.'}
     </p>
   );

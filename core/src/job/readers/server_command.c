@@ -13,10 +13,14 @@ static const tide_server *const servers[] = {&tide_vllm_server, &tide_llama_serv
 
 /* ---- the command ---- */
 
-/* --max-model-len as max_model_len; a short name as the long one. */
+/* --max-model-len as max_model_len; a short name as the long one, also before a dot: -cc.cudagraph_mode. */
 static const char *option_key(tide_arena *arena, const tide_server *server, tide_text token) {
+    const char *dot = memchr(token.at, '.', token.length);
+    tide_text name = {token.at, dot ? (size_t)(dot - token.at) : token.length};
     for (size_t i = 0; server->names[i][0]; i++)
-        if (tide_text_is(token, server->names[i][0])) return server->names[i][1];
+        if (tide_text_is(name, server->names[i][0]))
+            return tide_format(arena, "%s%.*s", server->names[i][1], (int)(token.length - name.length),
+                               token.at + name.length);
     while (token.length && *token.at == '-') token.at++, token.length--;
     char *key = tide_text_copy(arena, token);
     for (char *c = key; *c; c++)
@@ -24,14 +28,19 @@ static const char *option_key(tide_arena *arena, const tide_server *server, tide
     return key;
 }
 
+static bool is_joined(const char *joined, const char *key) {
+    tide_text rest = tide_text_of(joined ? joined : ""), one;
+    while (tide_piece_next(&rest, '|', &one))
+        if (tide_text_is(one, key)) return true;
+    return false;
+}
+
 /* An option that takes no word behind it, but for a truth. */
 static bool is_switch(const tide_server *server, const char *key, const char *next) {
     static const char *const truths[] = {"true", "false", "1", "0"};
     for (size_t i = 0; i < TIDE_COUNT_OF(truths); i++)
         if (tide_text_same(tide_text_of(next), tide_text_of(truths[i]))) return false;
-    tide_text rest = tide_text_of(server->switches), one;
-    while (tide_piece_next(&rest, '|', &one))
-        if (tide_text_is(one, key)) return true;
+    if (is_joined(server->switches, key)) return true;
     tide_setting_id id = tide_setting_find(tide_text_of(key));
     return strncmp(key, "no_", 3) == 0 || (id < TIDE_SET_COUNT && tide_settings[id].type == TIDE_SETTING_BOOL);
 }
@@ -61,8 +70,11 @@ static tide_json *read_options(const tide_server *server, const tide_command_lin
         } else if (strcmp(next, "-") == 0 || tide_shell_is_option(next) || is_switch(server, key, next)) {
             put_switch(arena, server, options, key);
         } else {
-            server->put(arena, options, tide_text_of(key), next);
+            const char *value = next;
             i++;
+            while (is_joined(server->lists, key) && i + 1 < l->count && !tide_shell_is_option(l->tokens[i + 1]))
+                value = tide_format(arena, "%s,%s", value, l->tokens[++i]);
+            server->put(arena, options, tide_text_of(key), value);
         }
     }
     return options;

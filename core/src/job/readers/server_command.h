@@ -13,6 +13,7 @@ typedef struct tide_server {
     const char *model;             /* the key of a word without an option */
     const char *image;             /* of containers whose entry point is the server; `*` is any run of characters */
     const char *switches;          /* options without a value, joined by `|`, beside those that are settings */
+    const char *lists;             /* options of several words, joined by `|`; NULL: none */
     const char *const (*names)[2]; /* short names, and the keys that they stand for; ends with a row of NULL */
     uint32_t (*find)(const tide_command_line *line); /* the first word of its options; the count: it is not there */
     /* What the command itself says, besides its options; NULL: nothing. */

@@ -43,6 +43,7 @@ const tide_server tide_vllm_server = {.reader = &tide_vllm_command_reader,
                                       .image = "*vllm-openai*",
                                       .switches = "trust_remote_code|enable_auto_tool_choice|disable_log_requests|"
                                                   "disable_log_stats",
+                                      .lists = "cudagraph_capture_sizes|cuda_graph_sizes",
                                       .names = vllm_names,
                                       .find = find_vllm,
                                       .put = put_vllm};
