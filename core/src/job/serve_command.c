@@ -7,17 +7,9 @@
 
 /* Settings of the group that are no flags of the engine. */
 static bool is_flag(tide_setting_id id) {
-    static const tide_setting_id others[] = {TIDE_SET_engine,
-                                             TIDE_SET_input_len,
-                                             TIDE_SET_output_len,
-                                             TIDE_SET_request_lengths,
-                                             TIDE_SET_max_concurrency,
-                                             TIDE_SET_replicas,
-                                             TIDE_SET_usage,
-                                             TIDE_SET_first_start,
-                                             TIDE_SET_context_mib,
-                                             TIDE_SET_worker_rank,
-                                             TIDE_SET_num_speculative_tokens};
+    static const tide_setting_id others[] = {
+        TIDE_SET_engine,   TIDE_SET_input_len, TIDE_SET_output_len,  TIDE_SET_request_lengths, TIDE_SET_max_concurrency,
+        TIDE_SET_replicas, TIDE_SET_usage,     TIDE_SET_first_start, TIDE_SET_context_mib,     TIDE_SET_worker_rank};
     for (size_t i = 0; i < TIDE_COUNT_OF(others); i++)
         if (others[i] == id) return false;
     return id == TIDE_SET_dtype || tide_setting_is_of_server(id);
@@ -46,7 +38,10 @@ static const char *flag_of(const tide_job *job, tide_setting_id id, tide_arena *
     const char *value = job->values[id];
     bool is_switch = setting->type == TIDE_SETTING_BOOL, is_off = is_switch && strcmp(value, "false") == 0;
     bool is_text = strpbrk(value, " {\"") != NULL;
-    char *name = tide_text_copy(arena, tide_text_of(setting->name));
+    const char *named = id == TIDE_SET_draft                    ? "spec_model"
+                        : id == TIDE_SET_num_speculative_tokens ? "spec_tokens"
+                                                                : setting->name;
+    char *name = tide_text_copy(arena, tide_text_of(named));
     for (char *c = name; *c; c++)
         if (*c == '_') *c = '-';
     if (id == TIDE_SET_dtype) value = type_named(value);

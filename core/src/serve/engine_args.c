@@ -40,7 +40,9 @@ static bool read_drafts(tide_serve_run *run, const tide_json *given, tide_diagno
     const tide_json *count = tide_json_at(given, "num_speculative_tokens"), *method = tide_json_at(given, "method");
     *d = (tide_serve_drafts){.tokens = run->job.num_speculative_tokens};
     if (count) d->tokens = count->is_integer ? count->integer : -1;
-    d->are_ngrams = tide_json_is(method, TIDE_JSON_STRING) && tide_text_is(method->text, "ngram");
+    d->are_ngrams =
+        method ? tide_json_is(method, TIDE_JSON_STRING) && tide_text_is(method->text, "ngram")
+               : tide_job_sets(&run->job, TIDE_SET_spec_method) && run->job.spec_method == TIDE_spec_method_ngram;
     bool is_draft = !method || (tide_json_is(method, TIDE_JSON_STRING) && tide_text_is(method->text, "draft_model"));
     if (!d->are_ngrams && !is_draft)
         return tide_error(diags, TIDE_ERR_UNSUPPORTED, "/settings/speculative_config",
@@ -74,6 +76,10 @@ static void batch_defaults(tide_serve_run *run) {
         tokens = job->usage == TIDE_usage_llm ? 16384 : 8192;
         requests = 1024;
     }
+    if (job->performance_mode == TIDE_performance_mode_throughput) {
+        tokens *= 2;
+        requests *= 2;
+    }
     run->asked_requests = job->max_num_seqs;
     if (!job->max_num_seqs) job->max_num_seqs = requests;
     if (!job->max_num_batched_tokens) {
@@ -100,6 +106,10 @@ tide_dtype tide_serve_dtype(const tide_serve_run *run) {
     return preferred; /* of float32, and of nothing; config/model.py, _resolve_auto_dtype */
 }
 
+bool tide_serve_has_fp8_cache(const tide_job *job) {
+    return job->kv_cache_dtype == TIDE_kv_cache_dtype_fp8 || job->kv_cache_dtype == TIDE_kv_cache_dtype_fp8_e4m3;
+}
+
 /* The smallest block of the first backend in cuda.py, _get_backend_priorities: FlashInfer's, FlashMLA's, others'. */
 static int64_t latent_block_size(int capability, bool is_fp8) {
     if (capability == 100) return 32;
@@ -110,7 +120,7 @@ void tide_serve_take_defaults(tide_serve_run *run) {
     tide_job *job = &run->job;
     if (!job->gpu_memory_utilization) job->gpu_memory_utilization = TIDE_PICO / 100 * 92;
     bool is_latent = tide_json_at(job->config, "kv_lora_rank") != NULL;
-    bool is_fp8 = job->kv_cache_dtype != TIDE_kv_cache_dtype_auto;
+    bool is_fp8 = tide_serve_has_fp8_cache(job);
     if (!job->block_size) job->block_size = is_latent ? latent_block_size(run->device.capability, is_fp8) : 16;
     run->figures.max_model_len = job->max_model_len > 0 ? job->max_model_len : tide_serve_default_length(job->config);
     batch_defaults(run);
@@ -155,6 +165,7 @@ enum {
 
 /* limit_mm_per_prompt, of a modality: a number, or an object with a count. */
 static int64_t item_limit(const tide_serve_run *run, const char *modality) {
+    if (run->job.language_model_only) return 0;
     const tide_json *given = tide_json_at(run->limits, modality), *count = tide_json_at(given, "count");
     if (count) given = count;
     return given && given->kind == TIDE_JSON_NUMBER && given->is_integer && given->integer >= 0 ? given->integer
@@ -231,7 +242,7 @@ void tide_serve_set_settings(tide_serve_run *run) {
     set_int(run, "max_lora_rank", job->max_lora_rank);
     set_int(run, "capability", run->device.capability);
     set_int(run, "cache_block_size", job->block_size);
-    set_truth(run, "has_fp8_cache", job->kv_cache_dtype != TIDE_kv_cache_dtype_auto);
+    set_truth(run, "has_fp8_cache", tide_serve_has_fp8_cache(job));
     run->weights = tide_serve_weights_of(run);
     set_value(run, "weight_format",
               (tide_value){.kind = TIDE_VALUE_TEXT,

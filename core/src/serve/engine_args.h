@@ -17,6 +17,9 @@ bool tide_serve_find_graph_sizes(tide_serve_run *run);
 /* Type of weights and activations. */
 tide_dtype tide_serve_dtype(const tide_serve_run *run);
 
+/* Whether keys and values are kept in 8 bits. */
+bool tide_serve_has_fp8_cache(const tide_job *job);
+
 /* What descriptions may ask for. */
 void tide_serve_set_settings(tide_serve_run *run);
 

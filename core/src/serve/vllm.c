@@ -101,8 +101,8 @@ static void count_weights(tide_serve_run *run, uint32_t first_buffer) {
 
 /* Bytes of a value in the cache. */
 static int64_t cache_value_bytes(const tide_serve_run *run) {
-    if (run->job.kv_cache_dtype != TIDE_kv_cache_dtype_auto) return 1;
-    return tide_dtype_bytes(run->model.state.dtype);
+    if (tide_serve_has_fp8_cache(&run->job)) return 1;
+    return run->job.kv_cache_dtype == TIDE_kv_cache_dtype_auto ? tide_dtype_bytes(run->model.state.dtype) : 2;
 }
 
 /* What a layer says of its cache: ['full', kv_heads, head_size, head_size_v, window]. */
@@ -293,7 +293,9 @@ static void profile_run(tide_serve_run *run, tide_description *runner, uint32_t 
     bool is_last = tide_model_setting(model, "is_last_rank")->truth;
     model->root = model_root;
     tide_value encoder_outputs = tide_none();
-    if (tide_model_setting(model, "supports_mm_inputs")->truth && tide_model_setting(model, "is_first_rank")->truth)
+    bool takes_media =
+        tide_model_setting(model, "supports_mm_inputs")->truth && tide_model_setting(model, "is_first_rank")->truth;
+    if (takes_media && !job->skip_mm_profiling)
         encoder_outputs = tide_model_method(model, TIDE_TEXT("embed_multimodal"), NULL, NULL, 0);
     tide_value count = tide_of_int(requests);
     tide_value batch = call_runner(run, runner, "make_dummy", &count, 1);

@@ -1,0 +1,73 @@
+vllm serve meta-llama/Llama-3.1-8B --additional-config 1 --aggregate-engine-logging 1 --all2all-backend 1 \
+    --allow-credentials 1 --allow-deprecated-quantization 1 --allowed-headers 1 --allowed-local-media-path 1 \
+    --allowed-media-domains 1 --allowed-methods 1 --allowed-origins 1 --anthropic-disabled-thinking-effort 1 \
+    --api-key 1 --async-scheduling 1 --attention-backend 1 --attention-config 1 --aux-output-config 1 \
+    --chat-template 1 --chat-template-content-format 1 --code-revision 1 --cohere-format 1 \
+    --cohere-is-reasoning-model 1 --collect-detailed-traces 1 --config-format 1 --convert 1 \
+    --cp-kv-cache-interleave-size 1 --cpu-distributed-timeout-seconds 1 --cpu-offload-params 1 \
+    --cudagraph-metrics 1 --custom-histogram-buckets 1 --data-parallel-address 1 --data-parallel-backend 1 \
+    --data-parallel-external-lb 1 --data-parallel-hybrid-lb 1 --data-parallel-multi-port-external-lb 1 \
+    --data-parallel-rank 1 --data-parallel-rpc-port 1 --data-parallel-size-local 1 \
+    --data-parallel-start-rank 1 --data-parallel-supervisor-port 1 --dbo-decode-token-threshold 1 \
+    --dbo-prefill-token-threshold 1 --dcp-comm-backend 1 --dcp-kv-cache-interleave-size 1 --dcp-q-replicate 1 \
+    --decode-context-parallel-size 1 --default-chat-template-kwargs 1 --default-mm-loras 1 --device-ids 1 \
+    --diffusion-config 1 --disable-access-log-for-endpoints 1 --disable-cascade-attn 1 \
+    --disable-chunked-mm-input 1 --disable-custom-all-reduce 1 --disable-fastapi-docs 1 \
+    --disable-hybrid-kv-cache-manager 1 --disable-log-stats 1 --disable-nccl-for-dp-synchronization 1 \
+    --disable-sliding-window 1 --disable-uvicorn-access-log 1 --distributed-executor-backend 1 \
+    --distributed-timeout-seconds 1 --download-dir 1 --dp-supervisor-probe-failure-threshold 1 \
+    --dp-supervisor-probe-interval-s 1 --dp-supervisor-probe-timeout-s 1 --dp-sync-interval 1 \
+    --ec-manager-config 1 --ec-transfer-config 1 --elastic-ep-max-dp-size 1 --enable-auto-tool-choice 1 \
+    --enable-batch-sharded-sampling 1 --enable-chunked-prefill 1 --enable-cumem-allocator 1 --enable-dbo 1 \
+    --enable-elastic-ep 1 --enable-ep-weight-filter 1 --enable-eplb 1 --enable-fault-tolerance 1 \
+    --enable-flash-late-interaction 1 --enable-flashinfer-autotune 1 --enable-force-include-usage 1 \
+    --enable-hc-sp 1 --enable-layerwise-nvtx-tracing 1 --enable-log-deltas 1 --enable-log-outputs 1 \
+    --enable-log-requests 1 --enable-logging-iteration-details 1 --enable-mamba-cache-stochastic-rounding 1 \
+    --enable-mamba-shared-prefix-checkpoint 1 --enable-mfu-metrics 1 --enable-mixed-moe-lora-format 1 \
+    --enable-mm-embeds 1 --enable-moe-shared-loras 1 --enable-nccl-comm-suspend 1 --enable-offline-docs 1 \
+    --enable-per-request-metrics 1 --enable-prefix-caching 1 --enable-prompt-embeds 1 \
+    --enable-prompt-tokens-details 1 --enable-request-id-headers 1 --enable-return-routed-experts 1 \
+    --enable-scale-out 1 --enable-server-load-tracking 1 --enable-shm-tensor-arena 1 --enable-sleep-mode 1 \
+    --enable-ssl-refresh 1 --enable-tokenizer-info-endpoint 1 --enable-tower-connector-lora 1 \
+    --enable-trace-replay 1 --engram-config 1 --eplb-config 1 --exclude-tools-when-tool-choice-none 1 \
+    --expert-placement-strategy 1 --fail-on-environ-validation 1 --fault-tolerance-config 1 \
+    --fingerprint-mode 1 --fingerprint-value 1 --fully-sharded-loras 1 --gdn-prefill-backend 1 \
+    --generation-config 1 --grpc-port 1 --hf-config-path 1 --hf-overrides 1 --hf-token 1 --host 1 \
+    --ignore-patterns 1 --interleave-mm-strings 1 --io-processor-plugin 1 --ir-op-priority 1 \
+    --jit-monitor-mode 1 --jit-monitor-verbose 1 --kda-decode-backend 1 --kda-prefill-backend 1 \
+    --kernel-config 1 --kv-cache-dtype-skip-layers 1 --kv-cache-metrics 1 --kv-cache-metrics-sample 1 \
+    --kv-events-config 1 --kv-offloading-backend 1 --kv-offloading-size 1 --kv-sharing-fast-prefill 1 \
+    --kv-transfer-config 1 --language-model-only 1 --linear-backend 1 --load-format 1 --log-config-file 1 \
+    --log-error-stack 1 --log-level 1 --logging-config 1 --logits-processors 1 --logprobs-mode 1 \
+    --long-prefill-token-threshold 1 --long-prefill-token-threshold-adaptive 1 --lora-dtype 1 --lora-modules 1 \
+    --lora-target-modules 1 --mamba-backend 1 --mamba-block-size 1 --mamba-cache-dtype 1 --mamba-cache-mode 1 \
+    --mamba-cache-philox-rounds 1 --mamba-ssm-cache-dtype 1 --mamba-ssu-algorithm 1 --master-addr 1 \
+    --master-port 1 --max-cpu-loras 1 --max-log-len 1 --max-logprobs 1 --max-lora-cls-labels 1 \
+    --max-num-active-seqs 1 --max-num-queued-reqs 1 --max-num-queued-tokens 1 --max-num-scheduled-tokens 1 \
+    --max-parallel-loading-workers 1 --media-io-kwargs 1 --middleware 1 --mm-device-do-normalize 1 \
+    --mm-encoder-attn-backend 1 --mm-encoder-attn-dtype 1 --mm-encoder-fp8-scale-path 1 \
+    --mm-encoder-fp8-scale-save-margin 1 --mm-encoder-fp8-scale-save-path 1 --mm-encoder-only 1 \
+    --mm-encoder-tp-mode 1 --mm-hasher-algorithm 1 --mm-ipc-gpu-memory-gb 1 --mm-processor-cache-gb 1 \
+    --mm-processor-cache-type 1 --mm-processor-device 1 --mm-processor-kwargs 1 \
+    --mm-shm-cache-max-object-size-mb 1 --mm-tensor-ipc 1 --model-class-overrides 1 --model-impl 1 \
+    --model-loader-extra-config 1 --moe-backend 1 --nnodes 1 --node-rank 1 --numa-bind 1 --numa-bind-cpus 1 \
+    --numa-bind-nodes 1 --offload-backend 1 --offload-group-size 1 --offload-num-in-group 1 --offload-params 1 \
+    --offload-prefetch-step 1 --optimization-level 1 --otlp-traces-endpoint 1 --override-generation-config 1 \
+    --per-request-spec-decode-metrics 1 --pooler-config 1 --port 1 --prefill-context-parallel-size 1 \
+    --prefill-schedule-interval 1 --prefix-cache-retention-interval 1 --prefix-caching-hash-algo 1 \
+    --prefix-match-unit 1 --profiler-config 1 --pt-load-map-location 1 --quantization-config 1 \
+    --ray-workers-use-nsight 1 --reasoning-config 1 --reasoning-parser 1 --reasoning-parser-plugin 1 \
+    --renderer-num-workers 1 --replayssm-buffer-len 1 --response-role 1 --return-sampling-mask 1 \
+    --return-tokens-as-token-ids 1 --revision 1 --root-path 1 --runner 1 --safetensors-load-strategy 1 \
+    --safetensors-prefetch-block-size 1 --safetensors-prefetch-num-threads 1 --scheduler-cls 1 \
+    --scheduler-reserve-full-isl 1 --scheduling-policy 1 --seed 1 --served-model-name 1 \
+    --show-hidden-metrics-for-version 1 --shutdown-timeout 1 --skip-mm-profiling 1 --skip-tokenizer-init 1 \
+    --sleep-mode-offload-cudagraph 1 --sleep-preserve-parameter-names 1 --sparse-indexer-topk-backend 1 \
+    --specialize-active-lora 1 --sse-keep-alive-interval 1 --ssl-ca-certs 1 --ssl-cert-reqs 1 --ssl-certfile 1 \
+    --ssl-ciphers 1 --ssl-keyfile 1 --stream-interval 1 --structured-outputs-config 1 --swa-bounded-replay 1 \
+    --tokenizer 1 --tokenizer-mode 1 --tokenizer-revision 1 --tokens-only 1 --tool-call-parser 1 \
+    --tool-parser-plugin 1 --tool-server 1 --tool-strict-level 1 --trust-remote-code 1 \
+    --trust-request-chat-template 1 --trust-request-mm-kwargs 1 --ubatch-size 1 --uds 1 --use-fp64-gumbel 1 \
+    --use-replayssm 1 --use-tqdm-on-load 1 --uvicorn-log-level 1 --video-pruning-method 1 \
+    --video-pruning-rate 1 --watermark 1 --watermark-config 1 --weight-transfer-config 1 --worker-cls 1 \
+    --worker-extension-cls 1
