@@ -44,6 +44,27 @@ export default function ({ visit, field, fromCore, exampleWords, tab, bytesIn, c
     assert.equal(await page.locator('.palette input').inputValue(), '');
   }));
 
+  test('what is chosen while the page looks for what a model or a kind of job starts with holds beside it', () => visit(async (page) => {
+    const has = (/** @type {string[]} */ wanted) => page.waitForFunction((/** @type {string[]} */ all) => all.every((word) => location.hash.slice(1).split('&').includes(word)), wanted);
+    await field(page, 'optimizer').waitFor();
+    await page.evaluate(() => {
+      /** @type {HTMLInputElement} */ (document.querySelector('[name="preset"][aria-label^="QLoRA"]')).click();
+      const optimizer = /** @type {HTMLSelectElement} */ (document.querySelector('#set-optimizer'));
+      optimizer.value = 'sgd';
+      optimizer.dispatchEvent(new Event('change', { bubbles: true }));
+    });
+    await has(['model=llama-3.2-1b', 'optimizer=sgd', 'adapter=lora', 'quant=nf4']);
+    await page.locator('#model').click();
+    await page.locator('#model').fill('qwen2.5-7b');
+    await page.locator('#model-list .at', { hasText: 'Qwen2.5' }).waitFor();
+    await page.evaluate(() => {
+      /** @type {HTMLElement} */ (document.querySelector('#model-list .at')).click();
+      /** @type {HTMLInputElement} */ (document.querySelector('[name="job"][aria-label^="Serve"]')).click();
+    });
+    await has(['model=qwen2.5-7b', 'mode=serve']);
+    assert.equal(await page.evaluate(() => location.hash.includes('adapter=')), false);
+  }, { at: '#model=llama-3.2-1b&gpu=rtx-4090&adapter=lora&v=1' }));
+
   test('single letters work outside of fields only, and can be switched off', () => visit(async (page) => {
     await field(page, 'clip').focus();
     await page.keyboard.type('?');

@@ -72,7 +72,7 @@ export async function askCells(asked, got, signal, size = 2) {
   }, signal) ?? false;
 }
 
-const GIVES_WAY_MS = 200;
+const GIVES_WAY_MS = 500; /* longer than between two keys of somebody who types: what is stopped costs its worker */
 /** @type {ReturnType<typeof setTimeout> | undefined} */
 let resting;
 

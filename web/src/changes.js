@@ -62,38 +62,67 @@ export function setWords(changes) {
 
 const EXAMPLE_GONE = 'The settings of the example are gone; what is not set is at its default.';
 
-/** @param {import('./kinds.js').Kind} of @param {Job} from */
-const startOf = async (of, from) => (await import('./start.js')).startOf(of, from);
-
 /** Not one of those that the page set by itself. @param {Words[0]} word */
 const isOwn = ([key, value]) => key === 'gpu' || !start.value.words.some((word) => word[0] === key && word[1] === value);
 
 /** What a kind of job sets. @param {import('./kinds.js').Kind} of @returns {Words} */
 const setBy = (of) => of.words.flatMap(([name, value]) => (value === null ? [] : [/** @type {Words[0]} */ ([name, value])]));
 
+/** @typedef {{list: Words, opened: Job['files'], of: import('./kinds.js').Kind, title?: string, said?: string[], more?: Words}} Beginning
+ *   list: without what the page set by itself; title: of the model; more: words that came with its name */
+
+/* What a model starts with is looked for, one after the other; of models and of kinds the last one chosen holds. */
+let lookedFor = Promise.resolve();
+const NO_START = { words: /** @type {Words} */ ([]), said: '' };
+let lastBegun = 0;
+/** @type {{model: object | null, kind: object | null}} */
+const begun = { model: null, kind: null };
+
+/** What is still looked for is for another job than the one that comes now. */
+const forget = () => { begun.model = begun.kind = null; };
+
+/** @param {import('./kinds.js').Kind} of @param {Job} from @param {() => boolean} isWanted */
+const startOf = async (of, from, isWanted) => (await import('./start.js')).startOf(of, from, isWanted);
+
 /** A new model, or another kind of job: where nothing but these is the reader's own, it starts from settings that it fits with, which are named.
- * @param {Words} list without what the page set by itself @param {Job['files']} opened @param {import('./kinds.js').Kind} of
- * @param {{title?: string, said?: string[], more?: Words}} how title: of the model; more: words that came with its name */
-async function begin(list, opened, of, { title = 'The model', said = [], more = [] }) {
-  const base = [...list.filter(([name]) => !more.some(([key]) => key === name)), ...setBy(of).filter(([name]) => ![...list, ...more].some(([key]) => key === name)), ...more];
-  const before = words.value;
-  const given = new Set(['model', 'gpu', ...of.words.map(([name]) => name), ...more.map(([name]) => name)]);
-  const found = list.every(([name]) => given.has(name)) ? await startOf(of, { words: base, files: opened }) : { words: [], said: '' };
-  if (!found || words.value !== before) return; /* something else was chosen meanwhile */
-  change([...base, ...found.words], opened, 'push', '', { words: found.words, isTuning: of.job === 'tune' });
-  notices.value = [...said, ...(found.said ? [`${title} ${found.said}`] : [])];
+ * What is changed while they are looked for holds as well.
+ * @param {'model' | 'kind'} what @param {() => Beginning} from of the job as it is by then */
+function begin(what, from) {
+  const mine = begun[what] = {};
+  const number = ++lastBegun;
+  const link = linked.value;
+  const isChosen = () => begun[what] === mine && linked.value === link;
+  const look = async () => {
+    while (isChosen()) {
+      const { list, opened, of, title = 'The model', said = [], more = [] } = from();
+      const base = [...list.filter(([name]) => !more.some(([key]) => key === name)), ...setBy(of).filter(([name]) => ![...list, ...more].some(([key]) => key === name)), ...more];
+      const before = words.value;
+      const given = new Set(['model', 'gpu', ...of.words.map(([name]) => name), ...more.map(([name]) => name)]);
+      const isBare = number === lastBegun && list.every(([name]) => given.has(name));
+      const found = isBare ? await startOf(of, { words: base, files: opened }, () => words.value === before && number === lastBegun) : NO_START;
+      if (!found || words.value !== before || !isChosen()) continue;
+      change([...base, ...found.words], opened, 'push', '', { words: found.words, isTuning: of.job === 'tune' });
+      notices.value = [...said, ...(found.said ? [`${title} ${found.said}`] : [])];
+      begun[what] = null;
+    }
+  };
+  const done = lookedFor.then(look);
+  lookedFor = done.catch(() => {});
+  return done;
 }
 
 /** A model of the catalogue. What an example set is for the example.
  * @param {string} name @param {import('./types.js').Choice} [choice] as it was found: what its name was taken for, and words that come with that */
 export function chooseModel(name, choice) {
   const { taken, title, words: more = [] } = choice ?? {};
-  const isOther = words.value.find(([key]) => key === 'model')?.[1] !== name;
-  const left = withoutModel(words.value).filter((word) => !isOther || isOwn(word));
-  return begin([['model', name], ...left], files.value.filter((f) => f.kind === 'other'), kind.value, { title, more, said: [
-    ...(taken ? [`${taken} is taken as ${title}${more.length ? ` with ${more.map((word) => word.join('=')).join(' ')}` : ''}.`] : []),
-    ...(isExampleModel() && isOther ? [EXAMPLE_GONE] : []),
-  ] });
+  return begin('model', () => {
+    const isOther = words.value.find(([key]) => key === 'model')?.[1] !== name;
+    const left = withoutModel(words.value).filter((word) => !isOther || isOwn(word));
+    return { list: [['model', name], ...left], opened: files.value.filter((f) => f.kind === 'other'), of: kind.value, title, more, said: [
+      ...(taken ? [`${taken} is taken as ${title}${more.length ? ` with ${more.map((word) => word.join('=')).join(' ')}` : ''}.`] : []),
+      ...(isExampleModel() && isOther ? [EXAMPLE_GONE] : []),
+    ] };
+  });
 }
 
 /* The kind that is being gone to. */
@@ -104,16 +133,18 @@ export const goesTo = signal(/** @type {import('./kinds.js').Kind | null} */ (nu
 export async function chooseKind(name) {
   const of = kindNamed(name);
   if (of === (goesTo.value ?? kind.value)) return;
-  if (isExample.value) {
+  if (isExample.value && begun.model === null) {
     change(EXAMPLES[name], [], 'push', '', { words: EXAMPLES[name], isTuning: of.job === 'tune' });
     isExample.value = true;
     return;
   }
-  const isModelOfExample = isExampleModel();
-  const set = new Map(wordsFor(of, describe.value?.settings ?? []));
-  const left = words.value.filter((word) => word[0] === 'model' || (!set.has(word[0]) && (isModelOfExample || isOwn(word))));
   goesTo.value = of;
-  await begin(left, files.value, of, { title: wholeTitle(of) });
+  await begin('kind', () => {
+    const isModelOfExample = isExampleModel();
+    const set = new Map(wordsFor(of, describe.value?.settings ?? []));
+    const left = words.value.filter((word) => word[0] === 'model' || (!set.has(word[0]) && (isModelOfExample || isOwn(word))));
+    return { list: left, opened: files.value, of, title: wholeTitle(of) };
+  });
   if (goesTo.value === of) goesTo.value = null;
 }
 
@@ -150,7 +181,7 @@ export async function openFiles(opened) {
   let taken = opened.slice(0, MOST_FILES);
   const has = (/** @type {string} */ kind) => taken.some((f) => f.kind === kind);
   const all = () => together(before.files, taken);
-  const withModel = () => (has('job') ? [] : before.words); /* a job is whole */
+  const withModel = () => (has('job') ? [] : words.value); /* a job is whole */
   const isFresh = isExampleModel();
   const isModel = () => taken.every((f) => f.kind === 'model');
   const ofKind = setBy(kind.value).map(([name]) => name);
@@ -174,14 +205,17 @@ export async function openFiles(opened) {
     taken = taken.filter(({ name }) => !names.includes(name));
     if (taken.length) reply = await asked();
   }
+  if (has('model') || has('job')) forget();
   if (taken.length) {
     const given = (reply?.files ?? []).filter((/** @type {any} */ card) => taken.some(({ name }) => name === card.name))
       .flatMap((/** @type {any} */ card) => card.used.map((/** @type {any} */ key) => key.setting));
     const idle = idleIn(reply?.settings?.find((/** @type {any} */ one) => one.name === 'mode')?.value);
-    const kept = left.filter(([name]) => !given.includes(name) && !idle.includes(name));
-    const found = isFresh && isModel() && reply?.ok ? await startOf(kind.value, { words: kept, files: all() }) : { words: [], said: '' };
-    if (!found) return [];
-    const isLeft = left === before.words;
+    const isLeft = left === withModel();
+    const keptOf = (/** @type {Words} */ list) => list.filter(([name]) => !given.includes(name) && !idle.includes(name));
+    const at = words.value;
+    let kept = keptOf(left);
+    let found = isFresh && isModel() && reply?.ok ? await startOf(kind.value, { words: kept, files: all() }, () => words.value === at) : NO_START;
+    if (!found) [found, kept] = [NO_START, keptOf(isLeft ? withModel() : withoutOne())]; /* something was changed meanwhile, and holds */
     change([...kept, ...found.words], all(), 'push', '', isLeft ? start.value : { ...start.value, words: found.words });
     justOpened.value = taken.map(({ name }) => name);
     if (isFresh && !isLeft) said.push(EXAMPLE_GONE);
@@ -192,6 +226,7 @@ export async function openFiles(opened) {
 
 /** @param {string} name */
 export function closeFile(name) {
+  forget();
   const left = files.value.filter((f) => f.name !== name);
   const hasModel = left.some((f) => f.kind === 'model') || words.value.some(([key]) => key === 'model');
   change(hasModel ? words.value : [EXAMPLE[0], ...words.value], left, 'push');
@@ -199,6 +234,7 @@ export function closeFile(name) {
 
 /** Back to the defaults, keeping model, GPU and what the job is. */
 export function reset() {
+  forget();
   const { job: of } = kind.value;
   const kept = words.value.filter(([name]) => name === 'model' || name === 'gpu');
   change([...kept, ...setBy(kind.value)], files.value, 'push', '', { words: [], isTuning: of === 'tune' });
@@ -241,6 +277,7 @@ let lastChange = 0;
 function travel(from, to, word) {
   const target = from.value.at(-1);
   if (!target) return;
+  forget();
   batch(() => {
     from.value = from.value.slice(0, -1);
     to.value = [...to.value, job()];

@@ -22,17 +22,15 @@ function triesOf({ name }) {
   ];
 }
 
-let turn = 0;
-
-/** Null: another one is asked for meanwhile.
- * @param {import('./kinds.js').Kind} kind @param {import('./state.js').Job} job what holds in any case @returns {Promise<{words: Words, said: string} | null>} */
-export async function startOf(kind, job) {
-  const mine = ++turn;
+/** Null: it is no longer wanted.
+ * @param {import('./kinds.js').Kind} kind @param {import('./state.js').Job} job what holds in any case @param {() => boolean} isWanted
+ * @returns {Promise<{words: Words, said: string} | null>} */
+export async function startOf(kind, job, isWanted) {
   const none = { words: /** @type {Words} */ ([]), said: '' };
   awaited.value = true;
   for (const one of [none, ...triesOf(kind)]) {
     const { verdict } = await askAsIs({ ...request({ ...job, words: [...job.words, ...one.words] }), call: 'measure' }, 'start').catch(() => null) ?? {};
-    if (mine !== turn) return null;
+    if (!isWanted()) return null;
     if (!verdict || verdict.fits === null) return none; /* what is wrong is said where it is asked for */
     if (verdict.fits && verdict.margin_bytes >= 0) return one;
   }
