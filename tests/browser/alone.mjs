@@ -54,6 +54,7 @@ export default function ({ folder, browser, server, choose, core }) {
     await page.goto(`${bare.url}host.html`);
     const frame = page.frameLocator('iframe');
     await frame.locator('[data-core="ready"]').waitFor();
+    await frame.getByRole('button', { name: 'Display' }).click();
     await frame.locator('.top input[value="dark"]').check();
     await frame.locator('#set-batch').fill('3');
     await frame.locator('.job-words', { hasText: /3 × / }).waitFor();

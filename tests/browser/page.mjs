@@ -230,6 +230,7 @@ export default function ({ visit, field, fragmentOf, fromCore, exampleWords, ser
   }));
 
   test('units and theme are kept, the job is not', () => visit(async (page) => {
+    await page.getByRole('button', { name: 'Display' }).click();
     await page.locator('.top input[value="GB"]').check();
     assert.match(await page.locator('.big').innerText(), /GB$/);
     await page.locator('.top input[value="dark"]').check();
@@ -246,6 +247,7 @@ export default function ({ visit, field, fragmentOf, fromCore, exampleWords, ser
     const other = await context.newPage();
     await other.goto(`${server.url}#model=smollm2-135m&gpu=t4&v=1`);
     await ready(other);
+    await other.getByRole('button', { name: 'Display' }).click();
     await other.locator('.top input[value="MiB"]').check();
     await other.locator('#set-batch').fill('3');
     await other.waitForFunction(() => location.hash.includes('batch=3'));

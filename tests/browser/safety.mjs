@@ -160,6 +160,7 @@ export default function ({ folder, browser, server, bare, visit, field, fromCore
     await ready(page);
     await page.locator('#set-batch').fill('3');
     await page.waitForFunction(() => location.hash.includes('batch=3'));
+    await page.getByRole('button', { name: 'Display' }).click();
     await page.locator('.top input[value="dark"]').check();
     assert.deepEqual(problems, []);
     await context.close();

@@ -42,7 +42,7 @@ const divisors = (n) => Array.from({ length: n }, (_, i) => i + 1).filter((d) =>
 export function otherLayouts(layout) {
   const all = gpusOf(layout);
   const parts = HAS[layout.kind];
-  const anyRank = /** @type {[string, null]} */ (['parallel.rank', null]);
+  const [anyRank, stages] = /** @type {[string, null][]} */ ([['parallel.rank', null], ['parallel.stage_layers', null]]); /* of one layout alone */
   if (!parts) {
     return DATA_PARALLEL.filter((kind) => kind !== layout.kind).map((kind) => ({
       layout: { ...layout, kind, dp: all }, words: [['parallel.kind', kind], ['parallel.dp', String(all)], anyRank] }));
@@ -53,7 +53,8 @@ export function otherLayouts(layout) {
   const sizes = /** @type {const} */ (['tp', 'pp', 'dp']);
   return tps.flatMap((tp) => pps.map((pp) => ({ ...layout, tp, pp, dp: all / layout.cp / tp / pp })))
     .filter((one) => Number.isInteger(one.dp) && sizes.some((name) => one[name] !== layout[name])).slice(0, MOST_LAYOUTS)
-    .map((one) => ({ layout: one, words: [...sizes.filter((name) => one[name] !== layout[name]).map((name) => /** @type {[string, string]} */ ([`parallel.${name}`, String(one[name])])), anyRank] }));
+    .map((one) => ({ layout: one, words: [...sizes.filter((name) => one[name] !== layout[name]).map((name) => /** @type {[string, string]} */ ([`parallel.${name}`, String(one[name])])),
+      ...(one.pp === layout.pp ? [] : [stages]), anyRank] }));
 }
 
 /** The tokens that all GPUs take in one optimizer step; of pp, batch is all of its micro-batches. @param {(name: string) => string} valueOf a setting */

@@ -23,7 +23,7 @@ static void write_card(tide_writer *w, const tide_query *q, const tide_json *car
     tide_write_string_at(w, "name", name->text.at);
     tide_write_string_at(w, "title", title->text.at);
     if (v.status != TIDE_OK)
-        tide_write_string_at(w, "error", v.message);
+        tide_write_string_at(w, "error", strcmp(v.place, "/settings/gpu") == 0 ? v.what : v.message);
     else
         tide_write_what_if(w, &v);
     tide_write_int_at(w, "cards", v.status == TIDE_OK && v.fits ? cards : 0);

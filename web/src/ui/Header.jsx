@@ -28,7 +28,7 @@ export function Segmented({ legend, name, options, value, choose, isSaid }) {
   );
 }
 
-/** How numbers and page look; kept in this browser. In the header, and on a phone in the settings.
+/** How numbers and page look; kept in this browser. In a menu of the header, and on a phone in the settings.
  * @param {{where: string}} props */
 export const Looks = ({ where }) => (
   <div class="looks">
@@ -60,10 +60,10 @@ export const Header = () => (
     <div class="top-actions">
       <button type="button" class="button find" onClick={() => { overlay.value = 'palette'; }} data-tip="Any action or setting by its name">
         <Icon name="search" /><span class="button-long">Find</span><span class="hidden"> an action or a setting </span><kbd>Ctrl K</kbd></button>
-      <Looks where="top" />
       <button type="button" class="button compare-button" aria-pressed={baseline.value !== null} onClick={togglePin}
         data-tip={baseline.value ? 'Clear the baseline' : 'Keep this job to compare the next ones with'}>
         <Icon name="pin" /><span class="button-word">{baseline.value ? 'Unpin' : 'Compare'}</span></button>
+      <div class="display-menu"><Menu title="Display" icon="sliders"><Looks where="top" /></Menu></div>
       <Menu title="Export" icon="download" items={inGroup('export')} />
       <Menu title="Share" icon="link" primary items={inGroup('share')}>
         <p class="menu-note">{recording.value ? 'A recording is in no link: pass on the file, and the command that plays it.'

@@ -16,7 +16,7 @@ import style from './layout.css';
 addStyle(style);
 
 /** @typedef {import('../types.js').Report} Report
- * @typedef {{rank: number, stage: number, allocated: number, reserved: number, fits?: boolean}} Row */
+ * @typedef {{rank: number, stage: number, layers?: number, allocated: number, reserved: number, fits?: boolean}} Row */
 
 const SIDE = 12;
 const STEP = 14;
@@ -81,6 +81,9 @@ export default function Layout({ r, panel }) {
   const fitsOf = (/** @type {Row} */ row) => (row.rank === shown ? r.verdict.fits ?? undefined
     : row.fits ?? (row.reserved + context <= has || (row.allocated + context > has ? false : undefined)));
   const isStaged = layout.pp > 1;
+  const asked = used('parallel.stage_layers').split(',');
+  const isOfStages = asked.length === layout.pp;
+  const layersOf = (/** @type {Row} */ row) => row.layers ?? (isOfStages ? asked[row.stage] : undefined);
   const chunks = Number(used(layout.kind === 'megatron' ? 'parallel.virtual_stages' : 'parallel.chunks')) || 1;
   const ranksOf = (/** @type {Row} */ { stage, rank }) => (isStaged ? `${stage * each} to ${(stage + 1) * each - 1}` : `like ${rank}`);
   const wanting = layout.pp - new Set(rows.map(({ stage }) => stage)).size;
@@ -94,7 +97,8 @@ export default function Layout({ r, panel }) {
             <th scope="col">{has > 0 && 'Of the GPU'}</th><th scope="col" class="left"><span class="hidden">Verdict</span></th><th scope="col"><span class="hidden">Show</span></th></tr></thead>
           <tbody>{rows.map((row) => (
             <tr key={row.rank} class={row === most ? 'strong' : undefined}>
-              <th scope="row" class="left">{isStaged ? row.stage : `rank ${row.rank}`}{row === most && rows.length > 1 && <small>needs the most</small>}</th>
+              <th scope="row" class="left">{isStaged ? row.stage : `rank ${row.rank}`}{isStaged && layersOf(row) && <small>{fixed(Number(layersOf(row)))} {Number(layersOf(row)) === 1 ? 'layer' : 'layers'}</small>}
+                {row === most && rows.length > 1 && <small>needs the most</small>}</th>
               <td class="left"><span class="muted">{each > 1 || !isStaged ? ranksOf(row) : row.rank}</span>
                 {isStaged && <Squares layout={layout} kind={kindOf(row)} at={Math.floor(shown / each) === row.stage ? shown % each : -1} />}</td>
               <td><Bytes n={row.allocated} /></td>

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A button with a list of actions under it. */
+/* A button with a list of actions under it, or with a few choices. */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { Icon } from './marks.jsx';
 
-/** @param {{title: string, icon: import('./marks.jsx').IconName, items: import('../actions.js').Action[], primary?: boolean, children?: any}} props */
-export function Menu({ title, icon, items, primary, children }) {
+/** @param {{title: string, icon: import('./marks.jsx').IconName, items?: import('../actions.js').Action[], primary?: boolean, children?: any}} props */
+export function Menu({ title, icon, items = [], primary, children }) {
   const [open, setOpen] = useState(false);
   const box = useRef(/** @type {HTMLDivElement | null} */ (null));
   const list = () => /** @type {HTMLElement[]} */ ([...box.current?.querySelectorAll('.menu-list button') ?? []]);
   useEffect(() => {
     if (!open) return;
-    list()[0]?.focus({ preventScroll: true }); /* it is below a header that stays */
+    const first = list()[0] ?? /** @type {HTMLElement | null | undefined} */ (box.current?.querySelector('.menu-list input:checked'));
+    first?.focus({ preventScroll: true }); /* it is below a header that stays */
     const outside = (/** @type {Event} */ event) => { if (!box.current?.contains(/** @type {Node} */ (event.target))) setOpen(false); };
     document.addEventListener('pointerdown', outside);
     document.addEventListener('focusin', outside);
@@ -30,7 +31,7 @@ export function Menu({ title, icon, items, primary, children }) {
     const at = all.indexOf(/** @type {HTMLElement} */ (document.activeElement));
     const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: all.length - 1 }[event.key];
     if (event.key === 'Escape') close();
-    else if (to !== undefined) all[(to + all.length) % all.length].focus({ preventScroll: true });
+    else if (to !== undefined && all.length) all[(to + all.length) % all.length].focus({ preventScroll: true });
     else return;
     event.preventDefault();
     event.stopPropagation();

@@ -17,6 +17,8 @@ import { showTable, tables, Twin } from './Twin.jsx';
 import { cardOf } from './Verdict.jsx';
 import { Section } from './Section.jsx';
 
+const LETTER = 7; /* about so wide is one of a label, in pixels */
+const LINE = 15;
 const HIGH = 190;
 const ACROSS = 1000; /* units of the drawing, stretched to the width */
 
@@ -139,10 +141,16 @@ export function Timeline({ r, panel, inside }) {
   const source = { ask: (call, more, lane) => ask(call, more, undefined, lane), events: t.events, peak: peak.peak, key: r, name: () => unit.value };
   const { oom } = r.verdict;
   const peakX = share(peak.peak);
-  /* The GPU's label stands where the error's or, where it is narrow, the peak's does not. */
-  const peakText = Math.max(12, y(peak.allocated) - 7);
-  const isStruck = limit > 0 && peakText > y(limit) - 3 && peakText < y(limit) + 12;
+  /* The GPU's label stands where the error's does not; the peak's below it where they would meet. */
+  const limitText = `${inUnit(limit, unit.value, unit.value === 'MiB' ? 0 : 1)} ${unit.value} on the GPU`;
   const limitRight = oom ? share(oom.event) < 0.35 : peakX < 0.3 || (width < 700 && peakX > 0.5);
+  const limitAt = y(limit) + (y(limit) > HIGH - 18 ? -5 : 13);
+  const peakLabel = `peak ${inUnit(peak.allocated, unit.value)}`;
+  const peakEnd = peakX * width + (peakX > 0.5 ? -9 : 9 + peakLabel.length * LETTER);
+  const meets = limitRight ? peakEnd > width - 6 - limitText.length * LETTER : peakEnd - peakLabel.length * LETTER < 6 + limitText.length * LETTER;
+  const above = Math.max(12, y(peak.allocated) - 7);
+  const isStruck = limit > 0 && above > y(limit) - 3 && above < y(limit) + 12;
+  const peakAt = limit > 0 && meets && Math.abs((isStruck ? y(limit) + 14 : above) - limitAt) < LINE ? limitAt + LINE : isStruck ? y(limit) + 14 : above;
   return (
     <Section panel={panel} r={r}>
       <div class="timeline">
@@ -162,13 +170,13 @@ export function Timeline({ r, panel, inside }) {
             {limit > 0 && <line class="limit" x1="0" x2="100%" y1={y(limit).toFixed(1)} y2={y(limit).toFixed(1)} />}
             {baselineReport.value && <Lazy load={() => import('./BaselineCurve.jsx')} spans={spans} x={x} y={y} across={ACROSS} high={HIGH} width={width}
               first={first} end={end} peak={{ x: peakX, y: y(peak.allocated) }} />}
-            {limit > 0 && <text class="limit-text" x={limitRight ? '100%' : '0'} dx={limitRight ? -6 : 6} text-anchor={limitRight ? 'end' : 'start'} y={(y(limit) + (y(limit) > HIGH - 18 ? -5 : 13)).toFixed(1)}>{inUnit(limit, unit.value, unit.value === 'MiB' ? 0 : 1)} {unit.value} on the GPU</text>}
+            {limit > 0 && <text class="limit-text" x={limitRight ? '100%' : '0'} dx={limitRight ? -6 : 6} text-anchor={limitRight ? 'end' : 'start'} y={limitAt.toFixed(1)}>{limitText}</text>}
             {oom && isIn(oom.event) && <line class="oom-edge" x1={pc(oom.event)} x2={pc(oom.event)} y1="0" y2={HIGH} />}
             {oom && isIn(oom.event) && <text class="oom-text" x={pc(oom.event)} dx={share(oom.event) > 0.8 ? -5 : 5} y={HIGH - 8} text-anchor={share(oom.event) > 0.8 ? 'end' : 'start'}>stops here</text>}
             {isIn(peak.peak) && <>
             <line class="peak-line" x1={pc(peak.peak)} x2={pc(peak.peak)} y1={y(peak.allocated).toFixed(1)} y2={HIGH} />
             <circle class="peak-dot" cx={pc(peak.peak)} cy={y(peak.allocated).toFixed(1)} r="4" />
-            <text class="peak-text" x={pc(peak.peak)} dx={peakX > 0.5 ? -9 : 9} y={(isStruck ? y(limit) + 14 : peakText).toFixed(1)} text-anchor={peakX > 0.5 ? 'end' : 'start'}>peak {inUnit(peak.allocated, unit.value)}</text>
+            <text class="peak-text" x={pc(peak.peak)} dx={peakX > 0.5 ? -9 : 9} y={peakAt.toFixed(1)} text-anchor={peakX > 0.5 ? 'end' : 'start'}>{peakLabel}</text>
             </>}
             {brush && <rect class="brush" {...brush} y="0" height={HIGH} />}
             {!isPeak && <line class="cursor" x1={pc(column.peak)} x2={pc(column.peak)} y1="0" y2={HIGH} />}
