@@ -157,6 +157,15 @@ const char *tide_fact_of(const tide_claims *c, tide_fact fact);
 bool tide_fact_is(const tide_claims *c, tide_fact fact, const char *value); /* given in any case; value in lower case */
 int64_t tide_fact_int(const tide_claims *c, tide_fact fact, int64_t otherwise);
 
+/* ---- stage_layout.c: layers of pipeline stages ---- */
+
+/* Megatron-Core's pipeline_model_parallel_layout ("Ett|ttt|tL"), of so many pipeline ranks. */
+void tide_megatron_settle_stages(tide_claims *c, int64_t ranks);
+/* torchtitan's module_fqns_per_model_part. */
+void tide_titan_settle_stages(tide_claims *c, const tide_json *parts);
+/* What torchtitan makes of so many layers, the embedding and the head counted as one each; NULL: it refuses. */
+const char *tide_titan_even_stages(tide_arena *arena, int64_t layers, int64_t stages);
+
 /* ---- training.c: what TrainingArguments, Accelerate and the programs over them say together ---- */
 
 void tide_training_settle(tide_claims *c);

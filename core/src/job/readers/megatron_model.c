@@ -158,6 +158,7 @@ void tide_megatron_settle_layout(tide_claims *c) {
     }
     tide_imply(c, TIDE_SET_parallel_dp, tide_format(c->arena, "%" PRId64, ranks));
     settle_microbatches(c, ranks);
+    tide_megatron_settle_stages(c, size_said(c, TIDE_SET_parallel_pp));
 }
 
 /* ---- what is set together ---- */
