@@ -8,7 +8,9 @@
 
 #include <string.h>
 
+#include "base/decimal.h"
 #include "base/rounding.h"
+#include "parallel/expert_parallel.h"
 
 typedef enum style {
     STYLE_NONE,
@@ -19,12 +21,15 @@ typedef enum style {
     STYLE_HEAD,          /* ColwiseParallel, whose output is whole but with loss parallelism */
     STYLE_SEQUENCE,      /* SequenceParallel */
     STYLE_PREPARE_INPUT, /* PrepareModuleInput: from Shard(1) to Replicate() */
-    STYLE_CUT_INPUT      /* from Replicate() to Shard(1) */
+    STYLE_CUT_INPUT,     /* from Replicate() to Shard(1) */
+    STYLE_EXPERTS,       /* of a configuration's plan: expert_parallel.h */
+    STYLE_LATENT         /* MlaKvAProjParallel */
 } style;
 
 typedef struct tide_tensor_parallel {
     tide_tensor_parallel_plan plan;
     uint8_t *styles; /* by instance */
+    tide_experts experts;
     void (*outer_before)(tide_model *model, uint32_t instance, tide_value *positional, uint32_t count,
                          tide_value *named, uint32_t named_count);
     void (*outer_after)(tide_model *model, uint32_t instance, tide_value *output);
@@ -87,14 +92,23 @@ static void prepare_output(tide_machine *m, const tide_tensor_parallel *p, style
 
 static void before_forward(tide_model *model, uint32_t instance, tide_value *positional, uint32_t count,
                            tide_value *named, uint32_t named_count) {
-    const tide_tensor_parallel *p = model->tensor_parallel;
+    tide_tensor_parallel *p = model->tensor_parallel;
     if (p->outer_before) p->outer_before(model, instance, positional, count, named, named_count);
-    if (count) prepare_input(model->m, p, (style)p->styles[instance], &positional[0]);
+    if (p->styles[instance] == STYLE_EXPERTS)
+        tide_experts_before(model, instance, &p->experts, positional, count);
+    else if (count)
+        prepare_input(model->m, p, (style)p->styles[instance], &positional[0]);
 }
 
 static void after_forward(tide_model *model, uint32_t instance, tide_value *output) {
-    const tide_tensor_parallel *p = model->tensor_parallel;
-    prepare_output(model->m, p, (style)p->styles[instance], output);
+    tide_tensor_parallel *p = model->tensor_parallel;
+    style of = (style)p->styles[instance];
+    if (of == STYLE_EXPERTS)
+        tide_experts_after(model, &p->experts, output);
+    else if (of == STYLE_LATENT)
+        tide_mla_after(model, p->plan.rotary, output);
+    else
+        prepare_output(model->m, p, of, output);
     if (p->outer_after) p->outer_after(model, instance, output);
 }
 
@@ -132,25 +146,10 @@ static style style_of(const tide_model *model, const tide_json *plan, uint32_t i
     return model->instances[instance].parent == model->root ? STYLE_HEAD : STYLE_EMBEDDING;
 }
 
-/* Whether a path ends like the key of a plan, in which * is a number. */
-static bool ends_like(const char *path, tide_text key) {
-    size_t at = strlen(path), left = key.length;
-    while (left && at) {
-        if (key.at[left - 1] == '*') {
-            size_t end = at;
-            while (at && path[at - 1] >= '0' && path[at - 1] <= '9') at--;
-            if (at == end) return false;
-            left--;
-        } else if (path[--at] != key.at[--left]) {
-            return false;
-        }
-    }
-    return !left && (!at || path[at - 1] == '.');
-}
-
 /* transformers/distributed/tensor_parallel.py: ALL_PARALLEL_STYLES; and init_parallel_plans(), which cuts embed_tokens.
  */
-static style style_of_configuration(const tide_model *model, const tide_json *plan, uint32_t instance) {
+static style style_of_configuration(const tide_model *model, const tide_json *plan, const tide_json *experts,
+                                    uint32_t instance) {
     static const struct {
         const char *name;
         style of;
@@ -158,17 +157,20 @@ static style style_of_configuration(const tide_model *model, const tide_json *pl
                   {"rowwise", STYLE_ROW},
                   {"colwise_gather_output", STYLE_HEAD},
                   {"rowwise_split_input", STYLE_SPLIT_ROW},
-                  {"replicated_with_grad_allreduce", STYLE_NONE}};
+                  {"replicated_with_grad_allreduce", STYLE_NONE},
+                  {"mla_kv_a_proj", STYLE_LATENT},
+                  {"moe_tp_experts", STYLE_EXPERTS},
+                  {"ep_dispatch_experts", STYLE_EXPERTS}};
     const tide_instance *of = &model->instances[instance];
+    tide_text of_experts = tide_plan_at(experts, of->path), named = tide_plan_at(plan, of->path);
+    if (of_experts.length) named = of_experts;
     if (tide_text_is(of->name, "embed_tokens")) return STYLE_EMBEDDING;
-    for (const tide_json *item = plan->first; item; item = item->next) {
-        if (!ends_like(of->path, item->key)) continue;
-        for (size_t i = 0; i < TIDE_COUNT_OF(styles); i++)
-            if (tide_text_is(item->text, styles[i].name)) return styles[i].of;
+    for (size_t i = 0; named.length && i < TIDE_COUNT_OF(styles); i++)
+        if (tide_text_is(named, styles[i].name)) return styles[i].of;
+    if (named.length)
         tide_fail(model->m, TIDE_ERR_UNSUPPORTED,
                   "parallel.tp_plan: %s is \"%.*s\" in the configuration's plan, which is not described; use none",
-                  of->path, (int)item->text.length, item->text.at);
-    }
+                  of->path, (int)named.length, named.at);
     return STYLE_NONE;
 }
 
@@ -182,7 +184,7 @@ static bool choose_styles(tide_wrapper *w, tide_tensor_parallel *p) {
                     *plan = own ? own : tide_description_at(model->scopes[0].description, "tp_plan");
     bool has_block = false, along = p->plan.sequence_parallel;
     for (uint32_t i = 1; plan && i < model->instance_count; i++) {
-        style of = own ? style_of_configuration(model, own, i) : style_of(model, plan, i);
+        style of = own ? style_of_configuration(model, own, p->plan.of_experts, i) : style_of(model, plan, i);
         if (model->m->has_failed) return false;
         if (!is_here(w, i)) continue;
         if (of != STYLE_SEQUENCE || along) p->styles[i] = (uint8_t)of;
@@ -212,6 +214,11 @@ static bool check_parts(tide_wrapper *w, const tide_tensor_parallel *p, const ti
     return false;
 }
 
+static int dim_of_experts(const tide_tensor_parallel *p, const tide_parameter_row *row) {
+    tide_text own = tide_plan_at(p->plan.of_experts, row->name);
+    return tide_plan_dim(own.length ? own : tide_plan_at(p->plan.of_configuration, row->name), row->tensor);
+}
+
 /* named_parameters() remembers what it has given (torch/nn/modules/module.py: _named_members): the whole parameters of
  * a module live until the last of them is cut. */
 static bool distribute(tide_wrapper *w, const tide_tensor_parallel *p, uint32_t instance) {
@@ -225,7 +232,8 @@ static bool distribute(tide_wrapper *w, const tide_tensor_parallel *p, uint32_t 
         if (row->module != instance || !is_here(w, instance)) continue;
         bool is_bias = row->tensor->shape->dims < 2;
         bool is_row = of == STYLE_ROW || of == STYLE_SPLIT_ROW;
-        int dim = is_row ? 1 : 0;
+        int dim = of == STYLE_EXPERTS ? dim_of_experts(p, row) : is_row ? 1 : 0;
+        if (dim < 0) continue;
         model->m->module = instance;
         row->tensor->is_dtensor = true;
         row->tensor->has_partial_grad = of == STYLE_SEQUENCE;
@@ -275,7 +283,7 @@ static bool distribute_all(tide_wrapper *w, const tide_tensor_parallel *p) {
                 if (p->styles[i] == of && !distribute(w, p, i)) return false;
     }
     for (uint32_t i = 1; i < count; i++)
-        if (p->styles[i] == STYLE_SEQUENCE && !distribute(w, p, i)) return false;
+        if ((p->styles[i] == STYLE_SEQUENCE || p->styles[i] == STYLE_EXPERTS) && !distribute(w, p, i)) return false;
     return true;
 }
 
@@ -313,7 +321,11 @@ bool tide_parallelize_module(tide_wrapper *w, const tide_tensor_parallel_plan *p
     tide_tensor_parallel *p = w->model->tensor_parallel;
     if (!p) {
         p = TIDE_NEW(m->arena, tide_tensor_parallel, 1);
-        *p = (tide_tensor_parallel){.plan = *plan, .styles = TIDE_NEW(m->arena, uint8_t, w->model->instance_count + 1)};
+        *p = (tide_tensor_parallel){.plan = *plan,
+                                    .styles = TIDE_NEW(m->arena, uint8_t, w->model->instance_count + 1),
+                                    .experts = {.style = plan->experts_style,
+                                                .ranks = plan->ranks,
+                                                .imbalance = (double)w->job->parallel_imbalance / (double)TIDE_PICO}};
         w->model->children_first = tide_children_first(w->model);
         if (!plan->of_configuration) tide_untie_head(w, true); /* a module's parameter is cut where it stands */
     }

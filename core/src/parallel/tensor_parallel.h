@@ -3,7 +3,7 @@
 #ifndef TIDE_TENSOR_PARALLEL_H
 #define TIDE_TENSOR_PARALLEL_H
 
-#include "parallel/dtensor.h"
+#include "parallel/expert_parallel.h"
 
 typedef struct tide_tensor_parallel_plan {
     int64_t ranks;
@@ -11,10 +11,13 @@ typedef struct tide_tensor_parallel_plan {
     bool is_sharded;     /* by fully_shard afterwards */
     bool cuts_embedding; /* hidden states are cut where the embedding ends, not where the first block begins */
     const tide_json *of_configuration; /* transformers' own plan; NULL: that of the description */
+    const tide_json *of_experts;       /* its plan for experts, which goes before; NULL: they have none */
+    tide_experts_style experts_style;
+    int64_t rotary; /* of latent attention: the part of a key that is not cut */
 } tide_tensor_parallel_plan;
 
-/* tp_plans.c: the plan of a configuration's class; NULL after an error, which is reported. */
-const tide_json *tide_tp_plan_of(const tide_wrapper *w);
+/* tp_plans.c: fills in the plans of the configuration's class. False after an error, which is reported. */
+bool tide_tp_plan_of(const tide_wrapper *w, tide_tensor_parallel_plan *plan);
 /* from_pretrained() of a checkpoint, of which each rank reads its parts. */
 void tide_read_parts(tide_wrapper *w);
 

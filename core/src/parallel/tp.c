@@ -14,8 +14,8 @@ static bool check_auto_plan(tide_wrapper *w, tide_tensor_parallel_plan *plan) {
                   : plan->loss_parallel   ? "parallel.loss_parallel"
                                           : "parallel.dp");
     else
-        plan->of_configuration = tide_tp_plan_of(w);
-    return plan->of_configuration != NULL;
+        return tide_tp_plan_of(w, plan);
+    return false;
 }
 
 static void tp_wrap(tide_wrapper *w) {
@@ -24,8 +24,15 @@ static void tp_wrap(tide_wrapper *w) {
                                       .sequence_parallel = job->parallel_sequence_parallel,
                                       .loss_parallel = job->parallel_loss_parallel,
                                       .is_sharded = job->parallel_dp > 1};
+    if (job->parallel_ep > 1 && !tide_job_has_auto_plan(job)) {
+        tide_fail(w->model->m, TIDE_ERR_UNSUPPORTED,
+                  "parallel.ep: experts over ranks are described by transformers' plan alone; give "
+                  "parallel.tp_plan=auto");
+        return;
+    }
     if (tide_job_has_auto_plan(job) && !check_auto_plan(w, &plan)) return;
     if (!tide_parallelize_module(w, &plan)) return;
+    if (plan.of_experts) *tide_model_setting(w->model, "experts_are_cut") = tide_of_bool(true);
     w->computes_loss = job->parallel_loss_parallel;
     w->rank = job->parallel_rank / job->parallel_tp;
     if (job->parallel_dp > 1) tide_fsdp2_strategy.wrap(w);

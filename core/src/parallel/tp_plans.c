@@ -14,17 +14,50 @@ static bool has_type(const tide_json *row, tide_text model_type) {
     return false;
 }
 
-const tide_json *tide_tp_plan_of(const tide_wrapper *w) {
+static const tide_json *plans_of(const tide_wrapper *w) {
     tide_machine *m = w->model->m;
     const tide_json *type = tide_json_at(w->job->config, "model_type");
     const tide_source source = tide_source_whole(m->arena, &tide_tp_plans_source);
     const tide_json *rows = tide_json_parse(m->arena, (tide_text){source.text, source.length}, "/tp_plans", m->diags);
     for (const tide_json *row = rows ? rows->first : NULL; row && tide_json_is(type, TIDE_JSON_STRING); row = row->next)
-        if (has_type(row, type->text)) return tide_json_at(row, "tp_plan");
-    tide_fail(m, TIDE_ERR_CONFLICT,
-              "parallel.tp_plan: `tp_size=%lld` was requested, but %s has no `tp_plan` in transformers 5.23; use none",
-              (long long)w->job->parallel_tp, w->model->instances[w->model->root].of->name.at);
+        if (has_type(row, type->text)) return row;
     return NULL;
+}
+
+static bool refuse_missing(const tide_wrapper *w, const char *setting, const char *kind, const char *remedy) {
+    tide_fail(w->model->m, TIDE_ERR_CONFLICT,
+              "parallel.%s: `%s_size=%lld` was requested, but %s has no `%s_plan` in transformers 5.23; %s", setting,
+              kind, (long long)w->job->parallel_tp, w->model->instances[w->model->root].of->name.at, kind, remedy);
+    return false;
+}
+
+/* DistributedConfig._validate_mesh_config, of what is described. */
+static bool check_sizes(const tide_wrapper *w) {
+    const tide_job *job = w->job;
+    tide_machine *m = w->model->m;
+    if (job->parallel_ep % job->parallel_tp)
+        tide_fail(m, TIDE_ERR_CONFLICT, "parallel.ep: `ep_size` must be a multiple of `tp_size`.");
+    else if (job->parallel_ep != job->parallel_tp)
+        tide_fail(m, TIDE_ERR_CONFLICT, "parallel.ep: `ep_size` must divide `fsdp_size * tp_size`.");
+    return !m->has_failed;
+}
+
+bool tide_tp_plan_of(const tide_wrapper *w, tide_tensor_parallel_plan *plan) {
+    const tide_job *job = w->job;
+    const tide_json *row = plans_of(w), *of_experts = tide_json_at(row, "ep_plan"),
+                    *of_all = tide_json_at(row, "tp_plan"), *rope = tide_json_at(job->config, "qk_rope_head_dim");
+    bool has_experts = tide_job_cuts_experts(job);
+    if (!of_all) return refuse_missing(w, "tp_plan", "tp", "use none");
+    if (has_experts && !of_experts) return refuse_missing(w, "ep", "ep", "leave it out");
+    if (has_experts && !check_sizes(w)) return false;
+    plan->of_configuration = of_all;
+    plan->of_experts = has_experts ? of_experts : NULL;
+    plan->experts_style = !has_experts ? TIDE_EXPERTS_SHARED
+                          : job->parallel_ep_implementation == TIDE_parallel_ep_implementation_all_reduce
+                              ? TIDE_EXPERTS_MASKED
+                              : TIDE_EXPERTS_SENT;
+    plan->rotary = tide_json_is(rope, TIDE_JSON_NUMBER) ? rope->integer : 0;
+    return true;
 }
 
 /* ---- loading ---- */

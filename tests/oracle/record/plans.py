@@ -154,6 +154,9 @@ class Tp(Mixed):
     loss_parallel: bool = False  # logits stay cut; the loss is computed from them outside of the model, unshifted
     tp_plan: Literal["auto"] | None = None  # auto: transformers' own, of the configuration; from_pretrained() reads this
     # rank's parts (DistributedConfig(tp_size=tp)); of one data parallel rank
+    ep: int = 1  # with tp_plan auto: ranks that experts are cut over (ep_size), the tensor parallel ones
+    ep_implementation: Literal["auto", "all_to_all", "all_reduce"] = "auto"
+    imbalance: float = 1.0  # tokens that come to this rank's experts, over the mean
 
 
 Schedule = Literal[

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the tensor parallel plans of transformers' configuration classes, with those of their causal language models'
-heads: `python -m record.runner.tp_plans MODELS`, as `record defaults` starts it."""
+"""Writes the tensor and expert parallel plans of transformers' configuration classes, with those of their causal
+language models' heads: `python -m record.runner.tp_plans MODELS`, as `record defaults` starts it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from .config_defaults import all_types
 def main() -> int:
     of_plan: dict[str, list[str]] = {}
     for name in sorted(set(all_types(Path(sys.argv[1]) / "architectures"))):
-        plan = plan_of(name)
-        if plan:
-            of_plan.setdefault(json.dumps(plan), []).append(name)
-    lines = (f'{{"model_types": {json.dumps(names)},\n "tp_plan": {plan}}}' for plan, names in of_plan.items())
+        plans = {"tp_plan": plan_of(name), "ep_plan": getattr(CONFIG_MAPPING[name], "base_model_ep_plan", None)}
+        given = [f'"{key}": {json.dumps(plan)}' for key, plan in plans.items() if plan]
+        if given:
+            of_plan.setdefault(",\n ".join(given), []).append(name)
+    lines = (f'{{"model_types": {json.dumps(names)},\n {plan}}}' for plan, names in of_plan.items())
     print("[\n" + ",\n".join(lines) + "\n]")
     return 0
 

@@ -3,9 +3,13 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
+import torch
 from torch import nn
+
+from ... import phantom
 
 from ...case import Case
 from ...plans import Tp
@@ -92,13 +96,51 @@ def load_by_plan_of_configuration(model: Any, case: Case) -> Any:
             folder,
             dtype=models.DTYPES[case.dtype],
             attn_implementation=case.attention,
-            distributed_config=DistributedConfig(tp_size=case.parallel.tp),
+            distributed_config=DistributedConfig(**distributed(case.parallel)),
         )
     return models.prepared(loaded, case)
 
 
+def divided(total: int, parts: int) -> list[int]:
+    return [total // parts + (i < total % parts) for i in range(parts)]
+
+
+def distributed(plan: Any) -> dict[str, Any]:
+    """Arguments of DistributedConfig."""
+    experts = {"ep_size": plan.ep, "ep_implementation": plan.ep_implementation} if plan.ep > 1 else {}
+    return {"tp_size": plan.tp, **experts}
+
+
+def tell_sizes(plan: Any) -> None:
+    """Where dispatch copies to the host how many tokens go to each rank and come from it, it finds ours."""
+    from transformers.distributed import expert_parallel
+
+    dispatch, to_host = expert_parallel.AllToAllEP._dispatch_tokens, torch.Tensor.tolist
+
+    @functools.wraps(dispatch)
+    def known(self: Any, hidden_states: Any, top_k_index: Any, top_k_weights: Any) -> Any:
+        ranks, rank = self.ep_mesh.size(), self.ep_mesh.get_local_rank()
+        pairs = top_k_index.numel() // self.tp_mesh.size()
+        mine = min(round(pairs / ranks * plan.imbalance), pairs)
+        others = divided(pairs - mine, ranks - 1)
+        sizes = [others[:rank] + [mine] + others[rank:], [mine] * ranks]
+
+        def tolist(t: Any) -> Any:
+            return (to_host(t), sizes)[1] if t.is_cuda and t.shape == (2, ranks) else to_host(t)
+
+        torch.Tensor.tolist = tolist
+        try:
+            with phantom.counts(mine * ranks):
+                return dispatch(self, hidden_states, top_k_index, top_k_weights)
+        finally:
+            torch.Tensor.tolist = to_host
+
+    expert_parallel.AllToAllEP._dispatch_tokens = known
+
+
 def wrap(model: Any, case: Case) -> Step:
     if case.parallel.tp_plan == "auto":
+        tell_sizes(case.parallel)
         model = load_by_plan_of_configuration(model, case)
         optimizer = optimizers.make(case, model)
         separate_kinds(optimizer)
