@@ -98,9 +98,10 @@ static void add_pinned(cli_buffer *text, const cJSON *versions) {
     if (!is_first) cli_append_text(text, " (transformers=VERSION and torch=VERSION say how far those may differ)");
 }
 
-/* A range, and a warning that a file has what is not described, say that the figures are near. */
+/* A range, what is left out, and a warning that a file has what is not described, say that the figures are near. */
 static bool is_exact_answer(const cJSON *answer) {
     const cJSON *one;
+    if (cli_at(cli_at(answer, "verdict"), "left_out")) return false;
     cJSON_ArrayForEach(one, cli_at(answer, "diagnostics")) {
         bool is_near = strcmp(cli_text_at(one, "code"), "ERR_UNSUPPORTED") == 0 &&
                        strncmp(cli_text_at(one, "place"), "/files/", 7) == 0;

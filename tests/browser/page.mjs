@@ -402,6 +402,15 @@ export default function ({ visit, field, fragmentOf, fromCore, exampleWords, ser
     await addressIs(page, 'model=llama-3.1-70b&gpu=h100-80&batch=2&v=1');
   }));
 
+  test('a link to a job that has what is not described gives no verdict, and says what is left out', () => visit(async (page) => {
+    await page.locator('.verdict.is-close').waitFor();
+    assert.match(await page.locator('.verdict-words').innerText(), /Cannot tell[^]*without use_muon, which is not described[^]*By the rules of/);
+    await page.locator('#more-settings > summary').click();
+    await field(page, 'undescribed').fill('');
+    await page.locator('.verdict.is-fits').waitFor();
+    assert.equal(await field(page, 'undescribed').count(), 0);
+  }, { at: '#model=qwen2.5-0.5b&gpu=l40s&undescribed=use_muon&v=1' }));
+
   test('a range that reaches past the GPU is neither a yes nor a no, and is drawn', () => visit(async (page) => {
     const config = JSON.stringify({ ...JSON.parse(LLAMA), architectures: ['SomethingForCausalLM'], model_type: 'something', something_rank: 16 });
     await changed(page, () => drop(page, [{ name: 'config.json', text: config }]));

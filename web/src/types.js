@@ -34,7 +34,7 @@
  *     parts: {name: string, title: string, total: number, trainable: number}[]}},
  *   versions?: {name: string, version: string, asked?: string, pinned?: string, by?: string}[],
  *   gpu: {name: string, title: string, bytes: number, capability: number, context_bytes: number} | null,
- *   verdict: {fits: boolean | null, device_bytes: number, gpu_bytes?: number, margin_bytes?: number, retries?: number, sentence: string,
+ *   verdict: {fits: boolean | null, device_bytes: number, gpu_bytes?: number, margin_bytes?: number, retries?: number, sentence: string, left_out?: string[],
  *     loading?: {steps_allocated: number, setting?: string},
  *     oom?: {step: number, phase: string, module: string, op: string, line?: string, event: number, tried: number, free: number}},
  *   serving?: {engine: string, engine_args: Record<string, any>, weights: number, consumed: number, transient: number, graphs: number, available: number,

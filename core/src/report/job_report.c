@@ -73,6 +73,16 @@ const char *tide_range_reason(tide_arena *arena, const tide_run *run, const tide
                   : "the model has no description of its own";
 }
 
+const char *tide_left_out(tide_arena *arena, const tide_job *job) {
+    enum { SHOWN = 3 };
+    const tide_name_list *of = &job->undescribed;
+    const char *list = "";
+    for (uint32_t i = 0; i < of->count && i < SHOWN; i++)
+        list = tide_format(arena, "%s%s%s", list, i == 0 ? "" : i + 1 < of->count ? ", " : " and ", of->names[i]);
+    if (of->count > SHOWN) list = tide_format(arena, "%s and %u more", list, of->count - SHOWN);
+    return of->count ? tide_format(arena, "%s, which %s not described", list, of->count > 1 ? "are" : "is") : NULL;
+}
+
 uint64_t tide_range_low(const tide_run *run, const tide_job *job, uint64_t device) {
     uint64_t percent = (uint64_t)tide_range_percent(run, job);
     uint64_t low = percent ? device / (100 + percent) * 100 : device;

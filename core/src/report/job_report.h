@@ -50,6 +50,8 @@ uint64_t tide_range_low(const tide_run *run, const tide_job *job, uint64_t devic
 uint64_t tide_range_high(const tide_run *run, const tide_job *job, uint64_t device);
 /* Why it is a range; NULL: it is exact. */
 const char *tide_range_reason(tide_arena *arena, const tide_run *run, const tide_job *job);
+/* What a file asks for that figures leave out ("fp8, which is not described"); NULL: nothing. */
+const char *tide_left_out(tide_arena *arena, const tide_job *job);
 /* "fits": true, false, or null where it cannot be told. */
 void tide_write_fit_at(tide_writer *w, tide_fit fit);
 

@@ -19,9 +19,10 @@ const char *tide_buffers_sentence(const tide_serving *serving, tide_arena *arena
     const tide_serve_figures *f = &serving->run->figures;
     int64_t requests = tide_serving_requests(serving), longest = tide_request_longest(&serving->mix, serving->run);
     int64_t asked = serving->job->max_concurrency;
-    const char *verdict = tide_serving_fits(serving)      ? "fits"
-                          : tide_serving_may_fit(serving) ? "cannot tell whether it fits"
-                                                          : "does not fit";
+    bool is_open = serving->job->undescribed.count > 0;
+    const char *verdict = !is_open && tide_serving_fits(serving)     ? "fits"
+                          : is_open || tide_serving_may_fit(serving) ? "cannot tell whether it fits"
+                                                                     : "does not fit";
     const char *target = asked ? tide_format(arena, " (%s wanted)", tide_count_text(arena, asked)) : "";
     const char *tokens = tide_count_text(arena, f->capacity_tokens);
     if (f->blocks_at_most > f->blocks_at_least) /* of which each holds a token */

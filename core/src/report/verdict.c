@@ -173,11 +173,22 @@ static const char *loading_sentence(const tide_job_report *r, uint64_t device, u
                        setting ? "set " : "the steps allocate ", setting ? setting : tide_gib(arena, steps));
 }
 
+static const char *left_out_sentence(const tide_job_report *r, uint64_t device) {
+    tide_arena *arena = r->w->arena;
+    const tide_job *job = r->job;
+    const char *of = job->device_bytes ? tide_format(arena, "needed, %s there", tide_gib(arena, job->device_bytes))
+                                       : "at the peak",
+               *end = job->device_bytes ? "cannot tell whether it fits" : "choose a GPU";
+    return tide_format(arena, "%s %s%s, without %s: %s", tide_gib(arena, device), of, ranged(r, device),
+                       tide_left_out(arena, job), end);
+}
+
 static const char *sentence_of(const tide_job_report *r, uint64_t device) {
     tide_arena *arena = r->w->arena;
     const tide_job *job = r->job;
     int64_t margin = (int64_t)job->device_bytes - (int64_t)device;
     const char *total = tide_gib(arena, job->device_bytes), *need = tide_gib(arena, device);
+    if (tide_left_out(arena, job)) return left_out_sentence(r, device);
     if (!job->device_bytes)
         return tide_format(arena, "%s at the peak%s; choose a GPU to see whether it fits", need, ranged(r, device));
     if (tide_job_report_fit(r) == TIDE_CANNOT_TELL) {
@@ -199,17 +210,35 @@ static const char *sentence_of(const tide_job_report *r, uint64_t device) {
                        need, total, (unsigned long long)r->on_card.retries, ranged(r, device));
 }
 
+/* "left_out": what the figures are without. */
+static void write_left_out(const tide_job_report *r) {
+    const tide_name_list *of = &r->job->undescribed;
+    if (!of->count) return;
+    tide_write_open_at(r->w, "left_out", '[');
+    for (uint32_t i = 0; i < of->count; i++) tide_write_string(r->w, of->names[i]);
+    tide_write_close(r->w, ']');
+}
+
+static tide_fit verdict_of(const tide_job_report *r) {
+    return r->job->undescribed.count ? TIDE_CANNOT_TELL : tide_job_report_fit(r);
+}
+
 /* Of an inference server: it takes what it may, so that what it holds says little. */
 static void write_server_verdict(tide_job_report *r, bool is_brief) {
     tide_writer *w = r->w;
     const tide_serving *serving = r->run->serving;
     uint64_t held = tide_serving_bytes(serving), there = serving->device.total_bytes;
     tide_write_open_at(w, "verdict", '{');
-    tide_write_fit_at(w, tide_job_report_fit(r));
+    tide_write_fit_at(w, verdict_of(r));
     tide_write_bytes_at(w, "device_bytes", held);
     tide_write_bytes_at(w, "gpu_bytes", there);
     tide_write_int_at(w, "margin_bytes", (int64_t)there - (int64_t)held);
-    if (!is_brief) tide_write_string_at(w, "sentence", tide_serving_sentence(serving, w->arena));
+    const char *sentence = tide_serving_sentence(serving, w->arena), *left_out = tide_left_out(w->arena, r->job);
+    if (left_out) sentence = tide_format(w->arena, "%s; all without %s", sentence, left_out);
+    if (!is_brief) {
+        tide_write_string_at(w, "sentence", sentence);
+        write_left_out(r);
+    }
     tide_write_close(w, '}');
 }
 
@@ -233,9 +262,8 @@ void tide_write_verdict(tide_job_report *r, bool is_brief) {
     const tide_job *job = r->job;
     uint64_t device = tide_job_device_bytes(job, &r->replay);
     bool has_card = job->device_bytes > 0;
-    tide_fit fit = tide_job_report_fit(r);
     tide_write_open_at(w, "verdict", '{');
-    tide_write_fit_at(w, has_card ? fit : TIDE_CANNOT_TELL);
+    tide_write_fit_at(w, has_card ? verdict_of(r) : TIDE_CANNOT_TELL);
     tide_write_bytes_at(w, "device_bytes", device);
     if (has_card) {
         tide_write_bytes_at(w, "gpu_bytes", job->device_bytes);
@@ -245,6 +273,7 @@ void tide_write_verdict(tide_job_report *r, bool is_brief) {
         if (has_card) tide_write_int_at(w, "retries", (int64_t)r->on_card.retries);
         tide_write_string_at(w, "sentence", sentence_of(r, device));
         write_loading(r);
+        write_left_out(r);
     }
     if (!is_brief && has_card && r->on_card.is_oom) {
         tide_write_open_at(w, "oom", '{');

@@ -183,7 +183,7 @@ export function Settings() {
     settings: names.flatMap((name) => all.find((s) => s.name === name && (seesImages.value || !OF_IMAGES.includes(name))) ?? []),
   }));
   const inMain = new Set([...gpus, ...shown.flatMap(({ settings }) => settings)]);
-  const rest = all.filter((s) => !inMain.has(s.name) && !APART.includes(s.name) && (!more || more.includes(s.group)) && (s.choices?.length ?? 2) !== 1);
+  const rest = all.filter((s) => !inMain.has(s.name) && !APART.includes(s.name) && (s.name !== 'undescribed' || wordOf(s.name) !== undefined) && (!more || more.includes(s.group)) && (s.choices?.length ?? 2) !== 1);
   const groups = [...new Set(rest.map((s) => s.group))];
   const changed = rest.filter((s) => wordOf(s.name) !== undefined).length;
   return (

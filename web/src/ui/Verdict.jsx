@@ -26,7 +26,7 @@ export function verdictOf(r) {
   const { fits, margin_bytes: margin = 0, retries = 0 } = r.verdict;
   const { smallest_device_bytes: smallest } = r;
   const { title, bytes: whole } = cardOf(r);
-  if (r.serving) {
+  if (r.serving && fits !== null) {
     return fits ? { kind: 'fits', icon: 'check', text: `Starts on ${title}`, detail: r.verdict.sentence }
       : { kind: 'not', icon: 'cross', text: `Not on ${title}`, detail: r.verdict.sentence };
   }
@@ -75,8 +75,8 @@ function pinnedOf(versions) {
   return pinned.length ? `; ${pinned[0].by} brings ${pinned.map((one) => `${one.name} ${one.pinned}`).join(', ')}` : '';
 }
 
-/** The figures are near: a server's are a range, or a file has what is not described. @param {Report} r */
-const isNear = (r) => !!r.serving && (!!r.serving.buffers || r.serving.blocks_at_least < r.serving.blocks_at_most) || r.diagnostics?.some(({ severity, code, place }) => severity === 'warning' && code === 'ERR_UNSUPPORTED' && place?.startsWith('/files/'));
+/** The figures are near: something is left out, a server's are a range, or a file has what is not described. @param {Report} r */
+const isNear = (r) => !!r.verdict.left_out || !!r.serving && (!!r.serving.buffers || r.serving.blocks_at_least < r.serving.blocks_at_most) || r.diagnostics?.some(({ severity, code, place }) => severity === 'warning' && code === 'ERR_UNSUPPORTED' && place?.startsWith('/files/'));
 
 /** What the range is for, of a model without a description: what it was taken for, and the keys that nothing reads. @param {Report} r */
 const unsure = (r) => r.assumptions.filter(({ setting }) => setting.startsWith('/')).map(({ text }) => text[0].toUpperCase() + text.slice(1));

@@ -45,6 +45,18 @@ static void read_files(tide_claims *c, int precedence) {
     }
 }
 
+/* Keys that may matter and that no rule describes go with the job, whoever opens its link. */
+static void keep_undescribed(tide_claims *c) {
+    enum { MOST = 32 };
+    const char *list = NULL;
+    uint32_t count = 0;
+    for (const tide_file_summary *file = c->inputs->summaries; file; file = file->next)
+        for (const tide_file_key *entry = file->first; entry; entry = entry->next)
+            if (entry->effect == TIDE_KEY_UNSUPPORTED && ++count <= MOST)
+                list = list ? tide_format(c->arena, "%s,%s", list, entry->key) : entry->key;
+    if (list) tide_imply(c, TIDE_SET_undescribed, count > MOST ? tide_format(c->arena, "%s,others", list) : list);
+}
+
 /* Each way to settle once. */
 static void settle_files(tide_claims *c) {
     for (const tide_claims_file *file = c->first; file; file = file->next) {
@@ -64,5 +76,6 @@ void tide_claims_resolve(tide_claims *c) {
     for (int precedence = TIDE_PRECEDENCE_MOST; precedence >= 0; precedence--) read_files(c, precedence);
     c->at = c->first;
     settle_files(c);
+    keep_undescribed(c);
     put_settings(c);
 }

@@ -113,9 +113,7 @@ static void settle_autocast(tide_claims *c) {
         tide_imply(c, TIDE_SET_dtype,
                    c->settings[TIDE_SET_adapter] ? mixed
                                                  : "fp32"); /* model/adapter.py: cast_trainable_params_to_fp32 */
-    bool is_fp16 = strcmp(mixed, "fp16") == 0;
-    if (is_fp16) tide_imply(c, TIDE_SET_scaler, "true");
-    if (is_fp16) tide_imply(c, TIDE_SET_dtype, "fp32"); /* the only one that GradScaler takes */
+    if (strcmp(mixed, "fp16") == 0) tide_imply(c, TIDE_SET_dtype, "fp32"); /* the only one that GradScaler takes */
 }
 
 /* The words of TrainingArguments.fsdp besides auto_wrap: offload, and a strategy, which is given back. */
@@ -297,6 +295,14 @@ static void settle_strategy(tide_claims *c) {
     }
 }
 
+/* A loop of one's own scales losses of fp16; the Trainer does so by itself. */
+static void settle_scaler(tide_claims *c) {
+    const tide_file_key *autocast = c->settings[TIDE_SET_autocast], *trainer = c->settings[TIDE_SET_trainer];
+    const char *asked = c->arguments->asked_trainer, *played = asked ? asked : trainer ? trainer->taken : "none";
+    bool is_fp16 = autocast && strcmp(autocast->taken, "fp16") == 0;
+    if (is_fp16 && strcmp(played, "none") == 0) tide_imply(c, TIDE_SET_scaler, "true");
+}
+
 void tide_training_settle(tide_claims *c) {
     if (tide_claims_have(c, TIDE_PROGRAM_megatron_lm)) return; /* whose launcher says how many processes there are */
     tide_default_facts(c);
@@ -309,4 +315,5 @@ void tide_training_settle(tide_claims *c) {
     if (tide_claims_train(c)) settle_trainer(c);
     settle_strategy(c);
     if (tide_claims_train(c)) tide_trl_settle(c);
+    settle_scaler(c);
 }
