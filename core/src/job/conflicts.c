@@ -314,23 +314,24 @@ static void check_spread_trainer(tide_job_builder *b, const char *kind) {
          is_fsdp2 = job->parallel_kind == TIDE_parallel_kind_fsdp2,
          is_ddp = job->parallel_kind == TIDE_parallel_kind_ddp;
     if (job->parallel_kind == TIDE_parallel_kind_none) return;
-    if (job->trainer > TIDE_trainer_sft)
+    if (tide_trainer_generates(job))
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer,
                             tide_format(b->arena, "%s is described on one GPU", kind), "leave parallel.kind out");
     else if (!is_ddp && !has_deepspeed && !is_fsdp2)
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_parallel_kind,
                             tide_format(b->arena, "%s is not described with trainers", strategy),
                             "use ddp, zero1, zero2, zero3 or fsdp2, or leave the trainer out");
-    else if (is_zero3 && (job->trainer == TIDE_trainer_sft || job->adapter != TIDE_adapter_none))
-        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_parallel_kind,
-                            "zero3 is described with trainer=hf that trains whole models", plain);
+    else if (is_zero3 && job->adapter != TIDE_adapter_none)
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_adapter,
+                            tide_format(b->arena, "is not described with %s and zero3", kind),
+                            "use ddp, zero2 or fsdp2");
+    else if (has_deepspeed && job->trainer_precompute_ref_log_probs && job->adapter == TIDE_adapter_none)
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_precompute_ref_log_probs,
+                            tide_format(b->arena, "is not described with %s and DeepSpeed", kind),
+                            "use ddp or fsdp2, or leave it out");
     else if (is_zero3 && !tide_job_has_zero_init(job))
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_parallel_zero_init,
                             "trainers are described with models that deepspeed.zero.Init() has cut", "leave it out");
-    else if (is_fsdp2 && job->trainer == TIDE_trainer_sft && job->adapter != TIDE_adapter_none)
-        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_adapter,
-                            tide_format(b->arena, "is not described with %s and fsdp2", kind),
-                            "use trainer=hf, ddp or zero2");
     else if (!is_ddp && job->quant != TIDE_quant_none)
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_quant,
                             tide_format(b->arena, "is not described with %s and parallel.kind=%s", kind, strategy),

@@ -204,6 +204,10 @@ bool tide_job_has_zero_init(const tide_job *job);
 bool tide_job_autocasts(const tide_job *job);
 /* Trainer.place_model_on_device, and that there is no trainer: DeepSpeed and FSDP are given a model on the host. */
 bool tide_trainer_places_model(const tide_job *job);
+/* Whether the checkpoints of layers are reentrant, and adapters kept in fp32: as given, but TRL's trainers choose for
+ * themselves under ZeRO-3. */
+bool tide_job_is_reentrant(const tide_job *job);
+bool tide_job_casts_adapters(const tide_job *job);
 /* Sequences of the one row that SFTTrainer makes of a batch when it packs or is padding-free; 0: rows stay rows. */
 int64_t tide_sequences_of_row(const tide_job *job);
 /* Tokens of a prompt: trainer.prompt_length, or what max_completion_length leaves of seq. */

@@ -33,6 +33,22 @@ bool tide_job_has_zero_init(const tide_job *job) {
     return is_set ? job->parallel_zero_init : job->trainer != TIDE_trainer_none; /* HfDeepSpeedConfig */
 }
 
+/* "PEFT + DeepSpeed ZeRO-3": trl/trainer/sft_trainer.py and its kin, __init__. */
+static bool adapts_under_zero3(const tide_job *job) {
+    return job->parallel_kind == TIDE_parallel_kind_zero3 && job->trainer > TIDE_trainer_hf &&
+           job->adapter != TIDE_adapter_none;
+}
+
+bool tide_job_is_reentrant(const tide_job *job) {
+    bool is_experimental = job->trainer == TIDE_trainer_orpo || job->trainer == TIDE_trainer_cpo,
+         is_forced = job->checkpointing == TIDE_checkpointing_full && adapts_under_zero3(job) && !is_experimental;
+    return job->checkpointing == TIDE_checkpointing_full_reentrant || is_forced;
+}
+
+bool tide_job_casts_adapters(const tide_job *job) {
+    return job->adapter_autocast_adapter_dtype && !(adapts_under_zero3(job) && job->quant == TIDE_quant_none);
+}
+
 bool tide_job_autocasts(const tide_job *job) {
     bool is_engine = tide_job_has_deepspeed(job) || job->parallel_kind == TIDE_parallel_kind_fsdp2;
     return job->autocast.is_set && (job->trainer == TIDE_trainer_none || !is_engine);

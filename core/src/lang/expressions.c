@@ -43,9 +43,12 @@ static tide_value member_of_module(tide_frame *f, const tide_expr *e, uint32_t m
     }
     of->of->read |= tide_slot_bit(slot);
     tide_value made = tide_value_retain(of->slots[slot]);
-    if (model->read_parameter && module != f->instance && made.kind == TIDE_VALUE_TENSOR && made.tensor->is_parameter)
-        model->read_parameter(model, f->instance, made.tensor);
-    return made;
+    bool is_read = model->read_parameter && module != f->instance && made.kind == TIDE_VALUE_TENSOR;
+    tide_tensor *other =
+        is_read && made.tensor->is_parameter ? model->read_parameter(model, f->instance, made.tensor) : NULL;
+    if (!other) return made;
+    tide_value_release(model->m, made);
+    return tide_of_tensor(other);
 }
 
 static tide_value eval_member(tide_frame *f, tide_expr *e) {

@@ -136,8 +136,9 @@ struct tide_model {
     void *caller;
     struct tide_tensor_parallel *tensor_parallel; /* parallel/tensor_parallel.h; NULL: none */
     const uint32_t *children_first; /* the order of Module.to(), where parameters were cut since; NULL: as they stand */
-    /* The forward() of an instance reads a parameter of another module. */
-    void (*read_parameter)(tide_model *model, uint32_t instance, tide_tensor *parameter);
+    /* The forward() of an instance (0: what takes the root's place) reads a parameter of another module, and gets,
+     * where it is not NULL, another tensor, which it owns. */
+    tide_tensor *(*read_parameter)(tide_model *model, uint32_t instance, tide_tensor *parameter);
 
     /* A parameter has come to the device, as the model is made. */
     void (*parameter_made)(tide_model *model, tide_tensor *parameter);

@@ -49,6 +49,11 @@ void tide_cast_and_place_model(tide_wrapper *w, tide_dtype dtype) {
     tide_model_to_device(model);
 }
 
+/* Without an optimizer, and with ZeRO disabled: the engine keeps nothing beside the model. */
+void tide_prepare_whole_reference(tide_wrapper *w) {
+    tide_cast_and_place_model(w, tide_dtype_or(w->job->parallel_half, TIDE_FP32));
+}
+
 /* transformers/integrations/deepspeed.py: trainer_config_finalize. */
 int64_t tide_hidden_size(const tide_wrapper *w) {
     static const char *const parts[] = {"text_config", "llm_config", "language_config"}, *const keys[] = {"hidden_size",

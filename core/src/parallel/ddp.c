@@ -133,36 +133,48 @@ static void rebuild(ddp *d) {
 
 static void ddp_before_forward(tide_wrapper *w) {
     ddp *d = w->state;
-    bool reduces = w->is_last || w->job->parallel_sync_each;
+    bool reduces = w->is_last || w->job->parallel_sync_each, has_grad = w->model->m->state.grad_enabled;
     w->is_last = reduces;
-    if (!d->is_rebuilt && d->ready == d->count && (d->is_static || !d->finds_unused)) rebuild(d);
-    /* _sync_buffers: at the first forward, and after one that reduced */
+    if (has_grad && !d->is_rebuilt && d->ready == d->count && (d->is_static || !d->finds_unused)) rebuild(d);
+    /* _sync_buffers: at the first forward, and after one whose gradients are reduced */
     if (d->syncs_buffers && w->job->parallel_broadcast_buffers)
         tide_broadcast_coalesced(w->model->m, ddp_op, w->model->buffers, w->model->buffer_count);
-    d->syncs_buffers = reduces;
+    d->syncs_buffers = has_grad && reduces;
+    if (!has_grad) return;
     d->ready = 0;
     memset(d->pending, 0, d->bucket_count * sizeof *d->pending);
     for (uint32_t i = 0; i < d->count; i++) d->pending[d->bucket_of[i]]++;
 }
 
-/* The loss and the output pass through _DDPSink, which clones them. */
+/* _DDPSink: gradients pass; of what the loss does not read there is none. */
+static void ddp_sink_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    (void)m;
+    for (uint32_t i = 0; i < node->edge_count; i++) results[i] = tide_retain(grads[i]);
+}
+static const tide_backward ddp_sink_function = {"_DDPSinkBackward", ddp_sink_run};
+
+enum { OUTPUT_LIMIT = 8 };
+
+/* What the model returns passes through one _DDPSink, which clones it: the graph of each part lives as long as that of
+ * another. */
 static void ddp_after_forward(tide_wrapper *w, tide_value *output) {
     ddp *d = w->state;
     tide_machine *m = w->model->m;
     if (!(d->finds_unused && !d->is_static) && !(d->is_static && d->is_first)) return;
-    const tide_op *clone = tide_op_find(TIDE_TEXT("clone"));
     uint32_t count = output->kind == TIDE_VALUE_LIST ? output->list->count : 1;
     tide_value *items = output->kind == TIDE_VALUE_LIST ? output->list->items : output;
-    tide_value copies[8];
-    if (count > 8) count = 8;
+    tide_tensor *passed[OUTPUT_LIMIT], *copies[OUTPUT_LIMIT];
+    int n = 0;
     m->op = "_DDPSink";
-    for (uint32_t i = 0; i < count; i++) {
-        tide_value arguments[12] = {items[i]};
-        copies[i] = items[i].kind == TIDE_VALUE_TENSOR ? clone->run(m, arguments) : tide_value_retain(items[i]);
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        tide_value_release(m, items[i]);
-        items[i] = copies[i];
+    for (uint32_t i = 0; i < count && n < OUTPUT_LIMIT; i++)
+        if (items[i].kind == TIDE_VALUE_TENSOR) passed[n++] = items[i].tensor;
+    tide_node *node = n ? tide_node_with(m, &ddp_sink_function, passed, n, n, 0) : NULL;
+    for (int i = 0; i < n; i++) copies[i] = tide_empty_like(m, passed[i], (tide_dtype)passed[i]->dtype);
+    n = 0;
+    for (uint32_t i = 0; i < count && n < OUTPUT_LIMIT; i++) {
+        if (items[i].kind != TIDE_VALUE_TENSOR) continue;
+        items[i].tensor = node ? tide_set_grad_fn(m, node, copies[n]) : copies[n];
+        tide_release(m, passed[n++]);
     }
 }
 
@@ -175,6 +187,7 @@ static void ddp_after_backward(tide_wrapper *w) {
 }
 
 const tide_strategy tide_ddp_strategy = {.wrap = ddp_wrap,
+                                         .trains_a_copy = true,
                                          .before_forward = ddp_before_forward,
                                          .after_forward = ddp_after_forward,
                                          .after_backward = ddp_after_backward};

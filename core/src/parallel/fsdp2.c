@@ -287,6 +287,28 @@ static void fsdp2_wrap(tide_wrapper *w) {
     tide_fsdp2_set_hooks(f);
 }
 
+/* prepare_fsdp(): fully_shard() of the whole model, in the type that it was loaded in. */
+static void fsdp2_prepare_reference(tide_wrapper *w) {
+    tide_model *model = w->model;
+    tide_machine *m = model->m;
+    fsdp2 *f = fsdp2_new(w);
+    if (!f) return;
+    f->first_stream = TIDE_STREAMS_OF_MODEL;
+    f->groups = TIDE_NEW(m->arena, fsdp_param_group, 1);
+    f->group_of = TIDE_NEW(m->arena, uint32_t, model->instance_count + 1);
+    f->named_modules_order = TIDE_NEW(m->arena, uint32_t, 1);
+    fsdp2_add_module(f, f->count++, model->root);
+    f->groups[0].count = model->parameter_count;
+    f->groups[0].post_forward_mesh_size = post_forward_mesh_size(
+        f, "/settings/parallel.reshard_after_forward",
+        *w->job->parallel_reshard_after_forward ? w->job->parallel_reshard_after_forward : "true");
+    m->makes_on_host = model->state.is_on_meta = false;
+    uint32_t *of = TIDE_NEW(m->arena, uint32_t, model->parameter_count + 1);
+    tide_tensor **sharded_params = TIDE_NEW(m->arena, tide_tensor *, model->parameter_count + 1);
+    init_group(f, 0, of, sharded_params);
+    tide_fsdp2_set_hooks(f);
+}
+
 /* Trainer gives num_items_in_batch to the model, whose inputs are cast. */
 static void fsdp2_before_forward(tide_wrapper *w) {
     fsdp2 *f = w->state;
@@ -322,6 +344,7 @@ static void fsdp2_update(tide_wrapper *w) {
 
 const tide_strategy tide_fsdp2_strategy = {.load = tide_load_on_meta,
                                            .wrap = fsdp2_wrap,
+                                           .prepare_reference = fsdp2_prepare_reference,
                                            .before_forward = fsdp2_before_forward,
                                            .after_forward = fsdp2_after_forward,
                                            .backward = fsdp2_backward,

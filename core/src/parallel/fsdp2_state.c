@@ -239,7 +239,25 @@ static void fsdp2_post_forward(tide_model *model, uint32_t instance, tide_value 
     if (f->output_dtype != TIDE_DTYPE_COUNT) each_tensor(items, count, cast_one, &(cast_to){m, f->output_dtype});
 }
 
+/* trl/trainer/utils.py, _fused_forward: weight.full_tensor() of a head whose group has not run. */
+static tide_tensor *fsdp2_read_parameter(tide_model *model, uint32_t instance, tide_tensor *leaf) {
+    fsdp2 *f = model->m->wrapper;
+    const fsdp_param_group *of = NULL;
+    const fsdp_param *s = NULL;
+    for (uint32_t k = 0; k < f->count && !s; k++)
+        for (uint32_t i = 0; i < f->groups[k].count && !s; i++)
+            if (f->groups[k].fsdp_params[i].unsharded_param == leaf) of = &f->groups[k], s = &of->fsdp_params[i];
+    if (instance || !s || of->sharded_state != FSDP_SHARDED) return NULL;
+    tide_machine *m = model->m;
+    int64_t numel = s->padded_sharded_numel * f->shard_ranks;
+    tide_tensor *gathered = tide_flat_of(m, tide_fsdp2_name, numel, s->orig_dtype, TIDE_FACTOR_GATHERED),
+                *whole = tide_view_as(m, gathered, leaf->layout);
+    tide_release(m, gathered);
+    return whole;
+}
+
 void tide_fsdp2_set_hooks(fsdp2 *f) {
+    f->w->model->read_parameter = fsdp2_read_parameter;
     f->w->model->before_forward = fsdp2_pre_forward;
     f->w->model->after_forward = fsdp2_post_forward;
 }

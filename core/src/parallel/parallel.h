@@ -11,8 +11,8 @@
 
 #include "train/strategy.h"
 
-/* Streams of the allocator: 0 is the one that computes. */
-enum { TIDE_STREAM_SIDE = 1, TIDE_STREAM_SECOND, TIDE_STREAM_THIRD };
+/* Streams of the allocator: 0 is the one that computes. A reference model has its own behind those of the policy. */
+enum { TIDE_STREAM_SIDE = 1, TIDE_STREAM_SECOND, TIDE_STREAM_THIRD, TIDE_STREAMS_OF_MODEL = TIDE_STREAM_THIRD };
 
 /* ---- collectives.c ---- */
 
@@ -52,6 +52,9 @@ const uint32_t *tide_children_first(const tide_model *model);
 void tide_cast_model(tide_wrapper *w, tide_dtype dtype);
 /* engine.py, _configure_distributed_model: and then what is on the host comes to the device. */
 void tide_cast_and_place_model(tide_wrapper *w, tide_dtype dtype);
+
+/* tide_strategy.prepare_reference of DeepSpeed's stages 0 to 2. */
+void tide_prepare_whole_reference(tide_wrapper *w);
 
 /* ---- meta_init.c ---- */
 

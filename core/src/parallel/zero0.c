@@ -93,5 +93,8 @@ static void zero0_update(tide_wrapper *w) {
     for (uint32_t i = 0; i < z->count; i++) tide_release_at(m, &z->params[i]->grad);
 }
 
-const tide_strategy tide_zero0_strategy = {
-    .wrap = zero0_wrap, .backward = zero0_backward, .update = zero0_update, .updates_in_backward = true};
+const tide_strategy tide_zero0_strategy = {.wrap = zero0_wrap,
+                                           .prepare_reference = tide_prepare_whole_reference,
+                                           .backward = zero0_backward,
+                                           .update = zero0_update,
+                                           .updates_in_backward = true};

@@ -103,42 +103,7 @@ static void zero3_update(tide_wrapper *w) {
     for (uint32_t i = 0; i < z->sub_group_count; i++) tide_release_at(m, &z->norm_groups[i]);
 }
 
-/* What deepspeed.zero.Init has partitioned before the engine stands: each parameter as soon as it is made. */
-typedef struct zero_init {
-    const tide_job *job;
-    zero_param *params; /* tensor, ds_tensor and ds_secondary_tensor alone */
-    uint32_t count, capacity;
-} zero_init;
-
-static void zero_init_param(tide_model *model, tide_tensor *leaf) {
-    tide_machine *m = model->m;
-    zero_init *e = m->wrapper;
-    bool on_host = e->job->parallel_offload_param == TIDE_parallel_offload_param_cpu, is_tied = false;
-    int64_t ranks = e->job->parallel_dp, near = e->job->parallel_zero_hpz_partition_size;
-    int64_t cut = TIDE_CEIL_DIV(tide_count(leaf), ranks);
-    for (uint32_t i = 0; i < e->count; i++) is_tied = is_tied || e->params[i].tensor == leaf;
-    tide_tensor *second =
-        near > 1 ? tide_zero3_new_partition(m, cut * ranks / near, (tide_dtype)leaf->dtype, on_host) : NULL;
-    tide_tensor *part = tide_zero3_new_partition(m, cut, (tide_dtype)leaf->dtype, on_host);
-    tide_zero3_empty_data(m, leaf);
-    if (is_tied) { /* made, partitioned, and dropped where the other's is taken */
-        tide_release(m, second);
-        tide_release(m, part);
-        return;
-    }
-    TIDE_ROOM(m->arena, e->params, e->count, e->capacity);
-    e->params[e->count++] = (zero_param){.tensor = leaf, .ds_tensor = part, .ds_secondary_tensor = second};
-}
-
-static void zero3_load(tide_model *model, const tide_job *job) {
-    if (!tide_job_has_zero_init(job)) return;
-    zero_init *e = TIDE_NEW(model->m->arena, zero_init, 1);
-    e->job = job;
-    model->m->wrapper = e;
-    model->parameter_made = zero_init_param;
-}
-
-static void convert_to_zero_parameters(zero3 *z, const zero_init *e) {
+static void convert_to_zero_parameters(zero3 *z, const zero3_init *e) {
     tide_machine *m = zero3_machine(z);
     for (uint32_t i = 0; i < z->count; i++) {
         zero_param *p = &z->params[i];
@@ -322,7 +287,7 @@ static zero3 *zero3_new(tide_wrapper *w, int64_t hpz_ranks) {
 static void zero3_wrap(tide_wrapper *w) {
     tide_model *model = w->model;
     tide_machine *m = model->m;
-    const zero_init *made = model->parameter_made ? m->wrapper : NULL;
+    const zero3_init *made = model->parameter_made ? m->wrapper : NULL;
     int64_t hpz_ranks = w->job->parallel_zero_hpz_partition_size;
     if (hpz_ranks > w->ranks) hpz_ranks = w->ranks;
     if (zero3_is_refused(w, hpz_ranks)) return;
@@ -352,7 +317,27 @@ static void zero3_wrap(tide_wrapper *w) {
     m->gradient_ready = tide_zero3_gradient_ready;
 }
 
-const tide_strategy tide_zero3_strategy = {.load = zero3_load,
+/* DeepSpeedZeRoOffload: the engine without an optimizer. */
+static void zero3_prepare_reference(tide_wrapper *w) {
+    tide_model *model = w->model;
+    tide_machine *m = model->m;
+    const zero3_init *made = model->parameter_made ? m->wrapper : NULL;
+    int64_t hpz_ranks = w->job->parallel_zero_hpz_partition_size;
+    if (hpz_ranks > w->ranks) hpz_ranks = w->ranks;
+    model->parameter_made = NULL;
+    if (!made) tide_cast_and_place_model(w, tide_dtype_or(w->job->parallel_half, TIDE_FP32));
+    m->makes_on_host = false;
+    zero3 *z = zero3_new(w, hpz_ranks);
+    if (z->allgather_stream) z->allgather_stream += TIDE_STREAMS_OF_MODEL;
+    w->state = m->wrapper = z;
+    convert_to_zero_parameters(z, made);
+    tide_zero3_register_modules(z);
+    m->linear = tide_zero3_linear;
+}
+
+const tide_strategy tide_zero3_strategy = {.load = tide_zero3_load,
+                                           .loaded = tide_zero3_loaded,
+                                           .prepare_reference = zero3_prepare_reference,
                                            .wrap = zero3_wrap,
                                            .backward = zero3_backward,
                                            .update = zero3_update,

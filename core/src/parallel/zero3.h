@@ -4,7 +4,9 @@
  * Note [Trace]: every module fetches its own parameters before its forward and before its backward, and releases them
  * after. The first pass records the order; from then on the next parameters are gathered ahead, up to a bucket each
  * time, and those that are soon used again are kept. A step of the trace is one fetch; parameters that no hook released
- * go at the end of the backward. */
+ * go at the end of the backward. Another forward begins a trace anew: one that is not followed by a backward, as those
+ * without gradients, is all that was recorded, and the first module that is not in its place makes it invalid until
+ * the next forward. */
 #ifndef TIDE_ZERO3_H
 #define TIDE_ZERO3_H
 
@@ -78,14 +80,14 @@ typedef struct zero3 {
     uint8_t allgather_stream;
 
     /* partitioned_param_coordinator.py */
-    enum { ZERO_TRACE_RECORD, ZERO_TRACE_COMPLETE } trace_mode;
-    bool has_run;
+    enum { ZERO_TRACE_INVALID, ZERO_TRACE_RECORD, ZERO_TRACE_COMPLETE } trace_mode;
     uint32_t *submodule_order; /* modules in the order of fetches */
     uint32_t submodule_order_count, submodule_order_capacity;
     param_in_trace *param_order;
     uint32_t param_order_count, param_order_capacity;
     uint32_t param_queue_at;           /* where param_queue begins in param_order */
-    released_params **released_params; /* by step */
+    released_params **released_params; /* by step; the cache is never emptied */
+    uint32_t released_params_capacity;
     int64_t step_id, n_available_params;
     int64_t prefetch_bucket_sz, max_n_available_params, max_reuse_dist_in_numel;
     uint32_t *params_to_prefetch;         /* room */
@@ -106,6 +108,15 @@ typedef struct zero3 {
     uint32_t hint; /* the parameter whose gradient came last */
 } zero3;
 
+/* What deepspeed.zero.Init has partitioned; the machine's wrapper until the engine stands. */
+typedef struct zero3_init {
+    const tide_job *job;
+    zero_param *params; /* tensor, ds_tensor and ds_secondary_tensor alone */
+    uint32_t count, capacity;
+    tide_tensor **tied; /* partitions of weights that are another's in the end; NULLs among them */
+    uint32_t tied_count, tied_capacity;
+} zero3_init;
+
 extern const char tide_zero3_name[];
 
 static inline tide_machine *zero3_machine(const zero3 *z) {
@@ -114,6 +125,12 @@ static inline tide_machine *zero3_machine(const zero3 *z) {
 
 /* The number of a parameter; z->count: it is none of them. */
 uint32_t tide_zero3_param_of(const zero3 *z, const tide_tensor *tensor);
+
+/* ---- zero3_init.c ---- */
+
+/* tide_strategy.load and .loaded. */
+void tide_zero3_load(tide_model *model, const tide_job *job);
+void tide_zero3_loaded(tide_model *model, const tide_job *job);
 
 /* ---- zero3_partition.c ---- */
 

@@ -43,11 +43,31 @@ static void prefetch_params(zero3 *z) {
     if (count) tide_zero3_all_gather_params(z, ahead, count);
 }
 
+/* _clean_inflight_param_registry. */
+static void clean_inflight_param_registry(zero3 *z) {
+    for (uint32_t i = 0; i < z->count; i++) {
+        if (!z->params[i].inflight) continue;
+        tide_zero3_wait(z, &z->params[i]);
+        tide_zero3_release_param(z, &z->params[i]);
+    }
+}
+
+/* trace_prologue: a module that is not the next of the trace makes it invalid. */
+static void trace_prologue(zero3 *z, uint32_t instance) {
+    bool is_expected = z->step_id < z->submodule_order_count && z->submodule_order[z->step_id] == instance;
+    if (z->trace_mode != ZERO_TRACE_COMPLETE || is_expected) return;
+    z->trace_mode = ZERO_TRACE_INVALID;
+    z->submodule_order_count = z->param_order_count = z->param_queue_at = 0;
+    for (uint32_t i = 0; i < z->count; i++) z->params[i].most_recent_step_id_fetched_for = INT64_MIN;
+    clean_inflight_param_registry(z);
+}
+
 /* fetch_sub_module. */
 void tide_zero3_fetch_sub_module(zero3 *z, uint32_t instance, bool is_forward) {
     tide_machine *m = zero3_machine(z);
     const zero_module *of = &z->modules[instance];
     uint32_t missing[ZERO_MODULE_PARAMS], count = 0, outside = m->module;
+    trace_prologue(z, instance);
     if (z->trace_mode == ZERO_TRACE_RECORD) {
         TIDE_ROOM(m->arena, z->submodule_order, z->submodule_order_count, z->submodule_order_capacity);
         z->submodule_order[z->submodule_order_count++] = instance;
@@ -86,7 +106,7 @@ void tide_zero3_fetch_sub_module(zero3 *z, uint32_t instance, bool is_forward) {
 /* __params_to_release, an lru_cache: bits of the module's parameters. */
 static uint64_t params_to_release(zero3 *z, uint32_t instance) {
     const zero_module *of = &z->modules[instance];
-    if (z->trace_mode == ZERO_TRACE_RECORD) return UINT64_MAX;
+    if (z->trace_mode != ZERO_TRACE_COMPLETE) return UINT64_MAX;
     for (released_params *k = z->released_params[z->step_id]; k; k = k->next)
         if (k->module == instance) return k->params;
     released_params *k = TIDE_NEW(zero3_machine(z)->arena, released_params, 1);
@@ -149,22 +169,32 @@ void tide_zero3_release_backward_leftovers(zero3 *z) {
     }
 }
 
+/* construct_parameter_trace_from_module_trace. */
+static void complete_trace(zero3 *z) {
+    tide_machine *m = zero3_machine(z);
+    for (uint32_t at = 0; at < z->submodule_order_count; at++) {
+        const zero_module *of = &z->modules[z->submodule_order[at]];
+        for (uint32_t i = 0; i < of->count; i++) {
+            TIDE_ROOM(m->arena, z->param_order, z->param_order_count, z->param_order_capacity);
+            z->param_order[z->param_order_count++] = (param_in_trace){of->params[i], at};
+        }
+    }
+    if (z->released_params_capacity < z->submodule_order_count + 2) {
+        released_params **more = TIDE_NEW(m->arena, released_params *, z->submodule_order_count + 2);
+        for (uint32_t i = 0; i < z->released_params_capacity; i++) more[i] = z->released_params[i];
+        z->released_params = more;
+        z->released_params_capacity = z->submodule_order_count + 2;
+    }
+    z->trace_mode = ZERO_TRACE_COMPLETE;
+}
+
 /* reset_step, at the beginning of every forward. */
 void tide_zero3_reset_step(zero3 *z) {
-    tide_machine *m = zero3_machine(z);
-    tide_zero3_wait_all(z);
-    if (z->trace_mode == ZERO_TRACE_RECORD && z->has_run) {
-        for (uint32_t at = 0; at < z->submodule_order_count; at++) {
-            const zero_module *of = &z->modules[z->submodule_order[at]];
-            for (uint32_t i = 0; i < of->count; i++) {
-                TIDE_ROOM(m->arena, z->param_order, z->param_order_count, z->param_order_capacity);
-                z->param_order[z->param_order_count++] = (param_in_trace){of->params[i], at};
-            }
-        }
-        z->released_params = TIDE_NEW(m->arena, released_params *, z->submodule_order_count + 2);
-        z->trace_mode = ZERO_TRACE_COMPLETE;
-    }
-    z->has_run = true;
+    clean_inflight_param_registry(z);
+    if (z->trace_mode == ZERO_TRACE_RECORD)
+        complete_trace(z);
+    else if (z->trace_mode == ZERO_TRACE_INVALID)
+        z->trace_mode = ZERO_TRACE_RECORD;
     z->param_queue_at = 0;
     z->step_id = z->n_available_params = 0;
     for (uint32_t i = 0; i < z->count; i++) z->params[i].most_recent_step_id_fetched_for = INT64_MIN;

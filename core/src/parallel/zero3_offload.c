@@ -97,16 +97,18 @@ static void add_param(zero3 *z, uint32_t instance, const tide_tensor *leaf) {
 
 /* ZeROOrderedDict.__getitem__: forward() of a module that reads another's parameter gathers it, and has it as its own
  * from then on. */
-static void zero3_read_parameter(tide_model *model, uint32_t instance, tide_tensor *leaf) {
+static tide_tensor *zero3_read_parameter(tide_model *model, uint32_t instance, tide_tensor *leaf) {
     tide_machine *m = model->m;
     zero3 *z = m->wrapper;
     uint32_t p = tide_zero3_param_of(z, leaf), outside = m->module;
-    if (p == z->count || z->params[p].ds_status != ZERO_NOT_AVAILABLE || m->state.is_in_backward) return;
+    if (!instance) instance = model->root; /* of a function in the place of its forward() */
+    if (p == z->count || z->params[p].ds_status != ZERO_NOT_AVAILABLE || m->state.is_in_backward) return NULL;
     add_param(z, instance, leaf);
     if (!z->modules[instance].is_z3_leaf) z->modules[instance].own_count = z->modules[instance].count;
     tide_zero3_allgather_param(z, &z->params[p], 0);
     z->params[p].ds_status = ZERO_AVAILABLE;
     m->module = outside;
+    return NULL;
 }
 
 /* Parameters of an instance and of all below; `leaf`: they lie in that module, which is gathered whole. */

@@ -552,11 +552,13 @@ static void zero2_wrap(tide_wrapper *w) {
 }
 
 const tide_strategy tide_zero1_strategy = {.wrap = zero1_wrap,
+                                           .prepare_reference = tide_prepare_whole_reference,
                                            .backward = zero_backward,
                                            .update = zero_update_at_boundary,
                                            .updates_in_backward = true,
                                            .other_ranks = zero_other_ranks};
 const tide_strategy tide_zero2_strategy = {.wrap = zero2_wrap,
+                                           .prepare_reference = tide_prepare_whole_reference,
                                            .backward = zero_backward,
                                            .update = zero_update_at_boundary,
                                            .updates_in_backward = true,

@@ -121,6 +121,7 @@ static void bf16_optimizer_step(tide_wrapper *w) {
 }
 
 const tide_strategy tide_zero_bf16_strategy = {.wrap = bf16_optimizer_wrap,
+                                               .prepare_reference = tide_prepare_whole_reference,
                                                .backward = bf16_optimizer_backward,
                                                .update = bf16_optimizer_step,
                                                .updates_in_backward = true};

@@ -471,7 +471,7 @@ bool tide_adapt(tide_model *model, const tide_job *job) {
     if (job->adapter == TIDE_adapter_ia3 && !choose_ia3(model, &a)) return false;
     if (!(is_prompt ? tide_add_prompt(model, job) : add_adapters(model, &a, is_loaded) && save_modules(model, &a)))
         return false;
-    if (job->adapter_autocast_adapter_dtype) cast_adapters(model);
+    if (tide_job_casts_adapters(job)) cast_adapters(model);
     tide_model_list_parameters(model);
     choose_saved(model);
     choose_biases(model, &a);

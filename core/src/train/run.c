@@ -35,7 +35,7 @@ static void prepare(tide_run *run, const tide_job *job, tide_arena *arena, tide_
     if (job->checkpointing == TIDE_checkpointing_selective) m->kept_kinds = 1 << TIDE_KEPT_ATTENTION;
     if (job->checkpointing == TIDE_checkpointing_selective_matmuls)
         m->kept_kinds = 1 << TIDE_KEPT_ATTENTION | 1 << TIDE_KEPT_PRODUCT;
-    run->model.state.is_reentrant = job->checkpointing == TIDE_checkpointing_full_reentrant;
+    run->model.state.is_reentrant = tide_job_is_reentrant(job);
     const tide_json *cache = tide_json_at(job->config, "use_cache");
     bool uses_cache =
         job->use_cache == TIDE_use_cache_default ? !cache || cache->is_true : job->use_cache == TIDE_use_cache_true_;
@@ -166,6 +166,7 @@ bool tide_load(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagn
     bool is_on_host = !tide_trainer_places_model(job);
     run->model.state.is_on_meta = run->model.state.is_on_meta || (is_on_host && !run->model.parameter_made);
     tide_model_to_device(&run->model);
+    if (strategy && strategy->loaded) strategy->loaded(&run->model, job);
     m->makes_on_host = is_on_host;
     tide_choose_trainable(run, job);
     if (tide_prepares_kbit(job)) tide_prepare_kbit(&run->model);

@@ -40,13 +40,20 @@ typedef struct tide_strategy {
     const char *dialect; /* of descriptions: models are written anew for this framework; NULL: Hugging Face's */
     /* Before the model comes to the device. */
     void (*load)(tide_model *model, const tide_job *job);
+    /* All of it has come there. */
+    void (*loaded)(tide_model *model, const tide_job *job);
     /* The model is on the device; the optimizer, which stands, may be given other tensors. */
     void (*wrap)(tide_wrapper *w);
+    /* A model that a trainer runs without gradients and that is no part of what trains: its reference. It is loaded, as
+     * the model was, and comes to where it runs from, with hooks and a machine's wrapper of its own. NULL: it is on the
+     * device, whole and without hooks. */
+    void (*prepare_reference)(tide_wrapper *w);
     void (*before_forward)(tide_wrapper *w);
     void (*after_forward)(tide_wrapper *w, tide_value *output);
     void (*backward)(tide_wrapper *w, tide_tensor *loss);
     void (*after_backward)(tide_wrapper *w);
     void (*update)(tide_wrapper *w);
+    bool trains_a_copy; /* calls of the bare model pass its hooks by: DistributedDataParallel is a module around it */
     bool updates_in_backward; /* of a Trainer: accelerate calls DeepSpeed's engine.step() behind its backward() */
     /* All of a step in place of the above: micro-batches, update and the marks of its phases. */
     void (*step)(tide_wrapper *w, unsigned step);

@@ -182,23 +182,6 @@ static void trainer_update(tide_trainer_run *t, unsigned step) {
 
 /* ---- before the training ---- */
 
-/* create_model_from_path: the reference is loaded as the model was, when no adapter can be taken off it. */
-static void load_reference(tide_trainer_run *t) {
-    tide_machine *m = &t->run->machine;
-    uint32_t count = m->timeline.allocation_count;
-    m->op = "reference model";
-    m->state.factor = TIDE_FACTOR_PARAMETER;
-    for (uint32_t i = 0; i < count; i++) {
-        const tide_allocation a = m->timeline.allocations[i];
-        bool is_of_model = a.factor == TIDE_FACTOR_PARAMETER || a.factor == TIDE_FACTOR_BUFFER;
-        if (!is_of_model || a.died != TIDE_NEVER) continue;
-        m->module = a.module;
-        tide_scratch(m, (int64_t)a.bytes); /* lives as long as the run */
-    }
-    m->module = 0;
-    m->state.factor = TIDE_FACTOR_TEMPORARY;
-}
-
 /* _precompute_ref_logps: over the data set, of which every batch is alike; those after the third find the allocator as
  * it left it. A batch is on the device before the name of the last one is bound to it. */
 static void precompute(tide_trainer_run *t, const tide_job *job) {
@@ -243,7 +226,8 @@ static bool prepare_trl(tide_trainer_run *t) {
     bool generates = tide_trainer_generates(t->job), precomputes = t->job->trainer_precompute_ref_log_probs,
          keeps_reference = generates ? tide_keeps_reference(t->job) : kind->has_reference && !precomputes;
     if (generates) tide_set_rollouts(t->run, t->job);
-    if (keeps_reference && t->job->adapter == TIDE_adapter_none) load_reference(t);
+    if (keeps_reference && t->job->adapter == TIDE_adapter_none)
+        t->reference_model = tide_reference_new(t->run, t->job);
     bool evaluates = t->job->trainer_eval_strategy != TIDE_trainer_eval_strategy_no;
     if (kind->has_reference && precomputes) precompute(t, t->job);
     if (kind->has_reference && precomputes && evaluates) tide_with_evaluated_rows(t, precompute);

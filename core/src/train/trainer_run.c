@@ -130,7 +130,7 @@ void tide_trainer_call_begins(tide_model *model, bool replaced) {
     tide_machine *m = model->m;
     uint32_t module = m->module, statement = m->statement;
     m->module = m->statement = 0;
-    if (t->strategy->before_forward) t->strategy->before_forward(&t->wrapper);
+    if (t->strategy->before_forward && !t->calls_bare_model) t->strategy->before_forward(&t->wrapper);
     if (replaced && model->before_forward) model->before_forward(model, model->root, NULL, 0, NULL, 0);
     m->module = module;
     m->statement = statement;
@@ -142,7 +142,7 @@ void tide_trainer_call_ends(tide_model *model, tide_value *outputs, bool replace
     uint32_t module = m->module, statement = m->statement;
     m->module = m->statement = 0;
     if (replaced && model->after_forward) model->after_forward(model, model->root, outputs);
-    if (t->strategy->after_forward) t->strategy->after_forward(&t->wrapper, outputs);
+    if (t->strategy->after_forward && !t->calls_bare_model) t->strategy->after_forward(&t->wrapper, outputs);
     m->module = module;
     m->statement = statement;
 }
@@ -206,7 +206,11 @@ tide_value tide_call_reference(tide_trainer_run *t, tide_value batch, tide_value
     tide_value mode = *training;
     *training = tide_of_bool(has_adapters && mode.truth);
     *disabled = tide_of_bool(has_adapters);
+    t->calls_bare_model = t->reference_model || (t->strategy && t->strategy->trains_a_copy);
+    if (t->reference_model) tide_reference_swap(t->reference_model);
     tide_value made = tide_call_without_grad(t, t->reference, batch, policy);
+    if (t->reference_model) tide_reference_swap(t->reference_model);
+    t->calls_bare_model = false;
     *training = mode;
     *disabled = tide_none();
     return made;

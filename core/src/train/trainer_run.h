@@ -4,6 +4,7 @@
 #define TIDE_TRAINER_RUN_H
 
 #include "tensor/offload.h"
+#include "train/reference.h"
 #include "train/run.h"
 
 /* Of TRL, by functions of library/trainers.json: NAME_batch() makes a batch, NAME_policy() calls the model,
@@ -26,8 +27,10 @@ typedef struct tide_trainer_run {
     tide_tensor *num_items;                                            /* of their labels */
     tide_tensor *loss;                                                 /* tr_loss_step: of the micro-batch before */
     tide_function *nan_inf_filter, *policy, *reference, *compute_loss; /* NULL: Trainer's own, or none */
-    tide_value buffered; /* of trainers that generate: what is left of one generation, by micro-batches */
-    int64_t micro;       /* micro-batches so far */
+    tide_reference *reference_model; /* NULL: none, or the model without its adapters */
+    bool calls_bare_model;           /* and not what a strategy has put around it */
+    tide_value buffered;             /* of trainers that generate: what is left of one generation, by micro-batches */
+    int64_t micro;                   /* micro-batches so far */
     tide_value base_model, lm_head;
     bool scales; /* by scaler: mixed precision of fp16 (accelerate/accelerator.py) */
     tide_scaler scaler;

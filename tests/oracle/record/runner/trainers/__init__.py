@@ -103,8 +103,7 @@ def play(case: Case, model: Model, meter: Meter, state: dict[str, Any]) -> None:
         trainer = trainer_class(model=net, args=settings, train_dataset=data.dataset(case, data.training_rows(case)), **arguments.given(case))
         if trainer.train_dataset is not None and plan.reference == "precomputed":
             meter.phase(None)
-        for made in reference:
-            meter.mark("reference", made.parameters())
+        mark_references(reference, meter)
         if plan.kind in GENERATE:
             stand_ins.completions_reach_their_length(trainer, plan.completion)
         phases.append(Phases(trainer, meter, case))
@@ -115,6 +114,14 @@ def play(case: Case, model: Model, meter: Meter, state: dict[str, Any]) -> None:
         state["peak_setup"] = meter.phase(None)
         trainer.train()
     state["inputs"] = {}
+
+
+def mark_references(models: list[Any], meter: Meter) -> None:
+    """Afterwards they live as long as the trainer wants."""
+    for made in models:
+        weights = list(made.parameters())
+        meter.mark("reference", [*weights, *(getattr(p, "ds_tensor", None) for p in weights)])
+    models.clear()
 
 
 def early(case: Case, shape: Any) -> int:

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* trl/trainer/utils.py, create_model_from_path(); trl/models/utils.py, prepare_deepspeed() and prepare_fsdp(). */
+#include "train/reference.h"
+
+/* What trades places: storage and dtype. */
+static void exchange(tide_tensor *one, tide_tensor *other) {
+    tide_storage *storage = one->storage;
+    uint8_t dtype = one->dtype;
+    one->storage = other->storage;
+    one->dtype = other->dtype;
+    other->storage = storage;
+    other->dtype = dtype;
+}
+
+static tide_tensor *weight_at(const tide_model *model, uint32_t i) {
+    return i < model->parameter_count ? model->parameters[i].tensor : model->buffers[i - model->parameter_count];
+}
+
+void tide_reference_swap(tide_reference *r) {
+    tide_model *model = r->wrapper.model;
+    tide_machine *m = model->m;
+    tide_reference other = *r;
+    for (uint32_t i = 0; i < r->count; i++) exchange(weight_at(model, i), r->weights[i]);
+    r->machine_wrapper = m->wrapper;
+    r->before_forward = model->before_forward;
+    r->after_forward = model->after_forward;
+    r->read_parameter = model->read_parameter;
+    r->linear = m->linear;
+    m->wrapper = other.machine_wrapper;
+    model->before_forward = other.before_forward;
+    model->after_forward = other.after_forward;
+    model->read_parameter = other.read_parameter;
+    m->linear = other.linear;
+    model->setting_changes++;
+}
+
+/* Weights without memory yet, of the types that the policy has now. */
+static void make_weights(tide_reference *r) {
+    tide_model *model = r->wrapper.model;
+    tide_machine *m = model->m;
+    r->count = model->parameter_count + model->buffer_count;
+    r->weights = TIDE_NEW(m->arena, tide_tensor *, r->count + 1);
+    for (uint32_t i = 0; i < r->count; i++) {
+        const tide_tensor *of = weight_at(model, i);
+        r->weights[i] = tide_empty_host(m, of->shape, (tide_dtype)of->dtype);
+    }
+}
+
+/* Names what came to the device for what it is. */
+static void name_allocations(tide_machine *m, uint32_t first) {
+    for (uint32_t i = first; i < m->timeline.allocation_count; i++)
+        if (m->timeline.allocations[i].died == TIDE_NEVER) m->timeline.allocations[i].op = "reference model";
+}
+
+tide_reference *tide_reference_new(tide_run *run, const tide_job *job) {
+    tide_model *model = &run->model;
+    tide_machine *m = &run->machine;
+    const tide_strategy *strategy = tide_strategy_find(job);
+    tide_reference *r = TIDE_NEW(m->arena, tide_reference, 1);
+    uint32_t first = m->timeline.allocation_count;
+    bool is_on_meta = model->state.is_on_meta, is_on_host = m->makes_on_host;
+    tide_dtype dtype = model->state.dtype;
+    void (*made)(tide_model *, tide_tensor *) = model->parameter_made;
+    r->wrapper = (tide_wrapper){
+        .model = model, .job = job, .ranks = job->parallel_dp, .rank = job->parallel_rank, .has_trainer = true};
+    make_weights(r);
+    tide_reference_swap(r);
+    m->makes_on_host = model->state.is_on_meta = false;
+    model->parameter_made = NULL;
+    if (strategy && strategy->load) strategy->load(model, job);
+    model->state.is_on_meta = is_on_meta;
+    tide_model_to_device(model);
+    if (strategy && strategy->loaded) strategy->loaded(model, job);
+    m->makes_on_host = is_on_host;
+    if (strategy && strategy->prepare_reference) strategy->prepare_reference(&r->wrapper);
+    tide_reference_swap(r);
+    name_allocations(m, first);
+    model->state.is_on_meta = is_on_meta;
+    m->makes_on_host = is_on_host;
+    model->state.dtype = dtype;
+    model->parameter_made = made;
+    m->module = 0;
+    m->state.factor = TIDE_FACTOR_TEMPORARY;
+    return m->has_failed ? NULL : r;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The reference model of TRL's trainers: a second set of weights for the model's modules. */
+#ifndef TIDE_REFERENCE_H
+#define TIDE_REFERENCE_H
+
+#include "train/run.h"
+
+/* Parameters, buffers, hooks and the machine's wrapper of the one that does not run: between passes of the reference
+ * they are its own, within one the policy's. */
+typedef struct tide_reference {
+    tide_wrapper wrapper;
+    tide_tensor **weights;
+    uint32_t count;
+    void *machine_wrapper;
+    void (*before_forward)(tide_model *model, uint32_t instance, tide_value *positional, uint32_t count,
+                           tide_value *named, uint32_t named_count);
+    void (*after_forward)(tide_model *model, uint32_t instance, tide_value *output);
+    tide_tensor *(*read_parameter)(tide_model *model, uint32_t instance, tide_tensor *parameter);
+    tide_tensor *(*linear)(tide_machine *m, tide_tensor *x, tide_tensor *weight, tide_tensor *bias);
+} tide_reference;
+
+/* create_model_from_path(), and prepare_deepspeed(), prepare_fsdp() or prepare_model(). It lives as long as the run;
+ * NULL after an error. */
+tide_reference *tide_reference_new(tide_run *run, const tide_job *job);
+/* Around its passes: the reference takes the policy's place, and gives it back. */
+void tide_reference_swap(tide_reference *r);
+
+#endif
