@@ -26,11 +26,52 @@ static const char *kind_of_loss(const char *loss) {
     return NULL;
 }
 
-/* A file of TRL's that trains on several GPUs is played by the plain loop: its trainers are described on one. */
 static bool is_spread(const tide_claims *c) {
     return c->arguments->is_spread || c->settings[TIDE_SET_parallel_kind] || c->of_deepspeed.root ||
            c->facts[TIDE_FACT_deepspeed] || c->facts[TIDE_FACT_fsdp] ||
            (c->facts[TIDE_FACT_distributed] && !tide_fact_is(c, TIDE_FACT_distributed, "no"));
+}
+
+/* What was asked for, or else what a file says; NULL: neither. */
+static const char *known_of(const tide_claims *c, tide_setting_id id) {
+    const char *asked = c->arguments->asked[id];
+    return asked ? asked : c->settings[id] ? c->settings[id]->taken : NULL;
+}
+
+/* parallel.kind as it is asked for, or will be settled. */
+static const char *strategy_of(const tide_claims *c) {
+    const char *asked = c->arguments->asked[TIDE_SET_parallel_kind];
+    const tide_json *stage = tide_json_at(tide_json_at(c->of_deepspeed.root, "zero_optimization"), "stage");
+    int64_t of_plugin = tide_fact_int(c, TIDE_FACT_zero_stage, 2);
+    bool of_trainer = c->facts[TIDE_FACT_fsdp] && !tide_fact_is(c, TIDE_FACT_fsdp, "false"),
+         is_two = tide_fact_int(c, TIDE_FACT_fsdp_version, of_trainer ? 2 : 1) == 2,
+         has_fsdp = of_trainer || tide_fact_is(c, TIDE_FACT_distributed, "fsdp") || c->facts[TIDE_FACT_fsdp_version] ||
+                    c->facts[TIDE_FACT_fsdp_policy];
+    if (asked) return asked;
+    if (c->of_deepspeed.root)
+        return tide_format(c->arena, "zero%lld", stage && stage->is_integer ? (long long)stage->integer : 0LL);
+    if (has_fsdp) return is_two ? "fsdp2" : "fsdp1";
+    return tide_fact_is(c, TIDE_FACT_distributed, "deepspeed") ? tide_format(c->arena, "zero%lld", (long long)of_plugin)
+                                                               : "ddp";
+}
+
+/* Whether trainers are described with what a supervised file asks for on several GPUs (job/conflicts.c says of what
+ * they are not); files that ask for more are played by the plain loop. */
+static bool has_described_strategy(const tide_claims *c) {
+    static const char *const described[] = {"ddp", "zero0", "zero1", "zero2", "zero3", "fsdp2"};
+    const char *kind = strategy_of(c), *adapter = known_of(c, TIDE_SET_adapter), *quant = known_of(c, TIDE_SET_quant),
+               *offload = known_of(c, TIDE_SET_parallel_offload);
+    bool is_described = false, adapts = adapter && strcmp(adapter, "none") != 0,
+         is_quantised = quant && strcmp(quant, "none") != 0;
+    for (size_t i = 0; i < TIDE_COUNT_OF(described); i++) is_described |= strcmp(kind, described[i]) == 0;
+    return is_described && !c->arguments->asked[TIDE_SET_lengths] && !(adapts && strcmp(kind, "zero3") == 0) &&
+           !(is_quantised && strcmp(kind, "ddp") != 0) &&
+           !(offload && strcmp(offload, "true") == 0 && strcmp(kind, "fsdp2") == 0);
+}
+
+/* By the plain loop, which every strategy has. */
+static bool leaves_trainer(const tide_claims *c) {
+    return is_spread(c) && !has_described_strategy(c);
 }
 
 const char *tide_trl_kind(const tide_claims *c) {
@@ -40,7 +81,7 @@ const char *tide_trl_kind(const tide_claims *c) {
     if (asked) return strcmp(asked, "none") == 0 || strcmp(asked, "hf") == 0 ? NULL : asked;
     if (!kind && loss) kind = kind_of_loss(loss);
     if (!kind && tide_rollouts_key(c)) kind = "grpo";
-    return kind && strcmp(kind, "sft") == 0 && is_spread(c) ? NULL : kind;
+    return kind && strcmp(kind, "sft") == 0 && leaves_trainer(c) ? NULL : kind;
 }
 
 /* Preferences are no supervised training: where a file of TRL's leaves open by which trainer, or another program has
@@ -130,9 +171,6 @@ static const char *own_kind(tide_claims *c, const char *said) {
                                "say trainer=%s for what TRL 1.16 needs, or run the program by `tidemark "
                                "dry-run`",
                                own->trainer));
-    } else if (is_spread(c)) {
-        tide_error(c->diags, TIDE_ERR_UNSUPPORTED, place, tide_format(c->arena, "%s is described on one GPU", what),
-                   NULL);
     } else {
         return own->trainer;
     }
@@ -152,11 +190,14 @@ static void settle_own(tide_claims *c, const char *said) {
 /* Supervised training, or preferences of a trainer that is not named. */
 static void settle_plain(tide_claims *c) {
     refuse_unknown(c);
-    if (!is_spread(c) && !c->arguments->asked_trainer) tide_imply(c, TIDE_SET_trainer, "hf");
+    if (!leaves_trainer(c) && !c->arguments->asked_trainer) tide_imply(c, TIDE_SET_trainer, "hf");
     if (has_trl_file(c) && tide_fact_is(c, TIDE_FACT_trl, "sft") && !c->arguments->asked_trainer)
         tide_report(c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, c->fact_places[TIDE_FACT_trl],
-                    "files of TRL's SFTTrainer on several GPUs are played as the loop that people write",
-                    "add trainer=sft, which is described with ddp, zero1, zero2 and fsdp2");
+                    tide_format(c->arena,
+                                "TRL's SFTTrainer is not described with %s of these: the loop that people "
+                                "write is played",
+                                strategy_of(c)),
+                    "it is described with ddp, zero2 and fsdp2, and with zero3 where no adapters train");
 }
 
 static void settle_kind(tide_claims *c, const char *kind) {
