@@ -62,7 +62,9 @@ static const char *gpu_words(tide_arena *arena, const char *name) {
         tide_text unit = {word.at + digits, word.length - digits};
         if (digits && (tide_text_is(unit, "g") || tide_text_is(unit, "gb") || tide_text_is(unit, "gib")))
             word.length = digits;
-        words = tide_format(arena, "%s%s%.*s ", words, brand, (int)word.length, word.at);
+        bool is_ti = digits && tide_text_is(unit, "ti"); /* "2080ti" */
+        if (is_ti) word.length = digits;
+        words = tide_format(arena, "%s%s%.*s %s", words, brand, (int)word.length, word.at, is_ti ? "ti " : "");
     }
     return words;
 }
