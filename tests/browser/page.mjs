@@ -306,6 +306,17 @@ export default function ({ visit, field, fragmentOf, fromCore, exampleWords, ser
     await page.waitForFunction(() => document.querySelector('.kind-row input[value="full"]:checked')); /* what freezes a part fine-tunes */
   }, { at: '#model=gpt2&gpu=t4&v=1' }));
 
+  test('fine-tuning of all weights is a kind of its own, in its link too, whatever else of it is cleared', () => visit(async (page) => {
+    assert.equal(await kindIs(page), 'tune full');
+    await changed(page, () => page.locator('.parts input').first().uncheck());
+    await page.locator('.parts input').first().check();
+    await addressIs(page, 'model=gpt2&gpu=t4&purpose=finetune&v=1');
+    assert.equal(await kindIs(page), 'tune full');
+    assert.equal(await deviceBytes(page), (await fromCore(['model=gpt2', 'gpu=t4'])).verdict.device_bytes);
+    await kind(page, 'train');
+    await addressIs(page, 'model=gpt2&gpu=t4&v=1');
+  }, { at: '#model=gpt2&gpu=t4&purpose=finetune&v=1' }));
+
   test('each kind of job opens on an example of its own, until something is changed', () => visit(async (page) => {
     assert.equal(await kindIs(page), 'tune full');
     for (const name of ['train', 'tune', 'lora', 'qlora', 'serve', 'generate']) {
@@ -365,7 +376,7 @@ export default function ({ visit, field, fragmentOf, fromCore, exampleWords, ser
     await page.keyboard.type('Meta-Llama-3.1-8B-Instruct'); /* over what stood there */
     await page.locator('.picker-list li', { hasText: 'Llama 3.1' }).waitFor();
     await page.keyboard.press('Enter');
-    await page.waitForFunction(() => location.hash.startsWith('#model=llama-3.1-8b&gpu=h100-80&v=1'));
+    await page.waitForFunction(() => location.hash.startsWith('#model=llama-3.1-8b&gpu=h100-80&purpose=finetune&v=1'));
     await page.getByText('Meta-Llama-3.1-8B-Instruct is taken as').waitFor();
     await page.getByText('what is not set is at its default').waitFor();
     await page.waitForFunction(() => document.querySelector('.job-name')?.textContent?.includes('Llama 3.1'));
@@ -373,7 +384,7 @@ export default function ({ visit, field, fragmentOf, fromCore, exampleWords, ser
   }));
 
   test('a model that its defaults do not hold starts with the fewest GPUs that do, and says so; what its reader set stays', () => visit(async (page) => {
-    const wordsOf = (/** @type {number} */ n) => ['model=llama-3.1-70b', 'gpu=h100-80', 'checkpointing=full', 'parallel.kind=fsdp2', `parallel.dp=${n}`, 'parallel.meta_init=true'];
+    const wordsOf = (/** @type {number} */ n, purpose = ['purpose=finetune']) => ['model=llama-3.1-70b', 'gpu=h100-80', 'checkpointing=full', ...purpose, 'parallel.kind=fsdp2', `parallel.dp=${n}`, 'parallel.meta_init=true'];
     const fits = async (/** @type {number} */ n) => (await fromCore(wordsOf(n))).verdict;
     const pick = async (/** @type {string} */ name) => {
       await page.locator('#model').click();
@@ -394,7 +405,7 @@ export default function ({ visit, field, fragmentOf, fromCore, exampleWords, ser
     await page.getByText('Serve starts with tensor parallelism over').waitFor();
     await page.locator('.verdict.is-fits').waitFor();
     await kind(page, 'train');
-    await addressIs(page, `${wordsOf(gpus).join('&')}&v=1`);
+    await addressIs(page, `${wordsOf(gpus, []).join('&')}&v=1`);
     await pick('gpt2');
     await addressIs(page, 'model=gpt2&gpu=h100-80&v=1'); /* what the page set for one model goes with it */
     await changed(page, () => field(page, 'batch').fill('2'));

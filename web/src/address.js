@@ -108,7 +108,7 @@ async function take(readable) {
     files.value = read.files.map((/** @type {any} */ f) => ({ ...f, kind: f.name.startsWith('config') ? 'model' : 'other' }));
     notices.value = read.diagnostics.map((/** @type {Diagnostic} */ d) => Object.values(sentences(d)).join(' ').trim());
     linked.value = words.value;
-    start.value = { words: [], isTuning: false };
+    start.value = { words: [] };
     isExample.value = false;
     baseline.value = read.baseline ? { words: read.baseline.map(toWord), files: files.value } : null;
     baselineReport.value = null;

@@ -6,7 +6,7 @@ import { ask } from './asking.js';
 import { EXAMPLE, EXAMPLES } from './example.js';
 import { MOST_FILES } from './files.js';
 import { sentences } from './format.js';
-import { kindNamed, KINDS, wordsFor, wholeTitle } from './kinds.js';
+import { kindNamed, KINDS, TUNES, wordsFor, wholeTitle } from './kinds.js';
 import { gpusOf, hasStages, layoutOf } from './layout.js';
 import { playBaseline, recompute } from './play.js';
 import { baseline, baselineReport, describe, files, isExample, job, kind, linked, notices, spoken, start, valueOf, words } from './state.js';
@@ -39,6 +39,9 @@ function sharing(name, value) {
   return [...GROUPS.slice(1).filter(has).map((group) => /** @type {[string, null]} */ ([group, null])), ['parallel.dp', String(gpus > 1 ? gpus : 8)]];
 }
 
+/** Weights that are fine-tuned are so still when nothing of it but the purpose is left. @param {Words} list that comes next @param {string} name what changes @returns {Words} */
+const stillTuned = (list, name) => (kind.value.name === 'full' && TUNES.includes(name) && !list.some(([key]) => key === 'purpose' || TUNES.includes(key)) ? [...list, ['purpose', 'finetune']] : list);
+
 /** Sets a word; null or '' takes it out, so that the default holds.
  * @param {string} name @param {string | null} value */
 export function setWord(name, value) {
@@ -47,7 +50,7 @@ export function setWord(name, value) {
   const rest = words.value.filter(([key]) => key !== name);
   const at = words.value.findIndex(([key]) => key === name);
   if (value !== null && value !== '') rest.splice(at < 0 ? rest.length : at, 0, [name, value]);
-  change(rest, files.value, 'replace', name);
+  change(stillTuned(rest, name), files.value, 'replace', name);
 }
 
 /** @param {[string, string | null][]} changes */
@@ -56,6 +59,7 @@ export function setWords(changes) {
   for (const [name, value] of changes) {
     list = list.filter(([key]) => key !== name);
     if (value) list = [...list, [name, value]];
+    list = stillTuned(list, name);
   }
   change(list, files.value, 'replace');
 }
@@ -101,7 +105,7 @@ function begin(what, from) {
       const isBare = number === lastBegun && list.every(([name]) => given.has(name));
       const found = isBare ? await startOf(of, { words: base, files: opened }, () => words.value === before && number === lastBegun) : NO_START;
       if (!found || words.value !== before || !isChosen()) continue;
-      change([...base, ...found.words], opened, 'push', '', { words: found.words, isTuning: of.job === 'tune' });
+      change([...base, ...found.words], opened, 'push', '', { words: found.words });
       notices.value = [...said, ...(found.said ? [`${title} ${found.said}`] : [])];
       begun[what] = null;
     }
@@ -134,7 +138,7 @@ export async function chooseKind(name) {
   const of = kindNamed(name);
   if (of === (goesTo.value ?? kind.value)) return;
   if (isExample.value && begun.model === null) {
-    change(EXAMPLES[name], [], 'push', '', { words: EXAMPLES[name], isTuning: of.job === 'tune' });
+    change(EXAMPLES[name], [], 'push', '', { words: EXAMPLES[name] });
     isExample.value = true;
     return;
   }
@@ -216,7 +220,7 @@ export async function openFiles(opened) {
     let kept = keptOf(left);
     let found = isFresh && isModel() && reply?.ok ? await startOf(kind.value, { words: kept, files: all() }, () => words.value === at) : NO_START;
     if (!found) [found, kept] = [NO_START, keptOf(isLeft ? withModel() : withoutOne())]; /* something was changed meanwhile, and holds */
-    change([...kept, ...found.words], all(), 'push', '', isLeft ? start.value : { ...start.value, words: found.words });
+    change([...kept, ...found.words], all(), 'push', '', isLeft ? start.value : { words: found.words });
     justOpened.value = taken.map(({ name }) => name);
     if (isFresh && !isLeft) said.push(EXAMPLE_GONE);
     if (found.said) said.push(`${taken[0].name} ${found.said}`);
@@ -235,9 +239,8 @@ export function closeFile(name) {
 /** Back to the defaults, keeping model, GPU and what the job is. */
 export function reset() {
   forget();
-  const { job: of } = kind.value;
   const kept = words.value.filter(([name]) => name === 'model' || name === 'gpu');
-  change([...kept, ...setBy(kind.value)], files.value, 'push', '', { words: [], isTuning: of === 'tune' });
+  change([...kept, ...setBy(kind.value)], files.value, 'push', '', { words: [] });
 }
 
 /** @param {Words} list @param {import('./files.js').OpenFile[]} opened @param {'replace' | 'push'} how
@@ -259,7 +262,7 @@ function settle(to) {
   batch(() => {
     words.value = to.words;
     files.value = to.files;
-    start.value = to.start ?? { words: [], isTuning: false };
+    start.value = to.start ?? { words: [] };
     isExample.value = false;
     if (notices.value.length) notices.value = [];
   });

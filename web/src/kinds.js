@@ -16,7 +16,7 @@ export const JOBS = [
 ];
 
 /* Words of training that an inference has no use for. */
-const UNTRAINED = /** @type {[string, null][]} */ (['adapter', 'freeze', 'train_only', 'checkpointing', 'optimizer', 'grad_accum', 'clip', 'autocast'].map((name) => [name, null]));
+const UNTRAINED = /** @type {[string, null][]} */ (['purpose', 'adapter', 'freeze', 'train_only', 'checkpointing', 'optimizer', 'grad_accum', 'clip', 'autocast'].map((name) => [name, null]));
 const SHARED = ['parallel.dp', 'parallel.kind', 'parallel.tp', 'parallel.pp'];
 const DATA = ['batch', 'seq', 'images', 'image_size'];
 const KERNELS = { title: 'Kernels', settings: ['attention', 'sdpa_backend'] };
@@ -31,14 +31,14 @@ const ofTuning = (adapter) => [{ title: 'Data', settings: [...DATA, 'lengths'] }
 /** @type {Kind[]} */
 export const KINDS = [
   { name: 'train', job: 'train', title: 'Train', help: JOBS[0].help,
-    words: [['mode', null], ['adapter', null], ['quant', null], ['freeze', null], ['train_only', null], ['trainer', null], ['lengths', null]], gpus: SHARED,
+    words: [['mode', null], ['purpose', null], ['adapter', null], ['quant', null], ['freeze', null], ['train_only', null], ['trainer', null], ['lengths', null]], gpus: SHARED,
     groups: [{ title: 'Data', settings: DATA }, TRAINING, KERNELS] },
   { name: 'full', job: 'tune', title: 'Full', help: 'All weights that are not frozen.',
-    words: [['mode', null], ['adapter', null], ['quant', null]], gpus: SHARED, groups: ofTuning() },
+    words: [['mode', null], ['purpose', 'finetune'], ['adapter', null], ['quant', null]], gpus: SHARED, groups: ofTuning() },
   { name: 'lora', job: 'tune', title: 'LoRA', help: 'Small matrices beside frozen weights.',
-    words: [['mode', null], ['adapter', 'lora'], ['quant', null], ['freeze', null]], gpus: SHARED, groups: ofTuning(['adapter', 'adapter.r']) },
+    words: [['mode', null], ['purpose', null], ['adapter', 'lora'], ['quant', null], ['freeze', null]], gpus: SHARED, groups: ofTuning(['adapter', 'adapter.r']) },
   { name: 'qlora', job: 'tune', title: 'QLoRA', help: 'LoRA over weights in 4 bits.',
-    words: [['mode', null], ['adapter', 'lora'], ['quant', 'nf4'], ['freeze', null]], gpus: SHARED, groups: ofTuning(['adapter', 'adapter.r', 'quant']) },
+    words: [['mode', null], ['purpose', null], ['adapter', 'lora'], ['quant', 'nf4'], ['freeze', null]], gpus: SHARED, groups: ofTuning(['adapter', 'adapter.r', 'quant']) },
   { name: 'generate', job: 'generate', title: 'Generate', help: JOBS[3].help,
     words: [['mode', 'infer'], ...UNTRAINED], gpus: SHARED,
     groups: [{ title: 'Requests', settings: [...DATA, 'decode', 'cache'] }, { title: 'Weights', settings: ['dtype', 'quant'] }, KERNELS] },
@@ -66,11 +66,14 @@ export function wordsFor(kind, settings) {
   return [...settings.filter(isElsewhere).map(({ name }) => /** @type {[string, null]} */ ([name, null])), ...kind.words];
 }
 
-/** Which one a job is. All weights are trained or fine-tuned by the same words: where nothing is frozen and no trainer named, it is as it was chosen.
- * @param {(name: string) => string} valueOf what a setting has come to @param {boolean} [isTuning] */
-export function kindOf(valueOf, isTuning = false) {
+/* What only fine-tuning has. */
+export const TUNES = ['freeze', 'train_only', 'trainer', 'lengths'];
+
+/** Which one a job is. All weights are trained or fine-tuned by the same allocations: where it has nothing of the other, its purpose says so.
+ * @param {(name: string) => string} valueOf what a setting has come to */
+export function kindOf(valueOf) {
   const isSet = (/** @type {string} */ name) => !/^(|none)$/.test(valueOf(name));
   const mode = valueOf('mode');
   return kindNamed(mode === 'infer' ? 'generate' : mode === 'serve' ? 'serve' : isSet('adapter') ? (isSet('quant') ? 'qlora' : 'lora')
-    : isTuning || ['freeze', 'train_only', 'trainer', 'lengths'].some(isSet) ? 'full' : 'train');
+    : valueOf('purpose') === 'finetune' || TUNES.some(isSet) ? 'full' : 'train');
 }

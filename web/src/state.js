@@ -11,14 +11,14 @@ import { toCommand, toLink, wordsOf } from './words.js';
 /** @typedef {import('./types.js').Diagnostic} Diagnostic */
 /** @typedef {import('./types.js').Describe} Describe */
 /** @typedef {import('./words.js').Words} Words */
-/** What the page set and not its reader: words of an example, or with which a model starts; and whether all weights are fine-tuned or trained, which are the same words.
- * @typedef {{words: Words, isTuning: boolean}} Start
+/** What the page set and not its reader: words of an example, or with which a model starts.
+ * @typedef {{words: Words}} Start
  * @typedef {{words: Words, files: import('./files.js').OpenFile[], start?: Start}} Job */
 
 /* The job. */
 export const words = signal(/** @type {Words} */ (EXAMPLE));
 export const files = signal(/** @type {import('./files.js').OpenFile[]} */ ([]));
-export const start = signal(/** @type {Start} */ ({ words: EXAMPLE, isTuning: true }));
+export const start = signal(/** @type {Start} */ ({ words: EXAMPLE }));
 
 /* What the core said. `report` is the last good answer; `failure` belongs to the present job. */
 export const describe = signal(/** @type {Describe | null} */ (null));
@@ -106,7 +106,7 @@ const used = (name) => report.value?.settings.find((setting) => setting.name ===
 export const valueOf = byName((name) => wordOf(name) ?? used(name)?.value ?? String(describe.value?.settings.find((s) => s.name === name)?.default ?? ''));
 
 /* What the job is, of KINDS. */
-export const kind = computed(() => kindOf(valueOf, start.value.isTuning));
+export const kind = computed(() => kindOf(valueOf));
 
 /** Whether a setting means nothing as the job is: it is read where another one has other values. */
 export const isIdle = byName((name) => {

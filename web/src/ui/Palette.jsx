@@ -39,7 +39,7 @@ function allEntries() {
       title: action.title, note: action.combination ?? action.key ?? '', search: `${action.title} ${action.name}`, run: action.run,
     })),
     ...(recording.value ? [] : KINDS.map((one) => ({ title: `Job: ${wholeTitle(one)}`, note: one.help, search: `job ${wholeTitle(one)}`, run: () => chooseKind(one.name) }))),
-    ...settings.filter(({ name }) => !/^(model|gpu|overrides)$/.test(name)).flatMap(entriesOf),
+    ...settings.filter(({ name }) => !/^(model|gpu|overrides|purpose)$/.test(name)).flatMap(entriesOf),
     ...gpus.map((gpu) => ({ title: `GPU: ${gpu.title}`, note: gpu.note, search: `gpu ${gpu.search}`, run: () => setWord('gpu', gpu.name) })),
     ...(recording.value ? [] : models.value ?? []).map((model) => ({ title: `Model: ${model.title}`, note: model.note, search: `model ${model.search}`, run: () => chooseModel(model.name, model) })),
   ];

@@ -23,7 +23,7 @@ const OF_IMAGES = ['images', 'image_size'];
 const GROUPS = { batch: 'Data', memory: 'Memory', training: 'Training', precision: 'Precision', attention: 'Attention', advanced: 'Advanced',
   model: 'Recipe', adapter: 'Adapters and quantised weights', serving: 'Serving', parallel: 'Several GPUs' };
 /* Shown by fields of their own. */
-const APART = ['model', 'gpu', 'freeze', 'overrides', 'mode'];
+const APART = ['model', 'gpu', 'freeze', 'overrides', 'mode', 'purpose'];
 
 export async function take(/** @type {Iterable<File>} */ list) {
   const given = [...list];
