@@ -190,6 +190,14 @@ export default function ({ browser, visit, field, fromCore, exampleWords, drop, 
     assert.ok(!('cookie' in sent[0]) && !('referer' in sent[0]), Object.keys(sent[0]).join(' '));
     assert.equal(await deviceBytes(page), (await fromCore(['gpu=h100-80'], [{ name: 'config.json', text: LLAMA }])).verdict.device_bytes);
     await page.getByText('The model is config.json of some-lab/Some-Model-9B').waitFor();
+    await type('some-lab/Llama-3.1-8B-Instruct'); /* of the catalogue by its name, and perhaps another one */
+    await page.locator('#model-list .at', { hasText: 'Llama 3.1 8B' }).waitFor();
+    await page.keyboard.press('ArrowDown');
+    await page.locator('#model-list .at', { hasText: 'Fetch its config.json' }).waitFor();
+    assert.equal(await page.locator('#model').getAttribute('aria-activedescendant'), 'model-elsewhere');
+    await page.keyboard.press('Enter');
+    await page.getByText('The model is config.json of some-lab/Llama-3.1-8B-Instruct').waitFor();
+    assert.equal(toHub().at(-1), 'https://huggingface.co/some-lab/Llama-3.1-8B-Instruct/resolve/main/config.json');
     for (const [name, said] of [['Gated', /is gated or does not exist/], ['Broken', /is a web page/], ['Gone', /could not be reached/]]) {
       const before = await page.locator('.big .bytes').getAttribute('data-tip');
       await type(`some-lab/${name}/`.slice(0, -1));

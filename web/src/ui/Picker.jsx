@@ -5,7 +5,7 @@ import { narrow } from '../catalogue.js';
 import { Icon } from './marks.jsx';
 
 /** @param {{id: string, label: string, word: string, choices: import('../types.js').Choice[], value: string, shown: string,
- *   empty: string, offer?: (typed: string) => {title: string, run: () => void} | null, error?: string, opens?: () => void, choose: (name: string, choice: import('../types.js').Choice) => any}} props offer: where there is none; opens: when the list does, or soon may */
+ *   empty: string, offer?: (typed: string) => {title: string, run: () => void} | null, error?: string, opens?: () => void, choose: (name: string, choice: import('../types.js').Choice) => any}} props offer: where there is none, or the nearest alone; opens: when the list does, or soon may */
 export function Picker({ id, label, word, choices, value, shown, empty, offer, error, opens, choose }) {
   const [open, setOpen] = useState(false);
   const [typed, setTyped] = useState(/** @type {string | null} */ (null));
@@ -16,7 +16,8 @@ export function Picker({ id, label, word, choices, value, shown, empty, offer, e
 
   const found = narrow(choices, typed ?? '');
   const at = chosen ?? Math.max(0, found.findIndex((choice) => choice.name === value));
-  const elsewhere = open && found.length === 0 ? offer?.(typed ?? '') : null;
+  const elsewhere = open && (found.length === 0 || found[0].taken) ? offer?.(typed ?? '') : null; /* behind what is found */
+  const isElsewhere = !!elsewhere && at === found.length;
 
   useEffect(() => { if (open) opens?.(); }, [open]);
   useEffect(() => {
@@ -55,10 +56,10 @@ export function Picker({ id, label, word, choices, value, shown, empty, offer, e
     if (by) {
       event.preventDefault();
       if (!open) show();
-      else setAt(Math.min(found.length - 1, Math.max(0, at + by)));
+      else setAt(Math.min(found.length - (elsewhere ? 0 : 1), Math.max(0, at + by)));
     } else if (event.key === 'Enter' && open) {
       event.preventDefault();
-      if (elsewhere) leaveFor(elsewhere);
+      if (elsewhere && isElsewhere) leaveFor(elsewhere);
       else if (choices.length > 0) take(found[at]);
       else setTakes(typed !== null);
     } else if (event.key === 'Escape' && open) {
@@ -73,7 +74,7 @@ export function Picker({ id, label, word, choices, value, shown, empty, offer, e
       <div class="picker-box">
         <input id={id} ref={input} type="text" role="combobox" autocomplete="off" spellcheck={false}
           aria-expanded={open} aria-controls={`${id}-list`} aria-autocomplete="list"
-          aria-activedescendant={elsewhere ? `${id}-elsewhere` : open && found[at] ? `${id}-${found[at].name}` : undefined}
+          aria-activedescendant={isElsewhere ? `${id}-elsewhere` : open && found[at] ? `${id}-${found[at].name}` : undefined}
           aria-invalid={!!error} aria-describedby={error ? `${id}-error` : undefined}
           value={typed ?? shown}
           onPointerEnter={opens} onFocus={(event) => { opens?.(); event.currentTarget.select(); }}
@@ -97,7 +98,8 @@ export function Picker({ id, label, word, choices, value, shown, empty, offer, e
             </li>
           ))}
           {open && found.length === 0 && <li class="picker-none" role="option" aria-selected="false" aria-disabled="true">{empty}</li>}
-          {elsewhere && <li id={`${id}-elsewhere`} role="option" aria-selected="false" class="at" onMouseDown={(event) => event.preventDefault()} onClick={() => leaveFor(elsewhere)}>
+          {elsewhere && <li id={`${id}-elsewhere`} role="option" aria-selected="false" class={isElsewhere ? 'at' : undefined} onMouseDown={(event) => event.preventDefault()}
+            onMouseMove={() => { if (!isElsewhere) setAt(found.length); }} onClick={() => leaveFor(elsewhere)}>
             <span class="picker-title">{elsewhere.title}</span></li>}
         </ul>
       </div>
