@@ -104,6 +104,16 @@ export default function ({ browser, server, visit, saved, choose, fromCore, tab 
     });
   }));
 
+  test('a report of a server has its flags, and of a pipeline each kind of rank', async () => {
+    for (const [at, ...said] of [['model=llama-3.1-8b&mode=serve&gpu=l40s', '<pre>vllm serve meta-llama/Llama-3.1-8B</pre>', 'Requests that fit at once'],
+      ['model=llama-3.2-1b&gpu=h100-80&parallel.kind=megatron&parallel.pp=2&parallel.stage_layers=6,10', '<h2>Ranks, GiB</h2>', '<td>6</td>', '<td>10</td>']]) {
+      await visit(async (page) => {
+        const html = (await saved(page, 'report')).bytes.toString();
+        for (const one of said) assert.ok(html.includes(one), `${at}: ${one}`);
+      }, { at: `#${at}&v=1` });
+    }
+  });
+
   test('what is in a report is text, whatever the job says', () => visit(async (page) => {
     const { bytes } = await saved(page, 'report');
     await alone(bytes, 'text/html; charset=utf-8', async (read) => {

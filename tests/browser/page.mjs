@@ -308,14 +308,15 @@ export default function ({ visit, field, fragmentOf, fromCore, exampleWords, ser
 
   test('fine-tuning of all weights is a kind of its own, in its link too, whatever else of it is cleared', () => visit(async (page) => {
     assert.equal(await kindIs(page), 'tune full');
-    await changed(page, () => page.locator('.parts input').first().uncheck());
-    await page.locator('.parts input').first().check();
+    await changed(page, () => field(page, 'lengths').fill('100,300'));
+    await addressIs(page, 'model=gpt2&gpu=t4&lengths=100,300&v=1');
+    await changed(page, () => field(page, 'lengths').fill(''));
     await addressIs(page, 'model=gpt2&gpu=t4&purpose=finetune&v=1');
     assert.equal(await kindIs(page), 'tune full');
     assert.equal(await deviceBytes(page), (await fromCore(['model=gpt2', 'gpu=t4'])).verdict.device_bytes);
     await kind(page, 'train');
     await addressIs(page, 'model=gpt2&gpu=t4&v=1');
-  }, { at: '#model=gpt2&gpu=t4&purpose=finetune&v=1' }));
+  }, { at: '#model=gpt2&gpu=t4&lengths=64,128&v=1' }));
 
   test('each kind of job opens on an example of its own, until something is changed', () => visit(async (page) => {
     assert.equal(await kindIs(page), 'tune full');

@@ -83,6 +83,10 @@ function differences(r) {
     [['On the device', then.verdict.device_bytes, r.verdict.device_bytes]]);
 }
 
+/** Each kind of rank. @param {import('./types.js').Report} r */
+const ranks = (r) => table(`Ranks, ${unit.value}`, ['Rank', 'Stage', 'Layers', 'Allocated', 'Reserved'],
+  (r.ranks ?? []).map(({ rank, stage, layers, allocated, reserved }) => [fixed(rank), fixed(stage), layers === undefined ? '–' : fixed(layers), allocated, reserved]));
+
 async function reportOfJob() {
   const r = result();
   const verdict = verdictOf(r);
@@ -95,7 +99,9 @@ async function reportOfJob() {
     ...r.diagnostics.map(({ message }) => message),
   ], await svgText(false), [
     categories(r), differences(r), settings(r),
+    r.serving ? `<h2>Flags to paste</h2><pre>${plain(r.serving.command)}</pre>` : '',
     r.serving ? table('Requests that fit at once', ['Tokens per request', 'Requests'], r.serving.requests.map(({ tokens, fit }) => [fixed(tokens), fixed(fit)])) : '',
+    ranks(r),
     table('Largest tensors at the peak', ['Total', 'Count × each', 'Shape', 'Category', 'From'], tensors.map((t) => [natural(t.bytes, u), `${fixed(t.count)} × ${natural(t.each, u)}`,
       `${t.shape.map(({ n }) => fixed(n)).join(' × ')} ${t.dtype}`, factor(t.factor).title, `${t.module} ${t.op}`])),
     table('Assumptions', ['Setting', 'Value', ''], r.assumptions.map(({ setting, value, text }) => [setting, value || 'default', text])),
@@ -108,7 +114,7 @@ async function reportOfRecording() {
   const { fits, smallest_device_bytes: smallest, gpu_bytes: card = 0, oom } = run.verdict;
   return page(`${recording.value?.name}: ${natural(run.reserved_peak, u)} reserved at most`, [
     `${natural(run.allocated_peak, u)} allocated at most. ${fits === null ? '' : `${fits ? 'Runs' : 'Does not run'} on ${natural(card, u)}. `}The smallest device it runs on has ${natural(smallest, u)}.`,
-    ...(oom ? [`Out of memory at event ${fixed(oom.event)}: ${natural(oom.tried, u)} wanted, ${natural(oom.free, u)} free.`] : []),
+    ...(oom ? [`Out of memory at event ${fixed(oom.event)}: ${natural(oom.tried, u)} asked for, ${natural(oom.free, u)} free.`] : []),
   ], await svgText(false), [
     table('Live at the peak', ['Total', 'Count', 'Each', 'From'], run.live_at_peak.map((group) => (group.rest === undefined
       ? [natural(group.bytes, u), fixed(group.count), natural(group.requested, u), group.frame || 'no frame was recorded'] : [natural(group.rest, u), '', '', 'all others']))),
