@@ -104,6 +104,7 @@ void tide_experts_before(tide_model *model, uint32_t instance, tide_experts *e, 
         if (i < 3) exchange_value(m, &positional[i], tide_value_retain(made.list->items[i]));
         if (i >= EXPERTS_STATE) exchange_value(m, &made.list->items[i], tide_none()); /* of the frame of dispatch */
     }
+    e->given = positional;
     if (e->style == TIDE_EXPERTS_SENT)
         exchange_value(m, &e->state, made);
     else
@@ -123,6 +124,7 @@ static void combine(tide_model *model, tide_experts *e, tide_value *output) {
     gathered = tide_value_retain(made.list->items[1]);
     redistribute_tokens(m, &gathered, e, TIDE_COLLECTIVE_ALL_GATHER, TIDE_COLLECTIVE_CHUNK);
     tide_value_release(m, made);
+    for (int i = 0; i < 3; i++) exchange_value(m, &e->given[i], tide_none());
     exchange_value(m, &e->state, tide_none());
     exchange_value(m, output, gathered);
     const tide_value cast[] = {*output, {.kind = TIDE_VALUE_DTYPE, .dtype = e->dtype}};

@@ -14,10 +14,11 @@ typedef enum tide_experts_style {
 
 typedef struct tide_experts {
     tide_experts_style style;
-    int64_t ranks;    /* of tensor and of expert parallelism: they are the same */
-    double imbalance; /* tokens that come to this rank's experts, over the mean */
-    tide_dtype dtype; /* of the tokens */
-    tide_value state; /* between dispatch and combine: what _combine_tokens() is given */
+    int64_t ranks;     /* of tensor and of expert parallelism: they are the same */
+    double imbalance;  /* tokens that come to this rank's experts, over the mean */
+    tide_dtype dtype;  /* of the tokens */
+    tide_value *given; /* what the module is called with, until it has returned */
+    tide_value state;  /* between dispatch and combine: what _combine_tokens() is given */
 } tide_experts;
 
 /* Along which dimension a style of the configuration's plan cuts a parameter; -1: it is whole. */
