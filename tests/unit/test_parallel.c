@@ -252,17 +252,14 @@ static void check_layout(void) {
     check(h.of[TIDE_FACTOR_GRADIENT] == 0, "gradients after a step", h.of[TIDE_FACTOR_GRADIENT], 0);
 }
 
-/* Parameters of all ranks: of tensor parallelism the whole and a copy of each norm, of a pipeline the whole. */
-static void check_cut(const char *options, int ranks, int64_t copied) {
-    char words[400];
+/* Parameters of all ranks: of tensor parallelism the whole and a copy of what is not cut, of a pipeline the whole. */
+static void check_cut(const char *model, const char *options, int ranks, int64_t copied) {
+    char words[500];
     int64_t all = 0;
-    held whole =
-        play("model=llama-3.1-8b overrides.num_hidden_layers=8 batch=16 seq=64 use_cache=false", TIDE_PHASE_OPTIMIZER);
+    held whole = play(model, TIDE_PHASE_OPTIMIZER);
     shown = words;
     for (int rank = 0; rank < ranks; rank++) {
-        snprintf(words, sizeof words,
-                 "model=llama-3.1-8b overrides.num_hidden_layers=8 batch=16 seq=64 use_cache=false %s rank=%d", options,
-                 rank);
+        snprintf(words, sizeof words, "%s %s rank=%d", model, options, rank);
         held h = play(words, TIDE_PHASE_OPTIMIZER);
         if (!h.plays) return;
         all += h.of[TIDE_FACTOR_PARAMETER];
@@ -271,18 +268,66 @@ static void check_cut(const char *options, int ranks, int64_t copied) {
     check(all == expected, "cut parameters do not add up", all, expected);
 }
 
+static const char *const dense = "model=llama-3.1-8b overrides.num_hidden_layers=8 batch=16 seq=64 use_cache=false";
+
 static void check_cuts(void) {
-    const int64_t norms = 2 * 4096 * 17;
-    check_cut("parallel.kind=tp parallel.tp=2", 2, norms);
-    check_cut("parallel.kind=tp parallel.tp=8 parallel.sequence_parallel=true", 8, norms);
-    check_cut("parallel.kind=native parallel.tp=4 parallel.microbatches=1", 4, norms);
-    check_cut("parallel.kind=pp parallel.pp=4 parallel.microbatches=4", 4, 0);
-    check_cut("parallel.kind=native parallel.pp=8 parallel.microbatches=8", 8, 0);
-    check_cut("parallel.kind=native parallel.microbatches=1", 1, 0);
-    check_cut("parallel.kind=pp parallel.pp=3 parallel.microbatches=4 parallel.stage_layers=1,5,2", 3, 0);
-    check_cut("parallel.kind=native pp=2 parallel.microbatches=4 parallel.schedule=ZBVZeroBubble parallel.chunks=2 "
+    static const char *const mixture =
+        "model=mixtral-8x7b overrides.num_hidden_layers=2 batch=1 seq=64 use_cache=false";
+    const int64_t norms = 2 * 4096 * 17, norms_and_routers = 2 * 4096 * (5 + 2 * 8);
+    check_cut(dense, "parallel.kind=tp parallel.tp=2", 2, norms);
+    check_cut(dense, "parallel.kind=tp parallel.tp=8 parallel.sequence_parallel=true", 8, norms);
+    check_cut(dense, "parallel.kind=tp parallel.tp=8 parallel.tp_plan=auto", 8, norms);
+    check_cut(mixture, "parallel.kind=tp parallel.tp=4 parallel.tp_plan=auto", 4, norms_and_routers);
+    check_cut(mixture, "parallel.kind=tp parallel.tp=4 parallel.tp_plan=auto parallel.ep=4", 4, norms_and_routers);
+    check_cut(
+        mixture,
+        "parallel.kind=tp parallel.tp=8 parallel.tp_plan=auto parallel.ep=8 parallel.ep_implementation=all_reduce", 8,
+        norms_and_routers);
+    check_cut(dense, "parallel.kind=pp parallel.pp=4 parallel.microbatches=4", 4, 0);
+    check_cut(dense, "parallel.kind=pp parallel.pp=3 parallel.microbatches=4 parallel.stage_layers=1,5,2", 3, 0);
+    check_cut(dense,
+              "parallel.kind=native pp=2 parallel.microbatches=4 parallel.schedule=ZBVZeroBubble parallel.chunks=2 "
               "parallel.stage_layers=1,2,4,1",
               2, 0);
+}
+
+/* PyTorch's own, all ranks of a random layout: the whole and copies of the norms, each cut over data and context
+ * ranks; its sizes need no padding. One rank of everything has what one GPU has. */
+static void check_native(uint64_t *seed) {
+    static const char *const options[] = {"",
+                                          " parallel.param_dtype=bf16",
+                                          " parallel.ac=full",
+                                          " parallel.meta_init=false",
+                                          " parallel.sync_each=false",
+                                          NULL};
+    static const char *const schedules[] = {"1F1B", "GPipe", NULL};
+    int tp = 1 << random_below(seed, 3), pp = 1 << random_below(seed, 3), dp = 1 + (int)random_below(seed, 2),
+        cp = 1 + (int)random_below(seed, 2);
+    char words[400];
+    snprintf(words, sizeof words,
+             "parallel.kind=native tp=%d pp=%d dp=%d cp=%d parallel.microbatches=%d parallel.schedule=%s%s%s", tp, pp,
+             dp, cp, pp, one_of(seed, schedules),
+             tp > 1 && random_below(seed, 2) ? " parallel.sequence_parallel=true" : "", one_of(seed, options));
+    int64_t copied = (tp - 1) * INT64_C(2) * 4096 * 17;
+    int ranks = tp * pp * dp * cp;
+    char whole[500];
+    snprintf(whole, sizeof whole, "%s", dense);
+    shown = words;
+    held one = play(whole, TIDE_PHASE_OPTIMIZER);
+    int64_t all = 0, states = 0;
+    for (int rank = 0; rank < ranks; rank++) {
+        char job[1000];
+        snprintf(job, sizeof job, "%s %s rank=%d", dense, words, rank);
+        held h = play(job, TIDE_PHASE_OPTIMIZER);
+        if (!h.plays) return;
+        all += h.of[TIDE_FACTOR_PARAMETER];
+        states += h.of[TIDE_FACTOR_OPTIMIZER];
+    }
+    check(all == one.of[TIDE_FACTOR_PARAMETER] + copied, "parameters of PyTorch's ranks do not add up", all,
+          one.of[TIDE_FACTOR_PARAMETER] + copied);
+    int64_t steps = states - one.of[TIDE_FACTOR_OPTIMIZER] - 2 * copied; /* counts of steps, of each tensor on each */
+    check(steps >= 0 && steps <= ranks * INT64_C(1000) * 8, "states of PyTorch's ranks do not add up", states,
+          one.of[TIDE_FACTOR_OPTIMIZER] + 2 * copied);
 }
 
 /* Megatron-Core, all ranks of a random layout: what is cut over tensor ranks and stages adds up to the whole and copies
@@ -426,6 +471,7 @@ int main(int argc, char **argv) {
     check_sums("gpt2 overrides.n_layer=2", 3);
     check_sums("llama-3.2-1b overrides.num_hidden_layers=2", 8);
     for (int i = 0; i < rounds; i++) check_job(&seed);
+    for (int i = 0; i < rounds / 6; i++) check_native(&seed);
     for (int i = 0; i < rounds / 4; i++) check_megatron(&seed);
     for (int i = 0; i < rounds / 4; i++) check_in_flight(&seed);
     for (int i = 0; i < rounds / 3; i++) check_worst_rank(&seed);

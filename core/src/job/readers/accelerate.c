@@ -92,7 +92,7 @@ const tide_reader tide_fsdp_reader = {
 static const tide_key_row parallelism_rows[] = {
     KEY_SAYS("dp_shard_size", dp_shard, ""),
     KEY_SAYS("dp_replicate_size", dp_replicate, ""),
-    KEY_REFUSED("tp_size", "cuts layers by transformers' tp_plan", "1"),
+    KEY_SAYS("tp_size", tensor_ranks, ""),
     KEY_REFUSED("cp_size", "cuts sequences over ranks", "1"),
     KEY_REFUSED("sp_size", "cuts sequences and heads over ranks by DeepSpeed's Ulysses", "1"),
     KEY_NEUTRAL("tp_*"),

@@ -218,6 +218,23 @@ static void settle_fsdp(tide_claims *c) {
     tide_imply(c, TIDE_SET_dtype, "fp32");
 }
 
+/* accelerate/parallelism_config.py: a model that from_pretrained() has cut by its plan. */
+static void settle_tensor_parallel(tide_claims *c, int64_t ranks) {
+    int64_t processes = tide_fact_int(c, TIDE_FACT_processes, ranks);
+    tide_settle(c, TIDE_FACT_tensor_ranks, TIDE_SET_parallel_tp, tide_format(c->arena, "%" PRId64, ranks));
+    tide_imply(c, TIDE_SET_parallel_kind, "tp");
+    tide_imply(c, TIDE_SET_parallel_tp_plan, "auto");
+    if (c->facts[TIDE_FACT_processes]) c->facts[TIDE_FACT_processes]->effect = TIDE_KEY_USED;
+    if (processes != ranks || tide_fact_int(c, TIDE_FACT_dp_shard, 1) > 1 ||
+        tide_fact_int(c, TIDE_FACT_dp_replicate, 1) > 1)
+        tide_error(c->diags, TIDE_ERR_UNSUPPORTED, c->fact_places[TIDE_FACT_tensor_ranks],
+                   "transformers' tensor parallel plan is not described beside data parallel ranks",
+                   "near to it: parallel.kind=native with parallel.tp and parallel.dp; alone it is parallel.kind=tp "
+                   "parallel.tp_plan=auto");
+    settle_autocast(c);
+    settle_clip(c);
+}
+
 static void settle_processes(tide_claims *c) {
     int64_t processes = tide_fact_int(c, TIDE_FACT_processes, 0);
     if (processes < 1) return;
@@ -267,6 +284,11 @@ static void settle_strategy(tide_claims *c) {
     const char *type = tide_fact_of(c, TIDE_FACT_distributed);
     if (lacks_deepspeed(c)) return;
     if (c->facts[TIDE_FACT_deepspeed]) c->facts[TIDE_FACT_deepspeed]->effect = TIDE_KEY_USED;
+    int64_t tensor_ranks = tide_fact_int(c, TIDE_FACT_tensor_ranks, 1);
+    if (tensor_ranks > 1) {
+        settle_tensor_parallel(c, tensor_ranks);
+        return;
+    }
     settle_processes(c);
     if (c->of_deepspeed.root) {
         tide_deepspeed_read(c);
