@@ -31,9 +31,10 @@ def check(name, wrong):
         passed += 1
 
 
-def dry_run(options, command):
-    """Exit code, answer (None if there is none), what was written to standard error."""
-    done = subprocess.run([PROGRAM, "dry-run", "--json", *options, "--", *command], cwd=HERE, env=ENVIRONMENT,
+def dry_run(options, command, apart=None):
+    """Exit code, answer (None if there is none), what was written to standard error. apart: packages beside the others."""
+    environment = {**ENVIRONMENT, "PYTHONPATH": f"{sys.prefix}/apart/{apart}"} if apart else ENVIRONMENT
+    done = subprocess.run([PROGRAM, "dry-run", "--json", *options, "--", *command], cwd=HERE, env=environment,
                           capture_output=True, text=True, timeout=600)
     try:
         answer = json.loads(done.stdout)
@@ -65,7 +66,8 @@ def cpu_seconds(act):
 def exact_runs():
     for run in EXPECTED["runs"]:
         with tempfile.TemporaryDirectory() as folder:
-            code, answer, errors = dry_run([*run["options"], "--out", f"{folder}/run.tide"], run["command"])
+            recorded = [*run["options"], "--out", f"{folder}/run.tide"]
+            code, answer, errors = dry_run(recorded, run["command"], run.get("apart"))
             names = sorted(os.listdir(folder))
             replayed = [replay(f"{folder}/{name}") for name in names] if answer else []
         wanted = [(run["allocated"], run["reserved"])] * run.get("processes", 1) if "allocated" in run else None
