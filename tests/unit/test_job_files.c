@@ -376,6 +376,65 @@ static void test_cases(void) {
     end_job();
 }
 
+/* ---- preferences and rewards ---- */
+
+/* The job is refused, or a trainer of preferences or rewards is played: never a plain fine-tune. */
+static void never_supervised(const char *words, const char *file) {
+    tide_job *job = build_file(words, "training.json", file);
+    bool is_kept = !job || diags.error_count || job->trainer > TIDE_trainer_sft;
+    CHECK(is_kept);
+    if (!is_kept) printf("  %s with %s is played by trainer=%s\n", file, words, job->values[TIDE_SET_trainer]);
+}
+
+/* What names them: a pattern, and words that take the place of its %s. */
+static void test_preferences(void) {
+    static const struct {
+        const char *pattern, *words;
+    } files[] = {
+        {"{\"base_model\": \"gpt2\", \"micro_batch_size\": 1, \"datasets\": [], \"rl\": \"%s\"}",
+         "dpo|ipo|kto|orpo|simpo|grpo|gdpo|ebft|kto_pair|dpop|ppo|bco|nash"},
+        {"{\"base_model\": \"gpt2\", \"micro_batch_size\": 1, \"datasets\": [], \"%s\": true}",
+         "reward_model|process_reward_model"},
+        {"{\"model_name_or_path\": \"gpt2\", \"template\": \"qwen\", \"finetuning_type\": \"lora\", \"stage\": "
+         "\"%s\"}",
+         "dpo|kto|rm|ppo"},
+        {"{\"model\": \"gpt2\", \"train_type\": \"lora\", \"rlhf_type\": \"%s\"}",
+         "dpo|kto|orpo|cpo|simpo|rm|ppo|grpo|gkd"},
+        {"{\"per_device_train_batch_size\": 1, \"loss_type\": \"%s\"}",
+         "sigmoid|hinge|ipo|exo_pair|nca_pair|robust|bco_pair|sppo_hard|aot|apo_zero|discopop|kto|apo_zero_unpaired|"
+         "simpo|alphapo|grpo|dapo|dr_grpo|bnpo|cispo"},
+        {"{\"per_device_train_batch_size\": 1, \"%s\": 1}",
+         "beta|desirable_weight|undesirable_weight|scale_rewards|normalize_advantages|max_completion_length|"
+         "num_generations|ld_alpha|discopop_tau|judge|mixture_coef|missing_eos_penalty|lmbda|vf_coef|rpo_alpha|"
+         "reference_free|truncation_mode|precompute_ref_batch_size|reward_clip_range"},
+        {"{\"per_device_train_batch_size\": 1, \"%s\": true}",
+         "precompute_ref_log_probs|sync_ref_model|reference_free|generate_during_eval"},
+        {"{\"per_device_train_batch_size\": 1, \"trl\": \"%s\"}", "dpo|kto|orpo|cpo|reward|grpo|rloo"}};
+    static const char *const strategies[] = {"model=gpt2",
+                                             "model=gpt2|parallel.kind=ddp|parallel.dp=2",
+                                             "model=gpt2|parallel.kind=zero2|parallel.dp=2",
+                                             "model=gpt2|parallel.kind=zero3|parallel.dp=2|adapter=lora",
+                                             "model=gpt2|parallel.kind=fsdp1|parallel.dp=2",
+                                             "model=gpt2|parallel.kind=fsdp2|parallel.dp=2"};
+    begin_job("files of preferences and rewards are never answered with a plain fine-tune");
+    for (size_t k = 0; k < sizeof strategies / sizeof *strategies; k++) { /* which others are */
+        tide_job *job = build_file(strategies[k], "training.json", "{\"per_device_train_batch_size\": 1}");
+        CHECK(job && !diags.error_count && job->trainer <= TIDE_trainer_sft);
+        job = build_file(strategies[k], "training.json",
+                         "{\"base_model\": \"gpt2\", \"micro_batch_size\": 1, \"datasets\": []}");
+        CHECK(job && !diags.error_count && job->trainer <= TIDE_trainer_sft);
+    }
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        for (const char *at = files[i].words; at; at = strchr(at, '|') ? strchr(at, '|') + 1 : NULL) {
+            const char *hole = strstr(files[i].pattern, "%s");
+            char text[512];
+            snprintf(text, sizeof text, "%.*s%.*s%s", (int)(hole - files[i].pattern), files[i].pattern,
+                     (int)strcspn(at, "|"), at, hole + 2);
+            for (size_t k = 0; k < sizeof strategies / sizeof *strategies; k++) never_supervised(strategies[k], text);
+        }
+    end_job();
+}
+
 int main(void) {
     test_models();
     test_config_file();
@@ -388,5 +447,6 @@ int main(void) {
     test_headers();
     test_other_files();
     test_cases();
+    test_preferences();
     return report_tests();
 }
