@@ -306,6 +306,13 @@ static void check_lengths(tide_job_builder *b) {
                             "give fewer steps");
 }
 
+/* No pass is without adapters, whose modules DeepSpeed would miss in its trace; and TRL keeps adapters in the model's
+ * type. */
+static bool calls_model_once(const tide_job *job) {
+    return job->trainer == TIDE_trainer_sft || job->trainer == TIDE_trainer_reward ||
+           job->trainer == TIDE_trainer_orpo || job->trainer == TIDE_trainer_cpo;
+}
+
 /* Trainers on several GPUs: what accelerate makes of the model is described for some. */
 static void check_spread_trainer(tide_job_builder *b, const char *kind) {
     const tide_job *job = b->job;
@@ -314,14 +321,14 @@ static void check_spread_trainer(tide_job_builder *b, const char *kind) {
          is_fsdp2 = job->parallel_kind == TIDE_parallel_kind_fsdp2,
          is_ddp = job->parallel_kind == TIDE_parallel_kind_ddp;
     if (job->parallel_kind == TIDE_parallel_kind_none) return;
-    if (tide_trainer_generates(job))
-        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer,
-                            tide_format(b->arena, "%s is described on one GPU", kind), "leave parallel.kind out");
-    else if (!is_ddp && !has_deepspeed && !is_fsdp2)
+    if (!is_ddp && !has_deepspeed && !is_fsdp2)
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_parallel_kind,
                             tide_format(b->arena, "%s is not described with trainers", strategy),
                             "use ddp, zero1, zero2, zero3 or fsdp2, or leave the trainer out");
-    else if (is_zero3 && job->adapter != TIDE_adapter_none)
+    else if (tide_trainer_generates(job) && (is_zero3 || is_fsdp2))
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_parallel_kind,
+                            tide_format(b->arena, "%s is not described with %s", strategy, kind), "use ddp or zero2");
+    else if (is_zero3 && job->adapter != TIDE_adapter_none && !calls_model_once(job))
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_adapter,
                             tide_format(b->arena, "is not described with %s and zero3", kind),
                             "use ddp, zero2 or fsdp2");
@@ -407,12 +414,10 @@ static void check_evaluation(tide_job_builder *b) {
     const char *kind = tide_format(b->arena, "trainer=%s", job->values[TIDE_SET_trainer]);
     bool keeps = job->trainer_compute_metrics && !job->trainer_prediction_loss_only && !job->trainer_batch_eval_metrics;
     int64_t batch = job->trainer_per_device_eval_batch_size;
-    if (job->parallel_kind != TIDE_parallel_kind_none || tide_trainer_generates(job) || !job->labels)
+    if (tide_trainer_generates(job) || !job->labels)
         tide_builder_refuse(
             b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_eval_strategy,
-            job->parallel_kind != TIDE_parallel_kind_none
-                ? "evaluation is described on one GPU"
-                : tide_format(b->arena, "evaluation is not described with %s", job->labels ? kind : "labels=false"),
+            tide_format(b->arena, "evaluation is not described with %s", job->labels ? kind : "labels=false"),
             "leave it out: the training alone is played then");
     if (job->trainer_scored_tokens)
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_scored_tokens,

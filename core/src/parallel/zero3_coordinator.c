@@ -62,6 +62,14 @@ static void trace_prologue(zero3 *z, uint32_t instance) {
     clean_inflight_param_registry(z);
 }
 
+/* A frozen parameter that a recomputation fetches stays until the backward of that module is over. */
+static void update_recompute_parameters(zero3 *z, uint32_t instance, uint32_t param) {
+    zero_module *of = &z->modules[instance];
+    TIDE_ROOM(zero3_machine(z)->arena, of->ds_recompute_parameters, of->recompute_count, of->recompute_capacity);
+    of->ds_recompute_parameters[of->recompute_count++] = param;
+    add_active_sub_module(z, &z->params[param], instance);
+}
+
 /* fetch_sub_module. */
 void tide_zero3_fetch_sub_module(zero3 *z, uint32_t instance, bool is_forward) {
     tide_machine *m = zero3_machine(z);
@@ -83,9 +91,7 @@ void tide_zero3_fetch_sub_module(zero3 *z, uint32_t instance, bool is_forward) {
         zero_param *p = &z->params[of->params[i]];
         add_active_sub_module(z, p, instance);
         if (is_forward && m->state.is_in_backward && z->active_backward_count && !p->requires_grad) {
-            zero_module *above = &z->modules[z->active_backward_submodules[z->active_backward_count - 1]];
-            TIDE_ROOM(m->arena, above->ds_recompute_parameters, above->recompute_count, above->recompute_capacity);
-            above->ds_recompute_parameters[above->recompute_count++] = of->params[i];
+            update_recompute_parameters(z, z->active_backward_submodules[z->active_backward_count - 1], of->params[i]);
         }
         tide_zero3_wait(z, p);
     }

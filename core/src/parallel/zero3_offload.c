@@ -45,6 +45,14 @@ static bool apply_function(zero3 *z, uint32_t instance, const tide_backward *fun
     return node != NULL;
 }
 
+/* peft's PeftModel calls LoraModel, and that the model: modules without parameters, for which stand numbers that no
+ * instance has, the outer one first. */
+enum { PEFT_MODULES = 2 };
+
+static uint32_t peft_module(const tide_model *model, int i) {
+    return i ? model->instance_count : 0;
+}
+
 static void pre_forward_module_hook(tide_model *model, uint32_t instance, tide_value *positional, uint32_t count,
                                     tide_value *named, uint32_t named_count) {
     zero3 *z = model->m->wrapper;
@@ -52,7 +60,11 @@ static void pre_forward_module_hook(tide_model *model, uint32_t instance, tide_v
     const char *op = model->m->op;
     (void)named, (void)named_count; /* hooks without keywords do not see them */
     if (of->is_in_z3_leaf) return;
-    if (instance == model->root && !model->m->state.is_in_backward) tide_zero3_reset_step(z);
+    if (instance == model->root && !model->m->state.is_in_backward) {
+        tide_zero3_reset_step(z);
+        for (int i = 0; i < PEFT_MODULES && z->has_peft_model; i++)
+            tide_zero3_fetch_sub_module(z, peft_module(model, i), true);
+    }
     tide_zero3_fetch_sub_module(z, instance, true);
     of->ds_grads_remaining = 0;
     for (uint32_t i = 0; i < count; i++)
@@ -74,6 +86,10 @@ static void post_forward_module_hook(tide_model *model, uint32_t instance, tide_
         if (items[i].kind != TIDE_VALUE_TENSOR) continue;
         z->modules[instance].applied_pre_backward_ref_cnt++;
         apply_function(z, instance, &pre_backward_function, &items[i]);
+        for (int k = PEFT_MODULES; k-- > 0 && instance == model->root && z->has_peft_model;) {
+            z->modules[peft_module(model, k)].applied_pre_backward_ref_cnt++;
+            apply_function(z, peft_module(model, k), &pre_backward_function, &items[i]);
+        }
     }
 }
 
@@ -163,6 +179,7 @@ void tide_zero3_register_modules(zero3 *z) {
         }
     }
     set_z3_leaf_modules(z);
+    z->has_peft_model = z->w->job->adapter != TIDE_adapter_none;
     model->before_forward = pre_forward_module_hook;
     model->after_forward = post_forward_module_hook;
     model->read_parameter = zero3_read_parameter;

@@ -263,6 +263,7 @@ void tide_evaluate(tide_trainer_run *t, unsigned step) {
     const tide_job *job = t->job;
     tide_machine *m = &t->run->machine;
     evaluation e = {.t = t, .job = *job, .samples = job->trainer_max_eval_samples};
+    e.samples = TIDE_CEIL_DIV(e.samples, job->parallel_dp); /* of this rank: BatchSamplerShard */
     if (!e.samples) e.samples = BATCHES_ALIKE * job->trainer_per_device_eval_batch_size;
     e.keeps_predictions = job->trainer_compute_metrics && !job->trainer_prediction_loss_only;
     m->module = m->statement = 0;

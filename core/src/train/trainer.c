@@ -200,8 +200,8 @@ static void precompute(tide_trainer_run *t, const tide_job *job) {
     tide_drop_batch(m, &last);
 }
 
-/* The tensor of the last torch.distributed.barrier(), of PartialState().main_process_first() around the data set. Under
- * ZeRO-3 DeepSpeed has one of its own in its place. */
+/* The tensor of the last torch.distributed.barrier(), of PartialState().main_process_first() around the data set, which
+ * trainers that generate leave as it is. Under ZeRO-3 DeepSpeed has one of its own in its place. */
 static void keep_barrier(tide_trainer_run *t) {
     tide_machine *m = &t->run->machine;
     if (t->job->parallel_kind == TIDE_parallel_kind_none || t->job->parallel_kind == TIDE_parallel_kind_zero3) return;
@@ -217,7 +217,7 @@ static void keep_barrier(tide_trainer_run *t) {
 static bool prepare_trl(tide_trainer_run *t) {
     const tide_trl *kind = t->kind;
     tide_arena *arena = t->run->machine.arena;
-    keep_barrier(t);
+    if (!tide_trainer_generates(t->job)) keep_barrier(t);
     if (!tide_find_parts(t)) return false;
     t->policy = tide_trainer_function(t, tide_format(arena, "%s_policy", kind->name));
     t->compute_loss = tide_trainer_function(t, tide_format(arena, "%s_loss", kind->name));

@@ -64,7 +64,8 @@ static bool has_described_strategy(const tide_claims *c) {
     bool is_described = false, adapts = adapter && strcmp(adapter, "none") != 0,
          is_quantised = quant && strcmp(quant, "none") != 0;
     for (size_t i = 0; i < TIDE_COUNT_OF(described); i++) is_described |= strcmp(kind, described[i]) == 0;
-    return is_described && !c->arguments->asked[TIDE_SET_lengths] && !(adapts && strcmp(kind, "zero3") == 0) &&
+    return is_described && !c->arguments->asked[TIDE_SET_lengths] &&
+           !(adapts && strcmp(kind, "zero3") == 0 && !tide_fact_is(c, TIDE_FACT_trl, "sft")) &&
            !(is_quantised && strcmp(kind, "ddp") != 0) &&
            !(offload && strcmp(offload, "true") == 0 && strcmp(kind, "fsdp2") == 0);
 }
@@ -197,7 +198,7 @@ static void settle_plain(tide_claims *c) {
                                 "TRL's SFTTrainer is not described with %s of these: the loop that people "
                                 "write is played",
                                 strategy_of(c)),
-                    "it is described with ddp, zero2 and fsdp2, and with zero3 where no adapters train");
+                    "it is described with ddp, zero0 to zero3, and fsdp2 without offloading");
 }
 
 static void settle_kind(tide_claims *c, const char *kind) {
@@ -232,7 +233,7 @@ static void settle_empty_cache(tide_claims *c) {
                     NULL);
 }
 
-/* Trainer.evaluate between steps, which one GPU has. eval_steps may be a share of the run. */
+/* Trainer.evaluate between steps. eval_steps may be a share of the run. */
 static void settle_evaluation(tide_claims *c, const char *kind) {
     static const tide_setting_id of_evaluation[] = {
         TIDE_SET_trainer_per_device_eval_batch_size, TIDE_SET_trainer_max_eval_samples,
@@ -242,7 +243,7 @@ static void settle_evaluation(tide_claims *c, const char *kind) {
                *every = tide_fact_of(c, TIDE_FACT_eval_steps), *played = asked ? asked : kind;
     bool has_loop = played ? strcmp(played, "none") != 0 : c->settings[TIDE_SET_trainer] != NULL,
          generates = played && (strcmp(played, "grpo") == 0 || strcmp(played, "rloo") == 0);
-    if (strategy && has_loop && !generates && !is_spread(c)) {
+    if (strategy && has_loop && !generates && !leaves_trainer(c)) {
         tide_settle(c, TIDE_FACT_evaluates, TIDE_SET_trainer_eval_strategy, strategy);
         bool is_count = every && strcmp(strategy, "steps") == 0 && strcmp(every, "1.0") != 0 &&
                         strspn(every, "0123456789") == strlen(every);
@@ -256,8 +257,8 @@ static void settle_evaluation(tide_claims *c, const char *kind) {
     }
     if (strategy)
         tide_report(c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, c->fact_places[TIDE_FACT_evaluates],
-                    "evaluates between steps, which is described with trainer=hf and TRL's on one GPU, but for those "
-                    "that generate: larger batches than the training's, or predictions that are kept, may need more",
+                    "evaluates between steps, which is described with trainer=hf and TRL's, but for those that "
+                    "generate: larger batches than the training's, or predictions that are kept, may need more",
                     NULL);
 }
 
