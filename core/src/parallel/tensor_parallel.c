@@ -146,6 +146,13 @@ static style style_of(const tide_model *model, const tide_json *plan, uint32_t i
     return model->instances[instance].parent == model->root ? STYLE_HEAD : STYLE_EMBEDDING;
 }
 
+/* init_parallel_plans() cuts embed_tokens where the model below the head has a plan. */
+static bool has_plan_below_head(const tide_json *plan) {
+    for (const tide_json *item = plan->first; item; item = item->next)
+        if (!tide_text_is(item->key, "lm_head")) return true;
+    return false;
+}
+
 /* transformers/distributed/tensor_parallel.py: ALL_PARALLEL_STYLES; and init_parallel_plans(), which cuts embed_tokens.
  */
 static style style_of_configuration(const tide_model *model, const tide_json *plan, const tide_json *experts,
@@ -164,7 +171,7 @@ static style style_of_configuration(const tide_model *model, const tide_json *pl
     const tide_instance *of = &model->instances[instance];
     tide_text of_experts = tide_plan_at(experts, of->path), named = tide_plan_at(plan, of->path);
     if (of_experts.length) named = of_experts;
-    if (tide_text_is(of->name, "embed_tokens")) return STYLE_EMBEDDING;
+    if (tide_text_is(of->name, "embed_tokens") && has_plan_below_head(plan)) return STYLE_EMBEDDING;
     for (size_t i = 0; named.length && i < TIDE_COUNT_OF(styles); i++)
         if (tide_text_is(named, styles[i].name)) return styles[i].of;
     if (named.length)
@@ -192,6 +199,13 @@ static bool choose_styles(tide_wrapper *w, tide_tensor_parallel *p) {
         if (!has_block && model->instances[i].of->is_checkpointed && along && !p->plan.cuts_embedding)
             p->styles[i] = STYLE_CUT_INPUT;
         has_block = has_block || model->instances[i].of->is_checkpointed;
+    }
+    if (own && !has_plan_below_head(own) && tide_tied_head(model)) {
+        tide_fail(
+            model->m, TIDE_ERR_CONFLICT,
+            "parallel.tp_plan: it cuts the head alone, which is tied to the embedding: \"aten.mm.default got mixed "
+            "torch.Tensor and DTensor\"; use none");
+        return false;
     }
     if (plan) return true;
     tide_fail(model->m, TIDE_ERR_UNSUPPORTED,

@@ -30,7 +30,7 @@ def main() -> int:
 def plan_of(model_type: str) -> dict[str, str]:
     plan = getattr(CONFIG_MAPPING[model_type], "base_model_tp_plan", None) or {}
     head = getattr(transformers, MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(model_type, ""), None)
-    return {**plan, **(getattr(head, "_tp_plan", None) or {})} if plan else {}
+    return {**plan, **(getattr(head, "_tp_plan", None) or {})}
 
 
 if __name__ == "__main__":
