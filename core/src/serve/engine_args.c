@@ -249,6 +249,7 @@ void tide_serve_set_settings(tide_serve_run *run) {
                            .text = tide_text_of(run->weights.format ? run->weights.format : "none")});
     set_int(run, "group_size", run->weights.group_size);
     set_int(run, "values_per_int32", 32 / run->weights.bits);
+    set_truth(run, "keeps_gates", run->weights.keeps_gates);
     set_truth(run, "has_cache_scales", run->weights.has_cache_scales);
     bool is_alone = job->tensor_parallel_size * job->pipeline_parallel_size * job->data_parallel_size == 1;
     set_truth(run, "imports_flashinfer", is_alone && !run->drafts.config); /* else it is imported before the model */

@@ -28,6 +28,28 @@ static bool leaves_only_head(const tide_json *object, const char *key) {
            tide_text_is(name->text, "lm_head");
 }
 
+static bool tail_is(tide_text name, const char *end) {
+    size_t length = strlen(end);
+    return name.length >= length && memcmp(name.at + name.length - length, end, length) == 0;
+}
+
+/* fp8.py, is_layer_skipped: names in full. Heads, embeddings and norms are stored as they are anyway; gates may be
+ * kept in all layers. */
+static bool leaves_gates(const tide_json *config, const tide_json *q, const char *key, tide_serve_weights *w) {
+    const tide_json *names = tide_json_at(q, key);
+    int64_t gates = 0;
+    for (const tide_json *name = names ? names->first : NULL; name; name = name->next) {
+        if (name->kind != TIDE_JSON_STRING) return false;
+        bool is_plain = tail_is(name->text, "norm") || tide_text_is(name->text, "lm_head") ||
+                        tail_is(name->text, "embed_tokens") || tail_is(name->text, "e_score_correction_bias") ||
+                        tide_text_is(name->text, "gate");
+        gates += tail_is(name->text, ".mlp.gate");
+        if (!is_plain && !tail_is(name->text, ".mlp.gate")) return false;
+    }
+    w->keeps_gates = w->keeps_gates || gates > 0;
+    return gates == 0 || gates == tide_serve_layers(config);
+}
+
 /* Sizes of groups that Marlin takes; Machete takes all of them but 32. */
 static bool is_group_size(int64_t size) {
     return size == 32 || size == 64 || size == 128;
@@ -41,9 +63,9 @@ static bool is_block_of_128(const tide_json *block) {
 }
 
 /* fp8.py: Fp8LinearMethod, of a checkpoint. Below 8.9 it is repacked for Marlin. */
-static const char *fp8_format(const tide_json *q, tide_serve_weights *w, int capability) {
+static const char *fp8_format(const tide_json *config, const tide_json *q, tide_serve_weights *w, int capability) {
     const tide_json *block = tide_json_at(q, "weight_block_size");
-    if (!leaves_only_head(q, "modules_to_not_convert") || !leaves_only_head(q, "ignored_layers") ||
+    if (!leaves_gates(config, q, "modules_to_not_convert", w) || !leaves_gates(config, q, "ignored_layers", w) ||
         (capability != 89 && capability != 90))
         return NULL;
     w->has_cache_scales = true;
@@ -100,7 +122,7 @@ tide_serve_weights tide_serve_weights_of(const tide_serve_run *run) {
         bool is_fp8 = run->job.quantization == TIDE_quantization_fp8;
         w.format = is_fp8 && capability >= 80 && capability <= 90 ? "fp8" : NULL;
     } else if (config_says(q, "quant_method", "fp8")) {
-        w.format = fp8_format(q, &w, capability);
+        w.format = fp8_format(config, q, &w, capability);
     } else if (config_says(q, "quant_method", "gptq") || config_says(q, "quant_method", "awq")) {
         w.format = packed_format(q, &w);
     } else if (config_says(q, "quant_method", "mxfp4") &&
