@@ -81,7 +81,7 @@ static void plan_show(const cJSON *answer) {
                cli_count(servers, cli_int_at(smallest, "servers")),
                cli_int_at(smallest, "servers") == 1 ? "server" : "servers",
                cli_count(requests, cli_int_at(smallest, "requests")));
-    printf("  %s\n", cli_text_at(answer, "command"));
+    printf("  %s\n", cli_text_at(cli_at(smallest, "command") ? smallest : answer, "command"));
 }
 
 static void levers_show(const cJSON *answer) {
@@ -147,6 +147,9 @@ static void card_show(const cJSON *answer) {
     printf("  %s of context and kernels, %s of block tables, up to %s of fp32 logits with penalties or logprobs\n",
            cli_size(context, cli_int_at(card, "context")), cli_size(tables, cli_int_at(card, "block_tables")),
            cli_size(logits, cli_int_at(card, "logits_fp32")));
+    if (cli_int_at(card, "other_servers"))
+        printf("  %s of the other servers on the GPU: the figures are of one, requests of all\n",
+               cli_size(context, cli_int_at(card, "other_servers")));
 }
 
 void cli_server_show(const cJSON *report) {

@@ -174,7 +174,9 @@ void tide_write_serving(tide_writer *w, const tide_serving *serving, const tide_
     tide_write_serving_command(w, serving, arena);
     tide_write_open_at(w, "card", '{');
     tide_write_int_at(w, "total", (int64_t)device->total_bytes);
-    tide_write_int_at(w, "context", (int64_t)device->used_bytes);
+    int64_t own = (int64_t)tide_serve_device_of(job, arena).used_bytes, used = (int64_t)device->used_bytes;
+    tide_write_int_at(w, "context", own);
+    if (job->replicas > 1) tide_write_int_at(w, "other_servers", used - own);
     tide_write_int_at(w, "block_tables", tide_serving_tables(run));
     tide_write_int_at(w, "logits_fp32",
                       run->is_pooling ? 0 : 4 * run->figures.max_num_seqs * tide_serve_vocabulary(job->config));

@@ -170,6 +170,12 @@ static shape serving_shape(const tide_serving *serving, int64_t ranks, int64_t a
     return (shape){ranks, servers, servers * each};
 }
 
+static const char *command_of(const tide_job *job, int64_t ranks, int64_t servers, tide_arena *arena) {
+    const char *command = tide_job_serve_command(job, arena);
+    if (ranks > 1) command = tide_format(arena, "%s --tensor-parallel-size %lld", command, (long long)ranks);
+    return servers > 1 ? tide_format(arena, "%s --data-parallel-size %lld", command, (long long)servers) : command;
+}
+
 void tide_write_smallest(tide_writer *w, const tide_serving *serving, tide_arena *arena) {
     const tide_job *job = serving->job;
     shape best = {0};
@@ -190,5 +196,7 @@ void tide_write_smallest(tide_writer *w, const tide_serving *serving, tide_arena
     tide_write_int_at(w, "tensor_parallel_size", best.ranks);
     tide_write_int_at(w, "requests", best.requests);
     if (job->max_concurrency) tide_write_int_at(w, "asked", job->max_concurrency);
+    if (!tide_job_sets(job, TIDE_SET_tensor_parallel_size) && !tide_job_sets(job, TIDE_SET_data_parallel_size))
+        tide_write_string_at(w, "command", command_of(job, best.ranks, best.servers, arena));
     tide_write_close(w, '}');
 }

@@ -423,7 +423,7 @@ static bool start_llama_cpp(tide_serve_run *run, const tide_job *job, const tide
     place_layers(&c);
     if (!read_types(&c) || !place_tensors(&c, &p)) return false;
     llama_caches k = size_caches(&c);
-    run->figures.dtype = p.largest ? p.largest->type->name : "F16";
+    run->figures.dtype = !is_file ? job->values[TIDE_SET_ftype] : p.largest ? p.largest->type->name : "F16";
     describe_caches(&c, &k);
     add_buffers(&c, &p, &k);
     tide_serve_play_buffers(run);
