@@ -69,6 +69,15 @@ static const char *no_video(const tide_serve_run *run, tide_job *job, tide_arena
     return "--limit-mm-per-prompt '{\"image\": 1, \"video\": 0}'";
 }
 
+static const char *text_alone(const tide_serve_run *run, tide_job *job, tide_arena *arena) {
+    (void)run;
+    (void)arena;
+    if (!tide_json_at(job->config, "vision_config") || *job->values[TIDE_SET_limit_mm_per_prompt]) return NULL;
+    if (job->language_model_only) return NULL;
+    job->language_model_only = true;
+    return "--language-model-only";
+}
+
 /* What the engine's refusal says that would fit. */
 static const char *shorter_requests(const tide_serve_run *run, tide_job *job, tide_arena *arena) {
     if (!run->figures.refusal || run->figures.longest < 1) return NULL;
@@ -130,11 +139,11 @@ static gain play_lever(const tide_serving *serving, const lever *of, tide_serve_
 }
 
 void tide_write_levers(tide_writer *w, const tide_serving *serving, tide_arena *arena) {
-    static const lever levers[] = {{shorter_requests, false, false}, {fewer_requests, true, false},
-                                   {fewer_tokens, true, false},      {one_adapter, false, false},
-                                   {more_of_the_card, true, true},   {fp8_cache, true, false},
-                                   {fp8_weights, false, false},      {no_graphs, false, false},
-                                   {no_video, false, false},         {more_ranks, false, false}};
+    static const lever levers[] = {
+        {shorter_requests, false, false}, {fewer_requests, true, false},  {fewer_tokens, true, false},
+        {one_adapter, false, false},      {more_of_the_card, true, true}, {fp8_cache, true, false},
+        {fp8_weights, false, false},      {no_graphs, false, false},      {no_video, false, false},
+        {text_alone, false, false},       {more_ranks, false, false}};
     int64_t requests = tide_serving_requests(serving);
     tide_serve_descriptions kept = {.arena = arena};
     tide_write_open_at(w, "levers", '[');

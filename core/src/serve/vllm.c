@@ -43,6 +43,17 @@ static tide_text architecture_of(tide_serve_run *run, const tide_json *config) {
     return type && type->kind == TIDE_JSON_STRING ? root_of_type(run, type->text) : TIDE_TEXT("");
 }
 
+/* The class, or of those whose vision towers are of several kinds the one for this tower: "CLASS:model_type". */
+static const tide_engine_root *root_of(const tide_serve_run *run) {
+    const tide_json *tower = tide_json_at(tide_json_at(run->job.config, "vision_config"), "model_type");
+    const tide_engine_root *found = NULL;
+    if (tide_json_is(tower, TIDE_JSON_STRING))
+        found = tide_engine_root_of(
+            "vllm", tide_text_of(tide_format(run->machine.arena, "%.*s:%.*s", (int)run->architecture.length,
+                                             run->architecture.at, (int)tower->text.length, tower->text.at)));
+    return found ? found : tide_engine_root_of("vllm", run->architecture);
+}
+
 /* The language model of a composite: init_vllm_registered_model(hf_config=config.text_config). Descriptions name
  * classes that no architecture stands for by model_type. */
 static bool find_engine_model(void *user, tide_text model_type, tide_text *description, tide_text *class_name) {
@@ -221,7 +232,7 @@ static bool load_model(tide_serve_run *run, tide_description *runner, uint32_t *
     tide_machine *m = &run->machine;
     const tide_json *config = run->job.config;
     tide_text architecture = run->architecture;
-    const tide_engine_root *root = tide_engine_root_of("vllm", architecture);
+    const tide_engine_root *root = root_of(run);
     if (!root)
         return tide_error(
             m->diags, TIDE_ERR_UNSUPPORTED, "/config.json/architectures/0",
