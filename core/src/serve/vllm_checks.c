@@ -15,19 +15,33 @@ static const tide_json *quantization_config(const tide_serve_run *run) {
     return tide_json_is(found, TIDE_JSON_OBJECT) ? found : NULL;
 }
 
-/* models/registry.py: in none of its tables, nor taken by its Transformers backend, for which transformers 5.19's
- * classes have no attention interface. */
 static bool knows_architecture(const tide_serve_run *run) {
-    static const char *const unknown[] = {
-        "CodeGenForCausalLM", "DebertaForMaskedLM", "DebertaV2ForMaskedLM", "DebertaV2ForSequenceClassification",
-        "GPTNeoForCausalLM",  "MPNetForMaskedLM",   "MPNetModel",           "MptForCausalLM"};
-    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
-        if (tide_text_is(run->architecture, unknown[i]))
-            return refuses(
-                run, "/config.json/architectures/0",
-                tide_format(run->machine.arena, "Model architectures ['%s'] are not supported for now.", unknown[i]),
-                NULL);
-    return true;
+    static const struct {
+        const char *architecture, *message;
+    } refused[] = {
+#define REFUSED(architecture, message) {architecture, message},
+#include "serve/vllm_refused.def"
+#undef REFUSED
+    };
+    static const char head[] = "ForMaskedLM";
+    tide_text named = run->architecture, rest = named;
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        if (!tide_text_is(named, refused[i].architecture)) continue;
+        const char *message = refused[i].message, *at = strstr(message, "%s");
+        tide_arena *arena = run->machine.arena;
+        if (at) message = tide_format(arena, "%.*s%s%s", (int)(at - message), message, refused[i].architecture, at + 2);
+        bool is_masked = rest.length > sizeof head - 1 &&
+                         memcmp(rest.at + rest.length - (sizeof head - 1), head, sizeof head - 1) == 0;
+        int base = (int)(rest.length - (sizeof head - 1));
+        return refuses(run, "/config.json/architectures/0", message,
+                       is_masked ? tide_format(arena,
+                                               "embedding models are served as their body, %.*sModel, where "
+                                               "vLLM has it",
+                                               base, rest.at)
+                                 : NULL);
+    }
+    return named.length || refuses(run, "/config.json/architectures", "No model architectures are specified",
+                                   "give a config.json of transformers': vLLM serves no models of timm and diffusers");
 }
 
 /* layers/quantization/__init__.py, QUANTIZATION_METHODS. */
