@@ -83,9 +83,15 @@ static bool takes_length(const tide_serve_run *run) {
     const tide_json *text = tide_serve_text_config(run->job.config), *own = tide_json_at(text, "model_max_length");
     const char *key = NULL;
     int64_t derived = tide_serve_derived_length(run->job.config, &key), asked = run->job.max_model_len;
-    if (asked == 0 && tide_job_sets(&run->job, TIDE_SET_max_model_len))
+    bool is_none = asked == 0 && tide_job_sets(&run->job, TIDE_SET_max_model_len);
+    if (is_none ||
+        (asked == TIDE_SERVE_AUTO && derived == TIDE_ENDLESS)) /* what the model does not say is not fitted */
         return refuses(run, "/settings/max_model_len",
-                       "max_model_len must be a positive integer, got int: 0. Example: max_model_len=2048", NULL);
+                       tide_format(m->arena,
+                                   "max_model_len must be a positive integer, got int: %lld. Example: "
+                                   "max_model_len=2048",
+                                   (long long)asked),
+                       NULL);
     if (asked <= derived || (own && own->is_integer && asked <= own->integer)) return true;
     bool has_rope =
         tide_json_at(text, "rope_theta") || tide_json_at(text, "rope_parameters") || tide_json_at(text, "rope_scaling");
