@@ -5,7 +5,7 @@ import { execFileSync } from 'node:child_process';
 import { changed, test, violations } from './harness.mjs';
 
 /** @param {import('./site.mjs').Site} site */
-export default function ({ visit, fromCore, program, saved, field }) {
+export default function ({ visit, fromCore, program, saved, field, choose, tab }) {
   test('what is at the peak is of one moment: rows outside add up, and reserved of another event has a row of its own', async () => {
     for (const words of [['model=llama-3.2-1b', 'gpu=h100-80'], ['model=llava-1.5-7b', 'gpu=h100-80', 'batch=16', 'seq=1024', 'checkpointing=full', 'freeze=vision_tower'], ['model=gpt2', 'gpu=t4', 'clip=1']]) {
       const r = await fromCore(words);
@@ -36,6 +36,19 @@ export default function ({ visit, fromCore, program, saved, field }) {
     assert.equal(await page.getByRole('radio', { name: /^QLoRA/ }).isChecked(), true);
     assert.match(await page.locator('.parts caption').innerText(), /[1-9][\d.]* [MB] trained/);
   }, { at: '#model=llama-3.2-1b&gpu=rtx-4090&quant=nf4&adapter=lora&v=1' }));
+
+  test('where it cannot be told whether a job fits, no table says that it does or does not', () => visit(async (page) => {
+    const text = JSON.stringify({ architectures: ['FooForCausalLM'], model_type: 'foo', hidden_size: 2048, num_hidden_layers: 16, num_attention_heads: 16, vocab_size: 32000, intermediate_size: 8192, foo_rank: 4 });
+    await choose(page, [{ name: 'config.json', mimeType: 'application/json', buffer: Buffer.from(text) }]);
+    await page.locator('.verdict .pill', { hasText: 'Cannot tell' }).waitFor();
+    await tab(page, 'GPUs that fit');
+    const row = page.locator('.whatif tbody tr', { has: page.getByRole('rowheader', { name: 'RTX 4090 24GB' }) });
+    await row.locator('.barely', { hasText: 'cannot tell' }).waitFor();
+    assert.equal(await row.locator('.good, .bad').count(), 0);
+    await tab(page, 'Heat map');
+    await page.locator('.heat td.at, .heat td[tabindex="0"]').first().filter({ hasText: '?' }).waitFor();
+    assert.match(await page.locator('.heat td[tabindex="0"]').getAttribute('aria-label') ?? '', /cannot tell/);
+  }, { at: '#model=llama-3.2-1b&gpu=rtx-4090&v=1' }));
 
   test('a badge has the colour of the verdict: green, amber, red, blue', () => visit(async (page) => {
     for (const [words, says, colour] of [['gpu=t4', 'fits', '#17753a'], ['gpu_gib=1.55', 'barely fits', '#9a5b00'], ['gpu_gib=1', 'does not fit', '#b42318'], ['', '', '#1f5fbf']]) {

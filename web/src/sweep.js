@@ -6,7 +6,7 @@ import { toCommand } from './words.js';
 export const MOST_VALUES = 32;
 
 /** @typedef {{name: string, values: string[]}} Axis */
-/** @typedef {{kind: 'fits' | 'close' | 'not' | 'none' | 'refused', bytes: number, card: number, allocated: number, reserved: number,
+/** @typedef {{kind: 'fits' | 'close' | 'open' | 'not' | 'none' | 'refused', bytes: number, card: number, allocated: number, reserved: number,
  *   margin: number | null, rank: number | null, said: string}} Cell */
 
 /** "1,2,4", "1-32", "512-8192:512" as values; each once.
@@ -96,7 +96,7 @@ export function cellOf(reply, close) {
   const { verdict, peak } = reply;
   const card = verdict.gpu_bytes ?? 0;
   const margin = verdict.margin_bytes ?? null;
-  const kind = verdict.fits === null ? 'none' : !verdict.fits ? 'not' : margin < close * card ? 'close' : 'fits';
+  const kind = verdict.fits === null ? (card > 0 ? 'open' : 'none') : !verdict.fits ? 'not' : margin < close * card ? 'close' : 'fits';
   return { kind, bytes: verdict.device_bytes, card, allocated: peak.allocated, reserved: peak.reserved, margin, rank: peak.rank ?? null, said: '' };
 }
 
@@ -109,7 +109,7 @@ export function sweepCsv(axes, cell) {
     const c = cell(at);
     const values = axes.map(({ values: all }, i) => (/^-?\d+(\.\d+)?$/.test(all[at[i]]) ? Number(all[at[i]]) : all[at[i]]));
     if (!c || c.kind === 'refused') rows.push([...values, '', '', '', '', '', '', c?.said ?? '']);
-    else rows.push([...values, c.allocated, c.reserved, c.bytes, c.margin, c.rank, c.kind === 'none' ? '' : c.kind === 'not' ? 'no' : 'yes', '']);
+    else rows.push([...values, c.allocated, c.reserved, c.bytes, c.margin, c.rank, c.kind === 'none' || c.kind === 'open' ? '' : c.kind === 'not' ? 'no' : 'yes', '']);
     let i = axes.length - 1;
     for (; i >= 0 && ++at[i] === axes[i].values.length; i--) at[i] = 0;
     if (i < 0) return csv(rows);

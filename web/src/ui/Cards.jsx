@@ -11,10 +11,11 @@ import { apply, Fits, NoAnswer, useAnswers } from './played.jsx';
 
 /** @typedef {import('./played.jsx').Figures & {name: string, title: string, cards: number, requests?: number, error?: string}} Card  requests: that a server on it holds at once */
 
-/** The smallest that it runs on first; of the others those that lack the least. @param {Card} a @param {Card} b */
+/** The smallest that it runs on first, then where that cannot be told; of the others those that lack the least. @param {Card} a @param {Card} b */
 function inOrder(a, b) {
-  if (!a.fits !== !b.fits) return a.fits ? -1 : 1;
-  const size = (/** @type {Card} */ { gpu_bytes: has = 0, device_bytes: needs }) => (a.fits ? has : needs - has);
+  const turn = (/** @type {Card} */ { fits }) => (fits ? 0 : fits === null ? 1 : 2);
+  if (turn(a) !== turn(b)) return turn(a) - turn(b);
+  const size = (/** @type {Card} */ { gpu_bytes: has = 0, device_bytes: needs }) => (a.fits ?? true ? has : needs - has);
   return size(a) - size(b);
 }
 

@@ -25,8 +25,8 @@ const MOST_CELLS = 4096;
 const DRAW_EVERY_MS = 500;
 const SETTLED_MS = 250; /* after a setting was changed, which may go on */
 const WALK_FROM = 100; /* cells: fewer are played sooner than walked around */
-const MARKS = { fits: '✓', close: '!', not: '✕', none: '', refused: '–' };
-const WORDS = { fits: 'fits', close: 'barely fits', not: 'does not fit', none: '', refused: 'not possible' };
+const MARKS = { fits: '✓', close: '!', open: '?', not: '✕', none: '', refused: '–' };
+const WORDS = { fits: 'fits', close: 'barely fits', open: 'cannot tell', not: 'does not fit', none: '', refused: 'not possible' };
 
 /** Settings that can be swept. */
 function sweepable() {
@@ -206,7 +206,7 @@ export default function HeatMap() {
   };
   const most = cells.current.some((one) => one && !one.card) ? cells.current.reduce((highest, one) => Math.max(highest, one?.bytes ?? 0), 1) : 1;
   /** @param {Cell | null} c */
-  const shade = (c) => (!c ? 'wait' : c.kind === 'refused' ? 'refused' : c.kind === 'not' ? `not n${Math.min(3, Math.floor(c.bytes / c.card))}` : `${c.kind} h${Math.min(9, Math.floor(10 * c.bytes / (c.card || most)))}`);
+  const shade = (c) => (!c ? 'wait' : c.kind === 'refused' ? 'refused' : c.kind === 'not' ? `not n${Math.min(3, Math.floor(c.bytes / c.card))}` : `${c.kind === 'open' ? 'close' : c.kind} h${Math.min(9, Math.floor(10 * c.bytes / (c.card || most)))}`);
   /** Whether a cell fits, as played or as expected; undefined: not known, or not possible. */
   const holds = (/** @type {number} */ p, /** @type {number} */ r, /** @type {number} */ c) => {
     if (r >= size[1] || c >= size[2]) return undefined;
@@ -274,7 +274,7 @@ export default function HeatMap() {
       {!problem && (
         <p class="readout">
           <b>{settingsOf([p0, r0, c0]).join(' ')}</b>{' '}
-          {read && (read.kind === 'refused' ? <span>{read.said}</span> : <span>{inUnit(read.bytes, unit.value)} {unit.value}{read.card > 0 && ` of ${headline(read.card, unit.value)}, ${WORDS[read.kind]}${read.margin !== null ? `: ${inUnit(Math.abs(read.margin), unit.value)} ${read.margin >= 0 ? 'to spare' : read.kind === 'not' ? 'over' : 'more than there is, freed from the cache'}` : ''}`}</span>)}
+          {read && (read.kind === 'refused' ? <span>{read.said}</span> : <span>{inUnit(read.bytes, unit.value)} {unit.value}{read.card > 0 && ` of ${headline(read.card, unit.value)}, ${WORDS[read.kind]}${read.margin !== null && read.kind !== 'open' ? `: ${inUnit(Math.abs(read.margin), unit.value)} ${read.margin >= 0 ? 'to spare' : read.kind === 'not' ? 'over' : 'more than there is, freed from the cache'}` : ''}`}</span>)}
           <span class="readout-factors muted"><span>✓ fits</span><span>! barely fits</span><span>✕ does not</span><span>– not possible</span><span class="edge-key">edge of fitting</span></span>
         </p>
       )}

@@ -76,7 +76,7 @@ export default function Layout({ r, panel }) {
   const played = r.ranks?.length ? r.ranks : [{ rank: shown, stage: Math.floor(shown / each), allocated: r.peak.allocated, reserved: r.peak.reserved }];
   const rows = [...played, ...later.filter(({ stage }) => !played.some((one) => one.stage === stage))].sort((a, b) => a.rank - b.rank);
   const most = rows.reduce((a, b) => (b.reserved > a.reserved ? b : a));
-  const kindOf = (/** @type {Row} */ row) => (!has ? 'none' : row.reserved + context <= has * 0.97 ? 'fits' : row.reserved + context <= has ? 'close' : 'not');
+  const kindOf = (/** @type {Row} */ row) => (!has || r.verdict.fits === null ? 'none' : row.reserved + context <= has * 0.97 ? 'fits' : row.reserved + context <= has ? 'close' : 'not');
   /* What reserves more than there is may fit by retries: that is known of what was played on this GPU. What allocates more does not. */
   const fitsOf = (/** @type {Row} */ row) => (row.rank === shown ? r.verdict.fits ?? undefined
     : row.fits ?? (row.reserved + context <= has || (row.allocated + context > has ? false : undefined)));

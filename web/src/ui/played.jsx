@@ -10,7 +10,7 @@ import { Icon } from './marks.jsx';
 import { CLOSE } from './Verdict.jsx';
 import './whatif.js';
 
-/** @typedef {{device_bytes: number, gpu_bytes?: number, fits?: boolean}} Figures */
+/** @typedef {{device_bytes: number, gpu_bytes?: number, fits?: boolean | null}} Figures  fits: null, it cannot be told */
 
 const SETTLED_MS = 350;
 
@@ -18,7 +18,8 @@ export const RETRIES = 'It would reserve more than there is, and runs because th
 
 /** @param {{of: Figures, children?: any}} props */
 export function Fits({ of: { fits, device_bytes: needs, gpu_bytes: has = 0 }, children }) {
-  if (fits === undefined) return null;
+  if (fits === undefined || (fits === null && !has)) return null;
+  if (fits === null) return <span class="barely"><Icon name="warn" />cannot tell{children}</span>;
   const isClose = fits && needs > has * (1 - CLOSE);
   return (
     <span class={!fits ? 'bad' : isClose ? 'barely' : 'good'} data-tip={fits && needs > has ? RETRIES : undefined}>
