@@ -325,7 +325,7 @@ static void check_spread_trainer(tide_job_builder *b, const char *kind) {
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_parallel_kind,
                             tide_format(b->arena, "%s is not described with trainers", strategy),
                             "use ddp, zero1, zero2, zero3 or fsdp2, or leave the trainer out");
-    else if (tide_trainer_generates(job) && (is_zero3 || is_fsdp2))
+    else if (tide_trainer_generates(job) && (is_fsdp2 || (is_zero3 && job->adapter != TIDE_adapter_none)))
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_parallel_kind,
                             tide_format(b->arena, "%s is not described with %s", strategy, kind), "use ddp or zero2");
     else if (is_zero3 && job->adapter != TIDE_adapter_none && !calls_model_once(job))

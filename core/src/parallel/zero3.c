@@ -338,6 +338,8 @@ static void zero3_prepare_reference(tide_wrapper *w) {
 const tide_strategy tide_zero3_strategy = {.load = tide_zero3_load,
                                            .loaded = tide_zero3_loaded,
                                            .prepare_reference = zero3_prepare_reference,
+                                           .generation_begins = tide_zero3_generation_begins,
+                                           .generation_ends = tide_zero3_generation_ends,
                                            .wrap = zero3_wrap,
                                            .backward = zero3_backward,
                                            .update = zero3_update,

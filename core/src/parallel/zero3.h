@@ -156,11 +156,15 @@ void tide_zero3_fetch_sub_module(zero3 *z, uint32_t instance, bool is_forward);
 void tide_zero3_release_sub_module(zero3 *z, uint32_t instance, bool is_forward);
 void tide_zero3_release_backward_leftovers(zero3 *z);
 void tide_zero3_reset_step(zero3 *z);
+void tide_zero3_invalidate_trace(zero3 *z);
 
 /* ---- zero3_offload.c ---- */
 
 /* _register_deepspeed_module: which module has which parameters, and the hooks. */
 void tide_zero3_register_modules(zero3 *z);
+/* GatheredParameters() of all of them, without hooks; behind it they are partitioned, persistent ones too. */
+void tide_zero3_generation_begins(tide_wrapper *w);
+void tide_zero3_generation_ends(tide_wrapper *w);
 
 /* ---- zero3_linear.c ---- */
 

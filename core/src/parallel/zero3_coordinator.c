@@ -52,14 +52,17 @@ static void clean_inflight_param_registry(zero3 *z) {
     }
 }
 
-/* trace_prologue: a module that is not the next of the trace makes it invalid. */
-static void trace_prologue(zero3 *z, uint32_t instance) {
-    bool is_expected = z->step_id < z->submodule_order_count && z->submodule_order[z->step_id] == instance;
-    if (z->trace_mode != ZERO_TRACE_COMPLETE || is_expected) return;
+void tide_zero3_invalidate_trace(zero3 *z) {
     z->trace_mode = ZERO_TRACE_INVALID;
     z->submodule_order_count = z->param_order_count = z->param_queue_at = 0;
     for (uint32_t i = 0; i < z->count; i++) z->params[i].most_recent_step_id_fetched_for = INT64_MIN;
     clean_inflight_param_registry(z);
+}
+
+/* trace_prologue: a module that is not the next of the trace makes it invalid. */
+static void trace_prologue(zero3 *z, uint32_t instance) {
+    bool is_expected = z->step_id < z->submodule_order_count && z->submodule_order[z->step_id] == instance;
+    if (z->trace_mode == ZERO_TRACE_COMPLETE && !is_expected) tide_zero3_invalidate_trace(z);
 }
 
 /* A frozen parameter that a recomputation fetches stays until the backward of that module is over. */

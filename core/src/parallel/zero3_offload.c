@@ -168,6 +168,35 @@ static void set_z3_leaf_modules(zero3 *z) {
     }
 }
 
+static void set_hooks(zero3 *z) {
+    z->w->model->before_forward = pre_forward_module_hook;
+    z->w->model->after_forward = post_forward_module_hook;
+    z->w->model->read_parameter = zero3_read_parameter;
+}
+
+void tide_zero3_generation_begins(tide_wrapper *w) {
+    zero3 *z = w->state;
+    tide_model *model = w->model;
+    uint32_t outside = model->m->module;
+    for (uint32_t i = 0; i < z->count; i++) {
+        zero_param *p = &z->params[i];
+        if (p->ds_status == ZERO_NOT_AVAILABLE) tide_zero3_allgather_param(z, p, 0);
+        p->ds_status = ZERO_AVAILABLE;
+        p->active_sub_module_count = 0;
+    }
+    model->m->module = outside;
+    model->before_forward = NULL;
+    model->after_forward = NULL;
+    model->read_parameter = NULL;
+}
+
+void tide_zero3_generation_ends(tide_wrapper *w) {
+    zero3 *z = w->state;
+    tide_zero3_invalidate_trace(z);
+    set_hooks(z);
+    for (uint32_t i = 0; i < z->count; i++) tide_zero3_release_param(z, &z->params[i]);
+}
+
 void tide_zero3_register_modules(zero3 *z) {
     tide_model *model = z->w->model;
     z->modules = TIDE_NEW(model->m->arena, zero_module, model->instance_count + 1);
@@ -180,7 +209,5 @@ void tide_zero3_register_modules(zero3 *z) {
     }
     set_z3_leaf_modules(z);
     z->has_peft_model = z->w->job->adapter != TIDE_adapter_none;
-    model->before_forward = pre_forward_module_hook;
-    model->after_forward = post_forward_module_hook;
-    model->read_parameter = zero3_read_parameter;
+    set_hooks(z);
 }

@@ -64,7 +64,7 @@ static void sample_tokens(tide_run *run, const tide_job *job, tide_value state, 
     model->setting_changes++;
 }
 
-void tide_generate_rollouts(tide_run *run, const tide_job *job, unsigned step) {
+void tide_generate_rollouts(tide_run *run, const tide_job *job) {
     tide_machine *m = &run->machine;
     tide_model *model = &run->model;
     tide_function *begin = rollout_function(run, "generate_begins"), *end = rollout_function(run, "generate_ends");
@@ -85,5 +85,4 @@ void tide_generate_rollouts(tide_run *run, const tide_job *job, unsigned step) {
     model->state.is_checkpointing = checkpoints;
     tide_value_release(m, made);
     m->module = m->statement = 0;
-    tide_timeline_mark(&m->timeline, step, TIDE_PHASE_GENERATE);
 }

@@ -9,6 +9,6 @@
 void tide_set_rollouts(tide_run *run, const tide_job *job);
 
 /* transformers' generate() with sampling, for the prompts of one generation (phase generate). */
-void tide_generate_rollouts(tide_run *run, const tide_job *job, unsigned step);
+void tide_generate_rollouts(tide_run *run, const tide_job *job);
 
 #endif

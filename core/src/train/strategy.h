@@ -53,6 +53,9 @@ typedef struct tide_strategy {
     void (*backward)(tide_wrapper *w, tide_tensor *loss);
     void (*after_backward)(tide_wrapper *w);
     void (*update)(tide_wrapper *w);
+    /* trl/models/utils.py, unwrap_model_for_generation(): around generate(). NULL: the model is as it is. */
+    void (*generation_begins)(tide_wrapper *w);
+    void (*generation_ends)(tide_wrapper *w);
     bool trains_a_copy; /* calls of the bare model pass its hooks by: DistributedDataParallel is a module around it */
     bool updates_in_backward; /* of a Trainer: accelerate calls DeepSpeed's engine.step() behind its backward() */
     /* All of a step in place of the above: micro-batches, update and the marks of its phases. */

@@ -48,7 +48,10 @@ static void generate_and_score(tide_trainer_run *t, unsigned step) {
                   *scored_of = tide_trainer_function(t, tide_format(m->arena, "%s_scored", kind)),
                   *buffer = tide_trainer_function(t, "buffered_inputs"),
                   *batch_of = tide_trainer_function(t, "generation_batch");
-    tide_generate_rollouts(t->run, t->job, step);
+    if (t->strategy->generation_begins) t->strategy->generation_begins(&t->wrapper);
+    tide_generate_rollouts(t->run, t->job);
+    if (t->strategy->generation_ends && !m->has_failed) t->strategy->generation_ends(&t->wrapper);
+    tide_timeline_mark(&m->timeline, step, TIDE_PHASE_GENERATE);
     if (m->has_failed) return;
     m->state.factor = TIDE_FACTOR_INPUT;
     tide_value batch = tide_model_run(model, batch_of, of_batch, 2);
