@@ -131,6 +131,20 @@ static void error_reason(cli_buffer *reason, const cJSON *answer) {
     cli_format(reason, "%s%s%s", place, place[0] ? ": " : "", message[0] ? message : "no reason given");
 }
 
+/* A start that the engine refuses before it makes anything, in the words that it is refused with here. */
+static bool is_refused_alike(const cJSON *measured, const char *reason) {
+    const char *message = strstr(reason, ": ");
+    return verify_is_serving(measured) && strcmp(cli_text_at(measured, "outcome"), "refused") == 0 && message &&
+           strstr(cli_text_at(measured, "message"), message + 2);
+}
+
+static void compare_refusal(verify_results *results, const cJSON *measured) {
+    cJSON *refused = cJSON_CreateObject();
+    cJSON_AddStringToObject(refused, "outcome", "refused");
+    verify_compare_serving(results, measured, refused);
+    cJSON_Delete(refused);
+}
+
 static int case_run(verifier *v, const cJSON *measured) {
     const cJSON *of_case = cli_at(measured, "case");
     cli_buffer request = {0}, reason = {0};
@@ -143,11 +157,13 @@ static int case_run(verifier *v, const cJSON *measured) {
                    cli_int_at(cli_at(measured, "memory"), "total"));
     append_configuration(&request, v, cli_text_at(of_case, "model"), cJSON_IsObject(cli_at(of_case, "config")));
     int status = cli_ask(&answer, &request);
-    if (status == CLI_OK && !answer.is_ok) {
-        error_reason(&reason, answer.json);
-        verify_refuse(&v->results, measured, reason.at);
-    } else if (status == CLI_OK && !cli_true_at(answer.json, "expressed")) {
-        verify_refuse(&v->results, measured, cli_text_at(answer.json, "reason"));
+    bool is_expressed = answer.is_ok && cli_true_at(answer.json, "expressed");
+    if (status == CLI_OK && !answer.is_ok) error_reason(&reason, answer.json);
+    const char *why = answer.is_ok ? cli_text_at(answer.json, "reason") : reason.at ? reason.at : "";
+    if (status == CLI_OK && !is_expressed && is_refused_alike(measured, why)) {
+        compare_refusal(&v->results, measured);
+    } else if (status == CLI_OK && !is_expressed) {
+        verify_refuse(&v->results, measured, why);
     } else if (status == CLI_OK && verify_is_serving(measured)) {
         verify_compare_serving(&v->results, measured, answer.json);
     } else if (status == CLI_OK) {
