@@ -97,7 +97,8 @@ static bool case_trainer(case_reader *r, const tide_json *plan) {
                                            {"iterations", "trainer.num_iterations"},
                                            {"eval_samples", "trainer.max_eval_samples"},
                                            {"compute_metrics", "trainer.compute_metrics"},
-                                           {"steps_per_generation", "trainer.steps_per_generation"}};
+                                           {"steps_per_generation", "trainer.steps_per_generation"},
+                                           {"temperature", "trainer.temperature"}};
     static const char *const of_rollouts[][3] = {{"generations", "trainer.num_generations", "4"},
                                                  {"completion", "trainer.max_completion_length", "64"},
                                                  {"beta", "trainer.beta", "0"}};
@@ -106,8 +107,7 @@ static bool case_trainer(case_reader *r, const tide_json *plan) {
         const char *name = NULL, *text = tide_argument_value(r->arena, entry);
         for (size_t i = 0; i < TIDE_COUNT_OF(names) && !name; i++)
             if (tide_text_is(entry->key, names[i][0])) name = names[i][1];
-        if (is_unset(entry) || tide_text_is(entry->key, "logging_steps") || tide_text_is(entry->key, "temperature"))
-            continue;
+        if (is_unset(entry) || tide_text_is(entry->key, "logging_steps")) continue;
         if (tide_text_is(entry->key, "reference")) name = "trainer.precompute_ref_log_probs", text = "true";
         if (tide_text_is(entry->key, "args")) {
             for (const tide_json *value = entry->first; value; value = value->next) {
