@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* PYTORCH_CUDA_ALLOC_CONF: `key:value,key:[a:b,c:d]` turned into numbers, with PyTorch's rules and
  * messages. */
-#ifndef TIDE_ALLOC_CONF_H
-#define TIDE_ALLOC_CONF_H
+#ifndef TIDE_ALLOCATOR_ALLOC_CONF_H
+#define TIDE_ALLOCATOR_ALLOC_CONF_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -7,8 +7,8 @@
  * segments) takes requests one by one; the player puts all events of a source through it and keeps the figures that
  * they come to: the peaks of what is allocated and reserved, by step and phase, and when they were reached. It knows
  * bytes, blocks and streams, and neither tensors nor models. */
-#ifndef TIDE_ALLOCATOR_H
-#define TIDE_ALLOCATOR_H
+#ifndef TIDE_ALLOCATOR_ALLOCATOR_H
+#define TIDE_ALLOCATOR_ALLOCATOR_H
 
 #include "allocator/alloc_conf.h"
 #include "allocator/caching_allocator.h"

@@ -13,8 +13,8 @@
  *     tide_caching_destroy(a);
  *
  * Not modelled: CUDA graph capture and private pools (MemPool). */
-#ifndef TIDE_CACHING_ALLOCATOR_H
-#define TIDE_CACHING_ALLOCATOR_H
+#ifndef TIDE_ALLOCATOR_CACHING_ALLOCATOR_H
+#define TIDE_ALLOCATOR_CACHING_ALLOCATOR_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Block records of the caching allocator, and the sets of free ones. Private to allocator/. */
-#ifndef TIDE_CACHING_BLOCKS_H
-#define TIDE_CACHING_BLOCKS_H
+#ifndef TIDE_ALLOCATOR_CACHING_BLOCKS_H
+#define TIDE_ALLOCATOR_CACHING_BLOCKS_H
 
 #include "allocator/caching_allocator.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How a block becomes reusable: what free() and completed events do. Private to allocator/. */
-#ifndef TIDE_CACHING_FREE_H
-#define TIDE_CACHING_FREE_H
+#ifndef TIDE_ALLOCATOR_CACHING_FREE_H
+#define TIDE_ALLOCATOR_CACHING_FREE_H
 
 #include "allocator/caching_state.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The state of the caching allocator, and what its files offer to one another. Private to allocator/. */
-#ifndef TIDE_CACHING_STATE_H
-#define TIDE_CACHING_STATE_H
+#ifndef TIDE_ALLOCATOR_CACHING_STATE_H
+#define TIDE_ALLOCATOR_CACHING_STATE_H
 
 #include "allocator/caching_blocks.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is played: requests and frees, in order, of a job's timeline or of a recording's tape. */
-#ifndef TIDE_EVENTS_H
-#define TIDE_EVENTS_H
+#ifndef TIDE_ALLOCATOR_EVENTS_H
+#define TIDE_ALLOCATOR_EVENTS_H
 
 #include <stdbool.h>
 

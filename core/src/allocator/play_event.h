@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One event, for the files that play them. Private to allocator/. */
-#ifndef TIDE_PLAY_EVENT_H
-#define TIDE_PLAY_EVENT_H
+#ifndef TIDE_ALLOCATOR_PLAY_EVENT_H
+#define TIDE_ALLOCATOR_PLAY_EVENT_H
 
 #include "allocator/player.h"
 #include "base/invariant.h"

@@ -6,8 +6,8 @@
  *     tide_player_open(&player, &source, &config, arena);
  *     tide_player_run(&player, source.event_count);
  *     tide_player_close(&player);                         (player.figures stay) */
-#ifndef TIDE_PLAYER_H
-#define TIDE_PLAYER_H
+#ifndef TIDE_ALLOCATOR_PLAYER_H
+#define TIDE_ALLOCATOR_PLAYER_H
 
 #include "allocator/events.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The timeline: every allocation and free of a run, in order. What is predicted and what is recorded look alike here.
  */
-#ifndef TIDE_TIMELINE_H
-#define TIDE_TIMELINE_H
+#ifndef TIDE_ALLOCATOR_TIMELINE_H
+#define TIDE_ALLOCATOR_TIMELINE_H
 
 #include <stdbool.h>
 

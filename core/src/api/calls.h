@@ -2,8 +2,8 @@
 /* api/: the library's door. tide_call() (tidemark/tidemark.h) takes a request in JSON and answers in JSON, in bounded
  * memory and without leaving anything behind; which calls there are says tables.c, so that the page can have modules
  * with some of them. Each call reads its request, and what it says comes from report/. */
-#ifndef TIDE_CALLS_H
-#define TIDE_CALLS_H
+#ifndef TIDE_API_CALLS_H
+#define TIDE_API_CALLS_H
 
 #include "job/job.h"
 #include "report/report.h"

@@ -4,8 +4,8 @@
  * arena's escape is jumped to, and so no function here returns an error for that.
  *
  * Memory of one call: everything is allocated from an arena and released at once. */
-#ifndef TIDE_ARENA_H
-#define TIDE_ARENA_H
+#ifndef TIDE_BASE_ARENA_H
+#define TIDE_BASE_ARENA_H
 
 #include <setjmp.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Arithmetic that says when it overflows: each function returns false and leaves *out alone then. */
-#ifndef TIDE_CHECKED_H
-#define TIDE_CHECKED_H
+#ifndef TIDE_BASE_CHECKED_H
+#define TIDE_BASE_CHECKED_H
 
 #include <stdbool.h>
 #include <stdint.h>

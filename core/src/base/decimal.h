@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Decimals without floating point: 12 decimals are kept. */
-#ifndef TIDE_DECIMAL_H
-#define TIDE_DECIMAL_H
+#ifndef TIDE_BASE_DECIMAL_H
+#define TIDE_BASE_DECIMAL_H
 
 #include "base/text.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Errors, warnings and assumptions as values: what happened, where, what to do. */
-#ifndef TIDE_DIAGNOSTICS_H
-#define TIDE_DIAGNOSTICS_H
+#ifndef TIDE_BASE_DIAGNOSTICS_H
+#define TIDE_BASE_DIAGNOSTICS_H
 
 #include "base/text.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lists of the preprocessor: TIDE_EACH(F, with, a, b, ...) is F(with, a) F(with, b) ..., up to 34 elements. */
-#ifndef TIDE_EACH_H
-#define TIDE_EACH_H
+#ifndef TIDE_BASE_EACH_H
+#define TIDE_BASE_EACH_H
 
 #define TIDE_EACH(F, with, ...)                                                                                        \
     TIDE_EACH_PICK(__VA_ARGS__, TIDE_EACH_34, TIDE_EACH_33, TIDE_EACH_32, TIDE_EACH_31, TIDE_EACH_30, TIDE_EACH_29,    \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GGUF files: the types of their tensors, and their header as JSON. */
-#ifndef TIDE_GGUF_H
-#define TIDE_GGUF_H
+#ifndef TIDE_BASE_GGUF_H
+#define TIDE_BASE_GGUF_H
 
 #include "base/diagnostics.h"
 #include "base/json_write.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What holds wherever the code is right: checked in debug and sanitizer builds, which define TIDE_CHECKS; known to
  * clang's analyser, nothing elsewhere. Input never breaks one: what input can do is a diagnostic. */
-#ifndef TIDE_INVARIANT_H
-#define TIDE_INVARIANT_H
+#ifndef TIDE_BASE_INVARIANT_H
+#define TIDE_BASE_INVARIANT_H
 
 #if defined(TIDE_CHECKS)
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* JSON text to a tree in the arena; parsed by cJSON, checked and copied here. */
-#ifndef TIDE_JSON_READ_H
-#define TIDE_JSON_READ_H
+#ifndef TIDE_BASE_JSON_READ_H
+#define TIDE_BASE_JSON_READ_H
 
 #include "base/diagnostics.h"
 

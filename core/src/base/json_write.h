@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A JSON writer: integers, strings and booleans only, so that the bytes are the same everywhere. */
-#ifndef TIDE_JSON_WRITE_H
-#define TIDE_JSON_WRITE_H
+#ifndef TIDE_BASE_JSON_WRITE_H
+#define TIDE_BASE_JSON_WRITE_H
 
 #include "base/text.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Regular expressions of module names, as Python's re.fullmatch reads them. */
-#ifndef TIDE_REGEX_H
-#define TIDE_REGEX_H
+#ifndef TIDE_BASE_REGEX_H
+#define TIDE_BASE_REGEX_H
 
 #include "base/text.h"
 

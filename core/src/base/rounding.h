@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sizes of arrays, and rounding up. */
-#ifndef TIDE_ROUNDING_H
-#define TIDE_ROUNDING_H
+#ifndef TIDE_BASE_ROUNDING_H
+#define TIDE_BASE_ROUNDING_H
 
 #include <stdint.h>
 

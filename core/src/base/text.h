@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Text by pointer and length, building strings, and names as numbers. */
-#ifndef TIDE_TEXT_H
-#define TIDE_TEXT_H
+#ifndef TIDE_BASE_TEXT_H
+#define TIDE_BASE_TEXT_H
 
 #include <stdbool.h>
 #include <stdint.h>

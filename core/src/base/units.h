@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sizes as people read them. */
-#ifndef TIDE_UNITS_H
-#define TIDE_UNITS_H
+#ifndef TIDE_BASE_UNITS_H
+#define TIDE_BASE_UNITS_H
 
 #include <stdint.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Settings as they are given: key=value, "settings" of a job file, and what other files say. Private to job/. */
-#ifndef TIDE_ARGUMENTS_H
-#define TIDE_ARGUMENTS_H
+#ifndef TIDE_JOB_ARGUMENTS_H
+#define TIDE_JOB_ARGUMENTS_H
 
 #include "job/settings.h"
 

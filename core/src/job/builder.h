@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The stages of tide_job_build, in the order in which it calls them. Private to job/. */
-#ifndef TIDE_BUILDER_H
-#define TIDE_BUILDER_H
+#ifndef TIDE_JOB_BUILDER_H
+#define TIDE_JOB_BUILDER_H
 
 #include "job/readers/readers.h"
 

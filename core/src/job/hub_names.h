@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names of models as the Hub has them: what of one says how its base was tuned, converted or quantised. Private to
  * job/. */
-#ifndef TIDE_HUB_NAMES_H
-#define TIDE_HUB_NAMES_H
+#ifndef TIDE_JOB_HUB_NAMES_H
+#define TIDE_JOB_HUB_NAMES_H
 
 #include "base/text.h"
 

@@ -5,8 +5,8 @@
  * is a row of settings.def, from which its field, its readers, its help and its description come. Files of models and
  * of trainers are read in readers/, one each. What is missing is taken from the model, the recipe or the default and
  * named; what contradicts itself is refused with a way out. A job is finished here: who plays it only reads. */
-#ifndef TIDE_JOB_H
-#define TIDE_JOB_H
+#ifndef TIDE_JOB_JOB_H
+#define TIDE_JOB_JOB_H
 
 #include "allocator/allocator.h"
 #include "base/json_read.h"

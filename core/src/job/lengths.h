@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lengths of samples as text. Private to job/: what they come to is in job.h. */
-#ifndef TIDE_LENGTHS_H
-#define TIDE_LENGTHS_H
+#ifndef TIDE_JOB_LENGTHS_H
+#define TIDE_JOB_LENGTHS_H
 
 #include "job/job.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Entries of the catalogue by what people call them. Private to job/. */
-#ifndef TIDE_MODEL_NAMES_H
-#define TIDE_MODEL_NAMES_H
+#ifndef TIDE_JOB_MODEL_NAMES_H
+#define TIDE_JOB_MODEL_NAMES_H
 
 #include "job/hub_names.h"
 #include "lang/lang.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Settings as a table, their values as canonical text. Private to job/. */
-#ifndef TIDE_SETTINGS_H
-#define TIDE_SETTINGS_H
+#ifndef TIDE_JOB_SETTINGS_H
+#define TIDE_JOB_SETTINGS_H
 
 #include "base/decimal.h"
 #include "job/job.h"

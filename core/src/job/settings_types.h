@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the types of settings.def are: the choices of a row, its field of tide_job, and how the table names them. */
-#ifndef TIDE_SETTINGS_TYPES_H
-#define TIDE_SETTINGS_TYPES_H
+#ifndef TIDE_JOB_SETTINGS_TYPES_H
+#define TIDE_JOB_SETTINGS_TYPES_H
 
 #include "base/each.h"
 #include "tensor/tensor.h"

@@ -7,8 +7,8 @@
  * an inherited function is looked for from the front again, as Python does with methods: what a description replaces is
  * replaced for all that it inherits. So each description has classes and functions of its own, made from the JSON when
  * they are first looked for. */
-#ifndef TIDE_DESCRIPTION_H
-#define TIDE_DESCRIPTION_H
+#ifndef TIDE_LANG_DESCRIPTION_H
+#define TIDE_LANG_DESCRIPTION_H
 
 #include "lang/syntax.h"
 

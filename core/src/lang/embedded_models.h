@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is built in: the texts under models/, embedded when the library is built. */
-#ifndef TIDE_SOURCES_H
-#define TIDE_SOURCES_H
+#ifndef TIDE_LANG_EMBEDDED_MODELS_H
+#define TIDE_LANG_EMBEDDED_MODELS_H
 
 #include "lang/description.h"
 

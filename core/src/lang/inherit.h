@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What stands in a description, found and put together; for the files that read descriptions. */
-#ifndef TIDE_INHERIT_H
-#define TIDE_INHERIT_H
+#ifndef TIDE_LANG_INHERIT_H
+#define TIDE_LANG_INHERIT_H
 
 #include "lang/description.h"
 

@@ -4,8 +4,8 @@
  * Note [Lifetimes]: a name lives until it is rebound or its function returns; the value of an expression until the
  * operation that takes it has returned. The arguments of a module stay alive until its call returns, because
  * Module._call_impl(*args, **kwargs) holds them; those of a plain function belong to its own names. */
-#ifndef TIDE_INTERPRETER_H
-#define TIDE_INTERPRETER_H
+#ifndef TIDE_LANG_INTERPRETER_H
+#define TIDE_LANG_INTERPRETER_H
 
 #include "lang/lang.h"
 

@@ -12,8 +12,8 @@
  * call_expressions.c, statements.c, arithmetic.c and builtins.c (evaluation), calls.c, checkpointed_calls.c and
  * autograd_function.c (functions and modules called), construct.c, names.c and module.c (the model), unused.c (what
  * nothing reads). */
-#ifndef TIDE_LANG_H
-#define TIDE_LANG_H
+#ifndef TIDE_LANG_LANG_H
+#define TIDE_LANG_LANG_H
 
 #include "lang/description.h"
 #include "lang/embedded_models.h"

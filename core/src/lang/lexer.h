@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tokens of a statement, for the parser. */
-#ifndef TIDE_LEXER_H
-#define TIDE_LEXER_H
+#ifndef TIDE_LANG_LEXER_H
+#define TIDE_LANG_LEXER_H
 
 #include "lang/syntax.h"
 

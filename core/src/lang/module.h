@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Modules: a description made into instances over a configuration, and its functions run by the machine. */
-#ifndef TIDE_MODULE_H
-#define TIDE_MODULE_H
+#ifndef TIDE_LANG_MODULE_H
+#define TIDE_LANG_MODULE_H
 
 #include "lang/description.h"
 #include "tensor/ops/ops.h"

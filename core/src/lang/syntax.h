@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Statements and expressions of descriptions as trees. Their grammar is in models/README.md. */
-#ifndef TIDE_SYNTAX_H
-#define TIDE_SYNTAX_H
+#ifndef TIDE_LANG_SYNTAX_H
+#define TIDE_LANG_SYNTAX_H
 
 #include "base/json_read.h"
 

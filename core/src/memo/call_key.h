@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The key of a call: its function, arguments and module as a row of words that are equal where the call does the same.
  */
-#ifndef TIDE_SCENE_H
-#define TIDE_SCENE_H
+#ifndef TIDE_MEMO_CALL_KEY_H
+#define TIDE_MEMO_CALL_KEY_H
 
 #include "lang/lang.h"
 

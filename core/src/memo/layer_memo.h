@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Calls of modules with equal keys: the first is played and the others are replayed. */
-#ifndef TIDE_LAYER_MEMO_H
-#define TIDE_LAYER_MEMO_H
+#ifndef TIDE_MEMO_LAYER_MEMO_H
+#define TIDE_MEMO_LAYER_MEMO_H
 
 #include "lang/lang.h"
 

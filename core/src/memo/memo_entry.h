@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a call of a layer left behind, and how it is captured and replayed; private to memo/. */
-#ifndef TIDE_MEMO_ENTRY_H
-#define TIDE_MEMO_ENTRY_H
+#ifndef TIDE_MEMO_MEMO_ENTRY_H
+#define TIDE_MEMO_MEMO_ENTRY_H
 
 #include "memo/call_key.h"
 #include "tensor/checkpoint.h"

@@ -5,8 +5,8 @@
  * and lists that modules hold, the gradients of parameters (whether there are any, and their layout), the scaler's
  * tensors and the loss. tide_micro_batch_key() is a digest of those and of the state of the machine; settings that
  * functions have read, which they may change, are compared beside it. */
-#ifndef TIDE_REPEAT_H
-#define TIDE_REPEAT_H
+#ifndef TIDE_MEMO_MICRO_BATCH_MEMO_H
+#define TIDE_MEMO_MICRO_BATCH_MEMO_H
 
 #include "lang/lang.h"
 

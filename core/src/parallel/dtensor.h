@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* torch.distributed.tensor: what moves between the ranks of a mesh, by its names. Private to parallel/. */
-#ifndef TIDE_DTENSOR_H
-#define TIDE_DTENSOR_H
+#ifndef TIDE_PARALLEL_DTENSOR_H
+#define TIDE_PARALLEL_DTENSOR_H
 
 #include "parallel/parallel.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* transformers/distributed: experts and latent attention by the plans of a configuration. Private to parallel/. */
-#ifndef TIDE_EXPERT_PARALLEL_H
-#define TIDE_EXPERT_PARALLEL_H
+#ifndef TIDE_PARALLEL_EXPERT_PARALLEL_H
+#define TIDE_PARALLEL_EXPERT_PARALLEL_H
 
 #include "parallel/dtensor.h"
 

@@ -5,8 +5,8 @@
  * which a rank keeps a part. Modules use views of the gathered whole, cut by split(), whose backward joins the
  * gradients into one flat gradient; that is reduced when it has come. The whole keeps its storage object: it is resized
  * to nothing and back, so what autograd saved finds it. The shard in the type that computes is another such storage. */
-#ifndef TIDE_FSDP1_H
-#define TIDE_FSDP1_H
+#ifndef TIDE_PARALLEL_FSDP1_H
+#define TIDE_PARALLEL_FSDP1_H
 
 #include "parallel/parallel.h"
 

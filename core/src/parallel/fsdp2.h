@@ -5,8 +5,8 @@
  * no inner group has. The rank keeps a part of every parameter; before the modules run, forward and backward, all parts
  * are gathered on a stream of their own and copied out, and after it they go. The same storage comes back, so what
  * autograd saved finds it. Gradients are reduced group after group. */
-#ifndef TIDE_FSDP2_H
-#define TIDE_FSDP2_H
+#ifndef TIDE_PARALLEL_FSDP2_H
+#define TIDE_PARALLEL_FSDP2_H
 
 #include "parallel/parallel.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Megatron-Core: what its files share. Names are the framework's. */
-#ifndef TIDE_MEGATRON_H
-#define TIDE_MEGATRON_H
+#ifndef TIDE_PARALLEL_MEGATRON_H
+#define TIDE_PARALLEL_MEGATRON_H
 
 #include "parallel/parallel.h"
 #include "parallel/topology.h"

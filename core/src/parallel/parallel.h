@@ -6,8 +6,8 @@
  * and at the step. One rank is played. Files and names are those of the framework, so that its next release is a diff
  * that can be read; what several of them send is collectives.c, what NCCL holds besides is nccl.c, and strategies.c
  * says which one a job has. Nobody outside includes a header of this folder. */
-#ifndef TIDE_PARALLEL_H
-#define TIDE_PARALLEL_H
+#ifndef TIDE_PARALLEL_PARALLEL_H
+#define TIDE_PARALLEL_PARALLEL_H
 
 #include "train/strategy.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* torch.distributed.pipelining: stages, and the schedules that run them. Private to parallel/. */
-#ifndef TIDE_PIPELINE_H
-#define TIDE_PIPELINE_H
+#ifndef TIDE_PARALLEL_PIPELINE_H
+#define TIDE_PARALLEL_PIPELINE_H
 
 #include "parallel/parallel.h"
 #include "parallel/pipeline_actions.h"

@@ -4,8 +4,8 @@
  * Note [Actions], torch/distributed/pipelining/schedules.py: a schedule class lists the passes of each rank
  * (pipeline_order). _PipelineScheduleRuntime adds what fully_shard needs around them, and what is sent, received and
  * waited for (pipeline_order_with_comms): a rank's list of those depends on the other ranks' lists. */
-#ifndef TIDE_PIPELINE_ACTIONS_H
-#define TIDE_PIPELINE_ACTIONS_H
+#ifndef TIDE_PARALLEL_PIPELINE_ACTIONS_H
+#define TIDE_PARALLEL_PIPELINE_ACTIONS_H
 
 #include "base/arena.h"
 #include "job/job.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pipeline schedules as tables: what each rank does, in order. */
-#ifndef TIDE_SCHEDULE_H
-#define TIDE_SCHEDULE_H
+#ifndef TIDE_PARALLEL_SCHEDULE_H
+#define TIDE_PARALLEL_SCHEDULE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The steady state of a pipeline's schedule: rounds that do the same, of which one is kept. Private to parallel/. */
-#ifndef TIDE_STEADY_STATE_H
-#define TIDE_STEADY_STATE_H
+#ifndef TIDE_PARALLEL_STEADY_STATE_H
+#define TIDE_PARALLEL_STEADY_STATE_H
 
 #include "parallel/parallel.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* torch.distributed.tensor.parallel: parallelize_module() by the plan of a description. Private to parallel/. */
-#ifndef TIDE_TENSOR_PARALLEL_H
-#define TIDE_TENSOR_PARALLEL_H
+#ifndef TIDE_PARALLEL_TENSOR_PARALLEL_H
+#define TIDE_PARALLEL_TENSOR_PARALLEL_H
 
 #include "parallel/expert_parallel.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which rank does what: the coordinates of a rank in the groups of a job. */
-#ifndef TIDE_TOPOLOGY_H
-#define TIDE_TOPOLOGY_H
+#ifndef TIDE_PARALLEL_TOPOLOGY_H
+#define TIDE_PARALLEL_TOPOLOGY_H
 
 #include "job/job.h"
 

@@ -7,8 +7,8 @@
  * go at the end of the backward. Another forward begins a trace anew: one that is not followed by a backward, as those
  * without gradients, is all that was recorded, and the first module that is not in its place makes it invalid until
  * the next forward. */
-#ifndef TIDE_ZERO3_H
-#define TIDE_ZERO3_H
+#ifndef TIDE_PARALLEL_ZERO3_H
+#define TIDE_PARALLEL_ZERO3_H
 
 #include "parallel/parallel.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A prediction beside a recording: where they part. */
-#ifndef TIDE_ALIGNMENT_H
-#define TIDE_ALIGNMENT_H
+#ifndef TIDE_REPORT_ALIGNMENT_H
+#define TIDE_REPORT_ALIGNMENT_H
 
 #include "trace/trace.h"
 #include "train/train.h"

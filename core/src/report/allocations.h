@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is told of a job's allocations. */
-#ifndef TIDE_ALLOCATIONS_H
-#define TIDE_ALLOCATIONS_H
+#ifndef TIDE_REPORT_ALLOCATIONS_H
+#define TIDE_REPORT_ALLOCATIONS_H
 
 #include "base/json_write.h"
 #include "train/train.h"

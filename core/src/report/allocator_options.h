@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The same events on other devices and with other allocator options. */
-#ifndef TIDE_ALLOCATOR_OPTIONS_H
-#define TIDE_ALLOCATOR_OPTIONS_H
+#ifndef TIDE_REPORT_ALLOCATOR_OPTIONS_H
+#define TIDE_REPORT_ALLOCATOR_OPTIONS_H
 
 #include "allocator/allocator.h"
 #include "base/json_write.h"

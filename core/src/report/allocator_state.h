@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The allocator at a moment: its segments, the blocks in them, and what is alive. */
-#ifndef TIDE_ALLOCATOR_STATE_H
-#define TIDE_ALLOCATOR_STATE_H
+#ifndef TIDE_REPORT_ALLOCATOR_STATE_H
+#define TIDE_REPORT_ALLOCATOR_STATE_H
 
 #include "report/described_events.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A run whose batches differ. */
-#ifndef TIDE_BATCHES_H
-#define TIDE_BATCHES_H
+#ifndef TIDE_REPORT_BATCHES_H
+#define TIDE_REPORT_BATCHES_H
 
 #include "report/job_report.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Events, and what is told of what asked for their blocks: of a job's allocations, of a recording's call sites. */
-#ifndef TIDE_DESCRIBED_EVENTS_H
-#define TIDE_DESCRIBED_EVENTS_H
+#ifndef TIDE_REPORT_DESCRIBED_EVENTS_H
+#define TIDE_REPORT_DESCRIBED_EVENTS_H
 
 #include "allocator/allocator.h"
 #include "base/json_write.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Answers about one job. Members of the open object; false when memory ran out. */
-#ifndef TIDE_ESTIMATE_H
-#define TIDE_ESTIMATE_H
+#ifndef TIDE_REPORT_ESTIMATE_H
+#define TIDE_REPORT_ESTIMATE_H
 
 #include "base/json_write.h"
 #include "train/train.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Events one by one. */
-#ifndef TIDE_EVENT_ROWS_H
-#define TIDE_EVENT_ROWS_H
+#ifndef TIDE_REPORT_EVENT_ROWS_H
+#define TIDE_REPORT_EVENT_ROWS_H
 
 #include "report/described_events.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What lets go of tensors: of groups of allocations that are alike. */
-#ifndef TIDE_FREEING_H
-#define TIDE_FREEING_H
+#ifndef TIDE_REPORT_FREEING_H
+#define TIDE_REPORT_FREEING_H
 
 #include "report/allocations.h"
 

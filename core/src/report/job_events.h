@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The events of a job's run, described by their allocations. */
-#ifndef TIDE_JOB_EVENTS_H
-#define TIDE_JOB_EVENTS_H
+#ifndef TIDE_REPORT_JOB_EVENTS_H
+#define TIDE_REPORT_JOB_EVENTS_H
 
 #include "report/described_events.h"
 #include "train/train.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What an answer about a job was asked. */
-#ifndef TIDE_JOB_INPUTS_H
-#define TIDE_JOB_INPUTS_H
+#ifndef TIDE_REPORT_JOB_INPUTS_H
+#define TIDE_REPORT_JOB_INPUTS_H
 
 #include "base/json_write.h"
 #include "job/job.h"

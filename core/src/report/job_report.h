@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A job's run, played: what the parts of an answer about it read. */
-#ifndef TIDE_JOB_REPORT_H
-#define TIDE_JOB_REPORT_H
+#ifndef TIDE_REPORT_JOB_REPORT_H
+#define TIDE_REPORT_JOB_REPORT_H
 
 #include "allocator/allocator.h"
 #include "report/allocator_state.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Members that answers of several kinds have. */
-#ifndef TIDE_MEMBERS_H
-#define TIDE_MEMBERS_H
+#ifndef TIDE_REPORT_MEMBERS_H
+#define TIDE_REPORT_MEMBERS_H
 
 #include "allocator/allocator.h"
 #include "base/diagnostics.h"

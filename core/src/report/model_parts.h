@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The model by its parts (the modules one level down), and what each holds. */
-#ifndef TIDE_MODEL_PARTS_H
-#define TIDE_MODEL_PARTS_H
+#ifndef TIDE_REPORT_MODEL_PARTS_H
+#define TIDE_REPORT_MODEL_PARTS_H
 
 #include "report/job_report.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GPUs that hold a job as it is where its own does not. */
-#ifndef TIDE_OTHER_GPUS_H
-#define TIDE_OTHER_GPUS_H
+#ifndef TIDE_REPORT_OTHER_GPUS_H
+#define TIDE_REPORT_OTHER_GPUS_H
 
 #include "report/what_if.h"
 

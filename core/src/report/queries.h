@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Answers that play a job several times: members of the open object; false after an error, which is reported. */
-#ifndef TIDE_QUERIES_H
-#define TIDE_QUERIES_H
+#ifndef TIDE_REPORT_QUERIES_H
+#define TIDE_REPORT_QUERIES_H
 
 #include "report/what_if.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which rank of a job over several GPUs needs the most memory. */
-#ifndef TIDE_RANKS_H
-#define TIDE_RANKS_H
+#ifndef TIDE_REPORT_RANKS_H
+#define TIDE_REPORT_RANKS_H
 
 #include "train/train.h"
 

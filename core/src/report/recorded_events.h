@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The events of a recording, described by their call sites. */
-#ifndef TIDE_RECORDED_EVENTS_H
-#define TIDE_RECORDED_EVENTS_H
+#ifndef TIDE_REPORT_RECORDED_EVENTS_H
+#define TIDE_REPORT_RECORDED_EVENTS_H
 
 #include "report/described_events.h"
 #include "trace/trace.h"

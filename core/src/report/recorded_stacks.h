@@ -2,8 +2,8 @@
 /* Who holds the memory of a recording: allocations over its events, live blocks by stack at one, and what grows from
  * step to step. Members of the open object, as in recording_report.h. Stacks are told once, as "stacks": lists of
  * numbers of "names", the frame that asked first. */
-#ifndef TIDE_RECORDED_STACKS_H
-#define TIDE_RECORDED_STACKS_H
+#ifndef TIDE_REPORT_RECORDED_STACKS_H
+#define TIDE_REPORT_RECORDED_STACKS_H
 
 #include "report/recording_report.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A walk along a recording's events with the allocator beside it, and the stacks that an answer names. */
-#ifndef TIDE_RECORDED_WALK_H
-#define TIDE_RECORDED_WALK_H
+#ifndef TIDE_REPORT_RECORDED_WALK_H
+#define TIDE_REPORT_RECORDED_WALK_H
 
 #include "report/recording_report.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Answers about a recording. Members of the open object; false after an error, which is reported, or when memory ran
  * out (no error then). `device`: a number, or -1 for the busiest one. */
-#ifndef TIDE_RECORDING_REPORT_H
-#define TIDE_RECORDING_REPORT_H
+#ifndef TIDE_REPORT_RECORDING_REPORT_H
+#define TIDE_REPORT_RECORDING_REPORT_H
 
 #include "job/job.h"
 #include "report/allocator_state.h"

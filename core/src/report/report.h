@@ -8,8 +8,8 @@
  *     job_report.h       a job's run, played; its parts write members each: verdict, model_parts, tensors, ...
  *     what_if.h          the same job with other settings; queries.h has the answers made of these
  *     recording_report.h a tape, played */
-#ifndef TIDE_REPORT_H
-#define TIDE_REPORT_H
+#ifndef TIDE_REPORT_REPORT_H
+#define TIDE_REPORT_REPORT_H
 
 #include "report/alignment.h"
 #include "report/estimate.h"

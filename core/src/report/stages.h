@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What each stage of an answer made, as a table: job, modules, parameters, events, blocks. A wrong number is found by
  * looking at them in this order. */
-#ifndef TIDE_STAGES_H
-#define TIDE_STAGES_H
+#ifndef TIDE_REPORT_STAGES_H
+#define TIDE_REPORT_STAGES_H
 
 #include "base/json_write.h"
 #include "train/train.h"

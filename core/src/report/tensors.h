@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tensors that are live at an event. */
-#ifndef TIDE_TENSORS_H
-#define TIDE_TENSORS_H
+#ifndef TIDE_REPORT_TENSORS_H
+#define TIDE_REPORT_TENSORS_H
 
 #include "report/job_report.h"
 

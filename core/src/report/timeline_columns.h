@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory over the events of a job: "timeline" of an answer. */
-#ifndef TIDE_TIMELINE_COLUMNS_H
-#define TIDE_TIMELINE_COLUMNS_H
+#ifndef TIDE_REPORT_TIMELINE_COLUMNS_H
+#define TIDE_REPORT_TIMELINE_COLUMNS_H
 
 #include "report/job_report.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a job comes to: its peak, whether it fits, the figures of its steps, and what lies beside them. */
-#ifndef TIDE_VERDICT_H
-#define TIDE_VERDICT_H
+#ifndef TIDE_REPORT_VERDICT_H
+#define TIDE_REPORT_VERDICT_H
 
 #include "report/job_report.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A job asked for with other settings: each query is played whole, in memory of its own. */
-#ifndef TIDE_WHAT_IF_H
-#define TIDE_WHAT_IF_H
+#ifndef TIDE_REPORT_WHAT_IF_H
+#define TIDE_REPORT_WHAT_IF_H
 
 #include "report/model_parts.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The events of a captured graph through two allocators. */
-#ifndef TIDE_CAPTURE_PLAYER_H
-#define TIDE_CAPTURE_PLAYER_H
+#ifndef TIDE_SERVE_CAPTURE_PLAYER_H
+#define TIDE_SERVE_CAPTURE_PLAYER_H
 
 #include "allocator/allocator.h"
 #include "serve/serve.h"

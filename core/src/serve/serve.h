@@ -6,8 +6,8 @@
  * options that the engine sets; from the allocator's figures follow the budget, the cache groups, the blocks and how
  * many requests fit. vLLM 0.32.0 on PyTorch 2.13: v1/worker/gpu_worker.py, v1/worker/gpu/model_runner.py,
  * v1/core/kv_cache_utils.py. */
-#ifndef TIDE_SERVE_H
-#define TIDE_SERVE_H
+#ifndef TIDE_SERVE_SERVE_H
+#define TIDE_SERVE_SERVE_H
 
 #include "allocator/allocator.h"
 #include "job/job.h"

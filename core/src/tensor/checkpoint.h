@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checkpointed calls: torch.utils.checkpoint and what Megatron-Core makes of it. */
-#ifndef TIDE_CHECKPOINT_H
-#define TIDE_CHECKPOINT_H
+#ifndef TIDE_TENSOR_CHECKPOINT_H
+#define TIDE_TENSOR_CHECKPOINT_H
 
 #include "tensor/tensor.h"
 

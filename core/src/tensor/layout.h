@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Dtypes, shapes and layouts. */
-#ifndef TIDE_LAYOUT_H
-#define TIDE_LAYOUT_H
+#ifndef TIDE_TENSOR_LAYOUT_H
+#define TIDE_TENSOR_LAYOUT_H
 
 #include <stdbool.h>
 

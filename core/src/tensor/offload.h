@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Saved tensors on the host. */
-#ifndef TIDE_OFFLOAD_H
-#define TIDE_OFFLOAD_H
+#ifndef TIDE_TENSOR_OFFLOAD_H
+#define TIDE_TENSOR_OFFLOAD_H
 
 #include "tensor/tensor.h"
 

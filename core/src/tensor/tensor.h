@@ -4,8 +4,8 @@
  * A tensor is a dtype, a shape and strides over a storage; a storage's birth and death are the events of the
  * timeline. Operations (ops/) allocate, save and return; this file and autograd.c know when things die.
  * Reference counts are those of PyTorch and Python: who calls owns what is returned. */
-#ifndef TIDE_MACHINE_H
-#define TIDE_MACHINE_H
+#ifndef TIDE_TENSOR_TENSOR_H
+#define TIDE_TENSOR_TENSOR_H
 
 #include <stdbool.h>
 #include <stddef.h>

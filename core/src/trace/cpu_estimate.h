@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A profile of a run without a GPU, as the allocations that the run would make on one. */
-#ifndef TIDE_CPU_ESTIMATE_H
-#define TIDE_CPU_ESTIMATE_H
+#ifndef TIDE_TRACE_CPU_ESTIMATE_H
+#define TIDE_TRACE_CPU_ESTIMATE_H
 
 #include "trace/profiler_trace.h"
 

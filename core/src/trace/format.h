@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tidemark's own recording format; FORMAT.md is its description. */
-#ifndef TIDE_RECORDING_FORMAT_H
-#define TIDE_RECORDING_FORMAT_H
+#ifndef TIDE_TRACE_FORMAT_H
+#define TIDE_TRACE_FORMAT_H
 
 #include <stddef.h>
 #include <stdint.h>

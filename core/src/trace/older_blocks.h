@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Blocks that are older than a recording, as they lay when it began. */
-#ifndef TIDE_OLDER_BLOCKS_H
-#define TIDE_OLDER_BLOCKS_H
+#ifndef TIDE_TRACE_OLDER_BLOCKS_H
+#define TIDE_TRACE_OLDER_BLOCKS_H
 
 #include "allocator/allocator.h"
 

@@ -4,8 +4,8 @@
  * Pickle is a language for a machine with a stack, and can call any function. This machine knows plain data alone; an
  * opcode that names or calls something ends the reading. No tree is built: a dict is understood when its items are set,
  * and forgotten. Containers have no contents here, so a reference to one, cyclic or not, costs nothing. */
-#ifndef TIDE_PICKLE_H
-#define TIDE_PICKLE_H
+#ifndef TIDE_TRACE_PICKLE_H
+#define TIDE_TRACE_PICKLE_H
 
 #include "base/text.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rows of a torch.profiler trace: what stands between its reader and the tapes that are made of it. */
-#ifndef TIDE_PROFILER_TRACE_H
-#define TIDE_PROFILER_TRACE_H
+#ifndef TIDE_TRACE_PROFILER_TRACE_H
+#define TIDE_TRACE_PROFILER_TRACE_H
 
 #include "trace/recording.h"
 

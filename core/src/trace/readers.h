@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The readers of recordings, one for each format: they take bytes as these come and put what they say on tapes. */
-#ifndef TIDE_RECORDING_READERS_H
-#define TIDE_RECORDING_READERS_H
+#ifndef TIDE_TRACE_READERS_H
+#define TIDE_TRACE_READERS_H
 
 #include "trace/recording.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is read of a recording: a tape for each device, the stacks and texts that tapes name, and what the recording
  * says of itself. */
-#ifndef TIDE_RECORDING_H
-#define TIDE_RECORDING_H
+#ifndef TIDE_TRACE_RECORDING_H
+#define TIDE_TRACE_RECORDING_H
 
 #include "base/diagnostics.h"
 #include "trace/tape.h"

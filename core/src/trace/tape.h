@@ -4,8 +4,8 @@
  * Readers put addresses in; the tape holds slots. A block takes the slot that was given back last, or a new one, so a
  * play keeps one block number a slot and the tape needs no table of allocations: its memory is the live set, the
  * distinct sites and four bytes an event. */
-#ifndef TIDE_TAPE_H
-#define TIDE_TAPE_H
+#ifndef TIDE_TRACE_TAPE_H
+#define TIDE_TRACE_TAPE_H
 
 #include "allocator/allocator.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A tape as a source of events for the player. */
-#ifndef TIDE_TAPE_EVENTS_H
-#define TIDE_TAPE_EVENTS_H
+#ifndef TIDE_TRACE_TAPE_EVENTS_H
+#define TIDE_TRACE_TAPE_EVENTS_H
 
 #include "trace/tape.h"
 

@@ -10,8 +10,8 @@
  * Bytes come in pieces of any size. Nothing in a recording is run or trusted. One that breaks off or goes wrong keeps
  * what was read before, and r.broken says what happened at r.broken_at. Memory: the tapes, the distinct stacks and
  * texts, and TIDE_RECORDING_ITEM for what is cut between two pieces. */
-#ifndef TIDE_TRACE_H
-#define TIDE_TRACE_H
+#ifndef TIDE_TRACE_TRACE_H
+#define TIDE_TRACE_TRACE_H
 
 #include "trace/recording.h"
 #include "trace/tape_events.h"

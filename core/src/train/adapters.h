@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is done to a model before it trains: quantised layers, adapters, and what of it trains. */
-#ifndef TIDE_ADAPTERS_H
-#define TIDE_ADAPTERS_H
+#ifndef TIDE_TRAIN_ADAPTERS_H
+#define TIDE_TRAIN_ADAPTERS_H
 
 #include "job/job.h"
 #include "lang/lang.h"

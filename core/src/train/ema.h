@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A moving average of the weights: a copy of the model that lives beside it. */
-#ifndef TIDE_EMA_H
-#define TIDE_EMA_H
+#ifndef TIDE_TRAIN_EMA_H
+#define TIDE_TRAIN_EMA_H
 
 #include "job/job.h"
 #include "lang/lang.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Evaluation between the steps of a trainer. */
-#ifndef TIDE_EVALUATION_H
-#define TIDE_EVALUATION_H
+#ifndef TIDE_TRAIN_EVALUATION_H
+#define TIDE_TRAIN_EVALUATION_H
 
 #include "train/trainer_run.h"
 

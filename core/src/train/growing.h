@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Steps of a loop that differ by what grows from one to the next, as the keys and values of a generation: they are kept
  * once. Note [Growing] in growing.c */
-#ifndef TIDE_GROWING_H
-#define TIDE_GROWING_H
+#ifndef TIDE_TRAIN_GROWING_H
+#define TIDE_TRAIN_GROWING_H
 
 #include "train/run.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Liger Kernel: functions and modules of a model replaced (use_liger_kernel). */
-#ifndef TIDE_LIGER_H
-#define TIDE_LIGER_H
+#ifndef TIDE_TRAIN_LIGER_H
+#define TIDE_TRAIN_LIGER_H
 
 #include "train/run.h"
 

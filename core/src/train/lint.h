@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checks a description without playing it. */
-#ifndef TIDE_LINT_H
-#define TIDE_LINT_H
+#ifndef TIDE_TRAIN_LINT_H
+#define TIDE_TRAIN_LINT_H
 
 #include "base/diagnostics.h"
 #include "base/json_write.h"

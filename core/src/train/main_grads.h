@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Gradients summed in fp32, and fp32 copies of the weights that the optimizer updates. */
-#ifndef TIDE_MAIN_GRADS_H
-#define TIDE_MAIN_GRADS_H
+#ifndef TIDE_TRAIN_MAIN_GRADS_H
+#define TIDE_TRAIN_MAIN_GRADS_H
 
 #include "train/optimizer.h"
 

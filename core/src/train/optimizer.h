@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Optimizers: their states, and what a step makes and frees. */
-#ifndef TIDE_OPTIMIZER_H
-#define TIDE_OPTIMIZER_H
+#ifndef TIDE_TRAIN_OPTIMIZER_H
+#define TIDE_TRAIN_OPTIMIZER_H
 
 #include "job/job.h"
 #include "lang/lang.h"

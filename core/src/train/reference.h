@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The reference model of TRL's trainers: a second set of weights for the model's modules. */
-#ifndef TIDE_REFERENCE_H
-#define TIDE_REFERENCE_H
+#ifndef TIDE_TRAIN_REFERENCE_H
+#define TIDE_TRAIN_REFERENCE_H
 
 #include "train/run.h"
 

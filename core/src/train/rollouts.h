@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The completions that TRL's GRPOTrainer and RLOOTrainer train on. */
-#ifndef TIDE_ROLLOUTS_H
-#define TIDE_ROLLOUTS_H
+#ifndef TIDE_TRAIN_ROLLOUTS_H
+#define TIDE_TRAIN_ROLLOUTS_H
 
 #include "train/run.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A run from inside: what the files of train/ offer to one another. */
-#ifndef TIDE_RUN_H
-#define TIDE_RUN_H
+#ifndef TIDE_TRAIN_RUN_H
+#define TIDE_TRAIN_RUN_H
 
 #include "train/train.h"
 

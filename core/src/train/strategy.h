@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a framework for several GPUs does around and inside of a training step; parallel/ has them. */
-#ifndef TIDE_STRATEGY_H
-#define TIDE_STRATEGY_H
+#ifndef TIDE_TRAIN_STRATEGY_H
+#define TIDE_TRAIN_STRATEGY_H
 
 #include "job/job.h"
 #include "train/optimizer.h"

@@ -4,8 +4,8 @@
  * every step, or prompt and tokens of inference. What a framework for several GPUs does around that is a strategy
  * (strategy.h), which parallel/ has. What it all leaves behind is a timeline: who wants to know what a job needs looks
  * there. */
-#ifndef TIDE_TRAIN_H
-#define TIDE_TRAIN_H
+#ifndef TIDE_TRAIN_TRAIN_H
+#define TIDE_TRAIN_TRAIN_H
 
 #include "job/job.h"
 #include "lang/lang.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* transformers' Trainer and those of TRL, which are built on it, in place of the loop that people write. */
-#ifndef TIDE_TRAINER_H
-#define TIDE_TRAINER_H
+#ifndef TIDE_TRAIN_TRAINER_H
+#define TIDE_TRAIN_TRAINER_H
 
 #include "train/run.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A trainer at work: what its loop and its evaluation do with a batch. */
-#ifndef TIDE_TRAINER_RUN_H
-#define TIDE_TRAINER_RUN_H
+#ifndef TIDE_TRAIN_TRAINER_RUN_H
+#define TIDE_TRAIN_TRAINER_RUN_H
 
 #include "tensor/offload.h"
 #include "train/reference.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A checkpoint's tensors laid beside a model's parameters. */
-#ifndef TIDE_WEIGHTS_H
-#define TIDE_WEIGHTS_H
+#ifndef TIDE_TRAIN_WEIGHTS_H
+#define TIDE_TRAIN_WEIGHTS_H
 
 #include "job/job.h"
 #include "lang/lang.h"

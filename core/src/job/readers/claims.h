@@ -4,8 +4,8 @@
  * Each key of a file is looked up in its reader's table. It claims a value for a setting, or says a fact where several
  * keys decide together; facts are settled when all files are read. The first file that says something holds; a later
  * one that says otherwise is reported. What became of each key stands in the file's summary. */
-#ifndef TIDE_CLAIMS_H
-#define TIDE_CLAIMS_H
+#ifndef TIDE_JOB_READERS_CLAIMS_H
+#define TIDE_JOB_READERS_CLAIMS_H
 
 #include "job/readers/readers.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Scripts that start training. Private to readers. */
-#ifndef TIDE_LAUNCH_COMMAND_H
-#define TIDE_LAUNCH_COMMAND_H
+#ifndef TIDE_JOB_READERS_LAUNCH_COMMAND_H
+#define TIDE_JOB_READERS_LAUNCH_COMMAND_H
 
 #include "job/readers/readers.h"
 

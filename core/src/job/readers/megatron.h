@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What files of Megatron-Core's programs share: Megatron-LM's arguments, Megatron-Bridge's ConfigContainer, NeMo 1. */
-#ifndef TIDE_MEGATRON_FILES_H
-#define TIDE_MEGATRON_FILES_H
+#ifndef TIDE_JOB_READERS_MEGATRON_H
+#define TIDE_JOB_READERS_MEGATRON_H
 
 #include "job/readers/claims.h"
 

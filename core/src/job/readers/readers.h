@@ -5,8 +5,8 @@
  * reads it. A reader of a model's own files says at once what they are (`read`). A reader of files that start something
  * has a table of keys: what they say is claimed for settings when all files are there, in the order of readers.def,
  * and settled together (claims.h). */
-#ifndef TIDE_READERS_H
-#define TIDE_READERS_H
+#ifndef TIDE_JOB_READERS_READERS_H
+#define TIDE_JOB_READERS_READERS_H
 
 #include "job/arguments.h"
 

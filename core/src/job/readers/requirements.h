@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lists of packages that are no JSON. Private to job/. */
-#ifndef TIDE_REQUIREMENTS_H
-#define TIDE_REQUIREMENTS_H
+#ifndef TIDE_JOB_READERS_REQUIREMENTS_H
+#define TIDE_JOB_READERS_REQUIREMENTS_H
 
 #include "job/readers/readers.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Commands that start inference servers. Private to job/readers. */
-#ifndef TIDE_READERS_SERVER_COMMAND_H
-#define TIDE_READERS_SERVER_COMMAND_H
+#ifndef TIDE_JOB_READERS_SERVER_COMMAND_H
+#define TIDE_JOB_READERS_SERVER_COMMAND_H
 
 #include "job/readers/claims.h"
 #include "job/readers/shell.h"

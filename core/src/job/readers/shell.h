@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Commands of a shell script as words. Private to readers. */
-#ifndef TIDE_SHELL_H
-#define TIDE_SHELL_H
+#ifndef TIDE_JOB_READERS_SHELL_H
+#define TIDE_JOB_READERS_SHELL_H
 
 #include "base/text.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Variables of a script, as far as they hold words of a command. Private to job/. */
-#ifndef TIDE_SHELL_VARIABLES_H
-#define TIDE_SHELL_VARIABLES_H
+#ifndef TIDE_JOB_READERS_SHELL_VARIABLES_H
+#define TIDE_JOB_READERS_SHELL_VARIABLES_H
 
 #include "job/readers/shell.h"
 

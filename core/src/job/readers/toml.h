@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* TOML 1.0 to the tree that JSON has. Private to readers. */
-#ifndef TIDE_TOML_H
-#define TIDE_TOML_H
+#ifndef TIDE_JOB_READERS_TOML_H
+#define TIDE_JOB_READERS_TOML_H
 
 #include "base/json_read.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What files that start vLLM say. Private to job/readers. */
-#ifndef TIDE_READERS_VLLM_H
-#define TIDE_READERS_VLLM_H
+#ifndef TIDE_JOB_READERS_VLLM_H
+#define TIDE_JOB_READERS_VLLM_H
 
 #include "job/readers/claims.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the operations offer to one another. Inputs are borrowed, results are owned by the caller. */
-#ifndef TIDE_OPS_H
-#define TIDE_OPS_H
+#ifndef TIDE_TENSOR_OPS_OPS_H
+#define TIDE_TENSOR_OPS_OPS_H
 
 #include "tensor/tensor.h"
 
