@@ -326,8 +326,10 @@ static void check_spread_trainer(tide_job_builder *b, const char *kind) {
                             tide_format(b->arena, "%s is not described with trainers", strategy),
                             "use ddp, zero1, zero2, zero3 or fsdp2, or leave the trainer out");
     else if (tide_trainer_generates(job) && (is_fsdp2 || (is_zero3 && job->adapter != TIDE_adapter_none)))
-        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_parallel_kind,
-                            tide_format(b->arena, "%s is not described with %s", strategy, kind), "use ddp or zero2");
+        tide_builder_refuse(
+            b, TIDE_ERR_UNSUPPORTED, TIDE_SET_parallel_kind,
+            tide_format(b->arena, "%s is not described with %s%s", strategy, kind, is_zero3 ? " and adapters" : ""),
+            is_zero3 || job->adapter != TIDE_adapter_none ? "use ddp or zero2" : "use ddp, zero2 or zero3");
     else if (is_zero3 && job->adapter != TIDE_adapter_none && !calls_model_once(job))
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_adapter,
                             tide_format(b->arena, "is not described with %s and zero3", kind),

@@ -35,11 +35,13 @@ static bool refuse_missing(const tide_wrapper *w, const char *setting, const cha
 static bool check_sizes(const tide_wrapper *w) {
     const tide_job *job = w->job;
     tide_machine *m = w->model->m;
-    if (job->parallel_ep % job->parallel_tp)
-        tide_fail(m, TIDE_ERR_CONFLICT, "parallel.ep: `ep_size` must be a multiple of `tp_size`.");
-    else if (job->parallel_ep != job->parallel_tp)
-        tide_fail(m, TIDE_ERR_CONFLICT, "parallel.ep: `ep_size` must divide `fsdp_size * tp_size`.");
-    return !m->has_failed;
+    const char *refusal = job->parallel_ep % job->parallel_tp    ? "`ep_size` must be a multiple of `tp_size`."
+                          : job->parallel_ep != job->parallel_tp ? "`ep_size` must divide `fsdp_size * tp_size`."
+                                                                 : NULL;
+    if (!refusal) return true;
+    return tide_error(m->diags, TIDE_ERR_CONFLICT, "/settings/parallel.ep", refusal,
+                      tide_format(m->diags->arena, "write parallel.tp=%lld too: fully_shard beside it is not described",
+                                  (long long)job->parallel_ep));
 }
 
 bool tide_tp_plan_of(const tide_wrapper *w, tide_tensor_parallel_plan *plan) {
