@@ -147,11 +147,7 @@ static bool is_preprocessor(const tide_json *root) {
                                        "image_seq_length",
                                        "max_image_size",
                                        "max_patches",
-                                       "size"},
-                             *const of_training[] = {"model", "model_name_or_path", "base_model", "dataset",
-                                                     "datasets"};
-    for (size_t i = 0; i < TIDE_COUNT_OF(of_training); i++)
-        if (tide_json_at(root, of_training[i])) return false;
+                                       "size"};
     for (size_t i = 0; i < TIDE_COUNT_OF(keys); i++)
         if (tide_json_at(root, keys[i])) return true;
     return false;
