@@ -24,6 +24,11 @@ bool tide_text_starts(tide_text a, tide_text prefix) {
     return a.length >= prefix.length && (prefix.length == 0 || memcmp(a.at, prefix.at, prefix.length) == 0);
 }
 
+bool tide_text_ends(tide_text a, tide_text suffix) {
+    return a.length >= suffix.length &&
+           tide_text_equal((tide_text){a.at + a.length - suffix.length, suffix.length}, suffix);
+}
+
 bool tide_text_contains(tide_text a, tide_text part) {
     for (; a.length >= part.length; a.at++, a.length--) {
         if (tide_text_starts(a, part)) return true;

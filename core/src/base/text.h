@@ -19,6 +19,7 @@ tide_text tide_text_of(const char *terminated); /* NULL gives the empty text */
 bool tide_text_equal(tide_text a, tide_text b);
 bool tide_text_is(tide_text a, const char *terminated);
 bool tide_text_starts(tide_text a, tide_text prefix);
+bool tide_text_ends(tide_text a, tide_text suffix);
 bool tide_text_contains(tide_text a, tide_text part);
 
 /* A terminated copy in the arena. */

@@ -28,11 +28,6 @@ static bool leaves_only_head(const tide_json *object, const char *key) {
            tide_text_is(name->text, "lm_head");
 }
 
-static bool tail_is(tide_text name, const char *end) {
-    size_t length = strlen(end);
-    return name.length >= length && memcmp(name.at + name.length - length, end, length) == 0;
-}
-
 /* fp8.py, is_layer_skipped: names in full. Heads, embeddings and norms are stored as they are anyway; gates may be
  * kept in all layers. */
 static bool leaves_gates(const tide_json *config, const tide_json *q, const char *key, tide_serve_weights *w) {
@@ -40,11 +35,12 @@ static bool leaves_gates(const tide_json *config, const tide_json *q, const char
     int64_t gates = 0;
     for (const tide_json *name = names ? names->first : NULL; name; name = name->next) {
         if (name->kind != TIDE_JSON_STRING) return false;
-        bool is_plain = tail_is(name->text, "norm") || tide_text_is(name->text, "lm_head") ||
-                        tail_is(name->text, "embed_tokens") || tail_is(name->text, "e_score_correction_bias") ||
+        bool is_plain = tide_text_ends(name->text, TIDE_TEXT("norm")) || tide_text_is(name->text, "lm_head") ||
+                        tide_text_ends(name->text, TIDE_TEXT("embed_tokens")) ||
+                        tide_text_ends(name->text, TIDE_TEXT("e_score_correction_bias")) ||
                         tide_text_is(name->text, "gate");
-        gates += tail_is(name->text, ".mlp.gate");
-        if (!is_plain && !tail_is(name->text, ".mlp.gate")) return false;
+        gates += tide_text_ends(name->text, TIDE_TEXT(".mlp.gate"));
+        if (!is_plain && !tide_text_ends(name->text, TIDE_TEXT(".mlp.gate"))) return false;
     }
     w->keeps_gates = w->keeps_gates || gates > 0;
     return gates == 0 || gates == tide_serve_layers(config);

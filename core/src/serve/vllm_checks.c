@@ -23,22 +23,19 @@ static bool knows_architecture(const tide_serve_run *run) {
 #include "serve/vllm_refused.def"
 #undef REFUSED
     };
-    static const char head[] = "ForMaskedLM";
-    tide_text named = run->architecture, rest = named;
+    const tide_text head = TIDE_TEXT("ForMaskedLM"), named = run->architecture;
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         if (!tide_text_is(named, refused[i].architecture)) continue;
         const char *message = refused[i].message, *at = strstr(message, "%s");
         tide_arena *arena = run->machine.arena;
         if (at) message = tide_format(arena, "%.*s%s%s", (int)(at - message), message, refused[i].architecture, at + 2);
-        bool is_masked = rest.length > sizeof head - 1 &&
-                         memcmp(rest.at + rest.length - (sizeof head - 1), head, sizeof head - 1) == 0;
-        int base = (int)(rest.length - (sizeof head - 1));
-        return refuses(run, "/config.json/architectures/0", message,
-                       is_masked ? tide_format(arena,
-                                               "embedding models are served as their body, %.*sModel, where "
-                                               "vLLM has it",
-                                               base, rest.at)
-                                 : NULL);
+        const char *body = tide_text_ends(named, head)
+                               ? tide_format(arena,
+                                             "embedding models are served as their body, %.*sModel, where "
+                                             "vLLM has it",
+                                             (int)(named.length - head.length), named.at)
+                               : NULL;
+        return refuses(run, "/config.json/architectures/0", message, body);
     }
     return named.length || refuses(run, "/config.json/architectures", "No model architectures are specified",
                                    "give a config.json of transformers': vLLM serves no models of timm and diffusers");

@@ -19,10 +19,6 @@ bool tide_is_named(const char *name, const char **prefixes, uint32_t count) {
 
 /* ---- which modules ---- */
 
-static bool ends_with(tide_text text, tide_text end) {
-    return text.length >= end.length && memcmp(text.at + text.length - end.length, end.at, end.length) == 0;
-}
-
 /* What stands before the next mark, and what is left after it; false at the end. */
 static bool next_before(char mark, tide_text *rest, tide_text *piece) {
     if (!rest->length) return false;
@@ -60,7 +56,7 @@ static bool is_aimed_at(tide_model *model, const char *setting, const char *targ
     }
     while (next_name(&rest, &name)) {
         if (tide_text_equal(name, path)) return true;
-        if (name.length && ends_with(path, name) && path.length > name.length &&
+        if (name.length && tide_text_ends(path, name) && path.length > name.length &&
             path.at[path.length - name.length - 1] == '.')
             return true;
     }
@@ -179,7 +175,7 @@ static int64_t rank_of(tide_model *model, const aim *a, tide_text path) {
 
 /* quantizers_utils.py, should_convert_module: a pattern covers the path up to a dot, or the path ends in it. */
 static bool is_kept(tide_text path, tide_text pattern, tide_arena *arena) {
-    if (ends_with(path, pattern)) return true;
+    if (tide_text_ends(path, pattern)) return true;
     const char *up_to_dot = tide_format(arena, "(%.*s)(\\..*)?", (int)pattern.length, pattern.at);
     return tide_regex_covers(tide_text_of(up_to_dot), path) == TIDE_MATCH_YES;
 }
@@ -194,7 +190,8 @@ static bool is_left(tide_model *model, const tide_job *job, uint32_t instance, u
     for (uint32_t i = 0; i < skip->count; i++)
         if (is_kept(tide_text_of(of->path), tide_text_of(skip->names[i]), model->m->arena)) return true;
     if (!job->quant_from_pretrained || skip->count) return is_head && !job->quant_from_pretrained;
-    return is_head || (last && last->module == instance && ends_with(tide_text_of(last->name), TIDE_TEXT(".weight")));
+    return is_head ||
+           (last && last->module == instance && tide_text_ends(tide_text_of(last->name), TIDE_TEXT(".weight")));
 }
 
 bool tide_quantise(tide_model *model, const tide_job *job) {
@@ -281,7 +278,7 @@ static bool is_feedforward(const aim *a, tide_text path) {
     tide_text rest = tide_text_of(a->feedforward_modules), name;
     if (is_pattern(rest.at)) return tide_regex_covers(rest, path) == TIDE_MATCH_YES;
     while (next_name(&rest, &name))
-        if (name.length && ends_with(path, name)) return true;
+        if (name.length && tide_text_ends(path, name)) return true;
     return false;
 }
 
@@ -400,8 +397,8 @@ static bool save_modules(tide_model *model, const aim *a) {
     for (uint32_t i = 0; i < count && !model->m->has_failed; i++)
         for (uint32_t k = 0; k < a->job->adapter_modules_to_save.count; k++)
             if (model->instances[modules[i]].parent &&
-                ends_with(tide_text_of(model->instances[modules[i]].path),
-                          tide_text_of(a->job->adapter_modules_to_save.names[k]))) {
+                tide_text_ends(tide_text_of(model->instances[modules[i]].path),
+                               tide_text_of(a->job->adapter_modules_to_save.names[k]))) {
                 tide_model_wrap(model, modules[i], TIDE_TEXT("ModulesToSaveWrapper"), NULL, 0);
                 is_found = true;
                 break;
@@ -427,7 +424,7 @@ static void choose_biases(tide_model *model, const aim *a) {
     bool is_all = a->job->adapter_bias == TIDE_adapter_bias_all;
     for (uint32_t i = 0; i < model->parameter_count; i++) {
         tide_parameter_row *p = &model->parameters[i];
-        bool is_bias = ends_with(tide_text_of(p->name), TIDE_TEXT(".bias"));
+        bool is_bias = tide_text_ends(tide_text_of(p->name), TIDE_TEXT(".bias"));
         bool is_adapted = is_adapter(model, model->instances[p->module].parent);
         if (is_bias && (is_all || (a->job->adapter_bias == TIDE_adapter_bias_lora_only && is_adapted)))
             p->tensor->requires_grad = true;

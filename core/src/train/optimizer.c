@@ -42,11 +42,6 @@ struct tide_optimizer {
     tide_function *init, *body; /* of library/optimizers.json; NULL: none */
 };
 
-static bool name_ends_with(const char *text, const char *end) {
-    size_t length = strlen(text), tail = strlen(end);
-    return length >= tail && strcmp(text + length - tail, end) == 0;
-}
-
 /* isinstance() of a module. */
 static bool is_a(tide_model *model, uint32_t instance, const char *name) {
     enum { DEPTH_LIMIT = 8 };
@@ -60,7 +55,7 @@ static bool is_a(tide_model *model, uint32_t instance, const char *name) {
 
 /* A loop of one's own: no weight decay for norms and biases. */
 static bool is_norm_or_bias(const char *name) {
-    return name_ends_with(name, "bias") || strstr(name, "norm");
+    return tide_text_ends(tide_text_of(name), TIDE_TEXT("bias")) || strstr(name, "norm");
 }
 
 /* transformers/trainer.py, get_decay_parameter_names: what is not among them. */
