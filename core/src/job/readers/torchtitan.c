@@ -87,21 +87,17 @@ static const tide_key_row titan_rows[] = {
 
 static const tide_key_table titan_keys = {.rows = titan_rows, .count = TIDE_COUNT_OF(titan_rows)};
 
-/* model.name and model.flavor as the catalogue has them, and their layers. */
-static const struct titan_model {
-    const char *flavor, *name;
-    int64_t layers;
-} titan_models[] = {{"llama3/8B", "llama-3.1-8b", 32},      {"llama3/70B", "llama-3.1-70b", 80},
-                    {"llama3/405B", "llama-3.1-405b", 126}, {"qwen3/0.6B", "qwen3-0.6b", 28},
-                    {"qwen3/1.7B", "qwen3-1.7b", 28},       {"qwen3/4B", "qwen3-4b", 36},
-                    {"qwen3/8B", "qwen3-8b", 36},           {"qwen3/14B", "qwen3-14b", 40},
-                    {"qwen3/32B", "qwen3-32b", 64},         {"qwen3/30B-A3B", "qwen3-30b-a3b", 48}};
-
-static const struct titan_model *titan_model_of(const tide_claims *c) {
+/* model.name and model.flavor as the catalogue has them. */
+static const char *titan_model(const tide_claims *c) {
+    static const char *const models[][2] = {{"llama3/8B", "llama-3.1-8b"},     {"llama3/70B", "llama-3.1-70b"},
+                                            {"llama3/405B", "llama-3.1-405b"}, {"qwen3/0.6B", "qwen3-0.6b"},
+                                            {"qwen3/1.7B", "qwen3-1.7b"},      {"qwen3/4B", "qwen3-4b"},
+                                            {"qwen3/8B", "qwen3-8b"},          {"qwen3/14B", "qwen3-14b"},
+                                            {"qwen3/32B", "qwen3-32b"},        {"qwen3/30B-A3B", "qwen3-30b-a3b"}};
     const char *name = tide_fact_of(c, TIDE_FACT_titan_model), *flavor = tide_fact_of(c, TIDE_FACT_model);
     const char *both = tide_format(c->arena, "%s/%s", name ? name : "llama3", flavor ? flavor : "");
-    for (size_t i = 0; i < TIDE_COUNT_OF(titan_models); i++)
-        if (strcmp(titan_models[i].flavor, both) == 0) return &titan_models[i];
+    for (size_t i = 0; i < TIDE_COUNT_OF(models); i++)
+        if (strcmp(models[i][0], both) == 0) return models[i][1];
     return NULL;
 }
 
@@ -126,14 +122,16 @@ static void warn_of_titan(tide_claims *c, const char *key, const char *message) 
 
 static void settle_stages(tide_claims *c, const tide_json *root, int64_t stages) {
     const tide_json *parts = titan_at(root, "parallelism", "module_fqns_per_model_part"), *other = NULL;
-    const struct titan_model *model = titan_model_of(c);
+    const char *model = titan_model(c);
     if (!parts) parts = titan_at(root, "experimental", "module_fqns_per_model_part");
     for (int i = 0; i < 2 && !other; i++) /* of embedding and head as so many layers */
         other = titan_at(root, "parallelism",
                          i ? "pipeline_parallel_last_stage_less_layers" : "pipeline_parallel_first_stage_less_layers");
-    const char *even = model && !other && !tide_claims_have_model(c) && !c->arguments->overrides
-                           ? tide_titan_even_stages(c->arena, model->layers, stages)
-                           : NULL;
+    const tide_json *config = model && !other && !tide_claims_have_model(c) && !c->arguments->overrides
+                                  ? tide_catalogue_config(c->arena, model, c->diags)
+                                  : NULL,
+                    *layers = tide_json_at(config, "num_hidden_layers");
+    const char *even = layers ? tide_titan_even_stages(c->arena, layers->integer, stages) : NULL;
     if (parts && parts->kind != TIDE_JSON_NULL && parts->first)
         tide_titan_settle_stages(c, parts);
     else if (even)
@@ -199,8 +197,7 @@ static void settle_titan_job(tide_claims *c, const tide_json *root) {
                     {TIDE_SET_parallel_ac, "every2"}};
     bool is_pipeline = titan_int(root, "parallelism", "pipeline_parallel_degree", 1) > 1,
          is_cut = titan_int(root, "parallelism", "tensor_parallel_degree", 1) > 1;
-    const struct titan_model *model = titan_model_of(c);
-    c->inputs->asked_model = model ? model->name : NULL;
+    c->inputs->asked_model = titan_model(c);
     c->inputs->asked_place = c->fact_places[TIDE_FACT_model];
     if (c->facts[TIDE_FACT_model]) c->facts[TIDE_FACT_model]->effect = TIDE_KEY_USED;
     if (c->facts[TIDE_FACT_titan_model]) c->facts[TIDE_FACT_titan_model]->effect = TIDE_KEY_USED;
