@@ -284,17 +284,25 @@ static zero3 *zero3_new(tide_wrapper *w, int64_t hpz_ranks) {
     return z;
 }
 
-static void zero3_wrap(tide_wrapper *w) {
+/* The engine over weights that zero.Init has cut, which are `made`, or over whole ones; NULL: it is refused. */
+static zero3 *zero3_open(tide_wrapper *w, const zero3_init **made) {
     tide_model *model = w->model;
     tide_machine *m = model->m;
-    const zero3_init *made = model->parameter_made ? m->wrapper : NULL;
     int64_t hpz_ranks = w->job->parallel_zero_hpz_partition_size;
     if (hpz_ranks > w->ranks) hpz_ranks = w->ranks;
-    if (zero3_is_refused(w, hpz_ranks)) return;
+    if (zero3_is_refused(w, hpz_ranks)) return NULL;
+    *made = model->parameter_made ? m->wrapper : NULL;
     model->parameter_made = NULL;
-    m->makes_on_host = m->makes_on_host && !made; /* zero.Init makes them in the type they have */
-    if (!made) tide_cast_and_place_model(w, tide_dtype_or(w->job->parallel_half, TIDE_FP32));
-    zero3 *z = zero3_new(w, hpz_ranks);
+    m->makes_on_host = m->makes_on_host && !*made; /* zero.Init makes them in the type they have */
+    if (!*made) tide_cast_and_place_model(w, tide_dtype_or(w->job->parallel_half, TIDE_FP32));
+    return zero3_new(w, hpz_ranks);
+}
+
+static void zero3_wrap(tide_wrapper *w) {
+    tide_machine *m = w->model->m;
+    const zero3_init *made;
+    zero3 *z = zero3_open(w, &made);
+    if (!z) return;
     uint32_t count = tide_optimizer_members(w->optimizer, NULL);
     tide_optimized *members = TIDE_NEW(m->arena, tide_optimized, count + 1);
     tide_optimizer_members(w->optimizer, members);
@@ -319,15 +327,10 @@ static void zero3_wrap(tide_wrapper *w) {
 
 /* DeepSpeedZeRoOffload: the engine without an optimizer. */
 static void zero3_prepare_reference(tide_wrapper *w) {
-    tide_model *model = w->model;
-    tide_machine *m = model->m;
-    const zero3_init *made = model->parameter_made ? m->wrapper : NULL;
-    int64_t hpz_ranks = w->job->parallel_zero_hpz_partition_size;
-    if (hpz_ranks > w->ranks) hpz_ranks = w->ranks;
-    model->parameter_made = NULL;
-    if (!made) tide_cast_and_place_model(w, tide_dtype_or(w->job->parallel_half, TIDE_FP32));
-    m->makes_on_host = false;
-    zero3 *z = zero3_new(w, hpz_ranks);
+    tide_machine *m = w->model->m;
+    const zero3_init *made;
+    zero3 *z = zero3_open(w, &made);
+    if (!z) return;
     if (z->allgather_stream) z->allgather_stream += TIDE_STREAMS_OF_MODEL;
     w->state = m->wrapper = z;
     convert_to_zero_parameters(z, made);
