@@ -59,6 +59,9 @@ static void fit_show(const cJSON *answer) {
             cli_table_cell(&table, cli_text_at(above, "error"));
     }
     cli_table_print(&table);
+    row = cJSON_GetArrayItem(cli_at(answer, "rows"), 0);
+    if (cJSON_IsNull(cli_at(row, "fits")))
+        puts("\nWhether these fit cannot be told: `tidemark estimate` says what their figures leave out.");
     cJSON_ArrayForEach(row, cli_at(answer, "rows")) {
         if (cli_int_at(row, "largest") && cli_int_at(row, "device_bytes") > cli_int_at(row, "gpu_bytes")) {
             fputs(CLOSE, stdout);
@@ -91,7 +94,9 @@ static void gpus_show(const cJSON *answer) {
         number_cell(&table, there);
         number_cell(&table, need);
         change_cell(&table, there - need);
-        cli_table_cell(&table, count ? cli_count(text, count) : "no");
+        cli_table_cell(&table, cJSON_IsNull(cli_at(card, "fits")) ? "cannot tell"
+                               : count                            ? cli_count(text, count)
+                                                                  : "no");
         if (serves) cli_table_cell(&table, cli_count(text, cli_int_at(card, "requests")));
         is_close = is_close || (count && need > there);
     }

@@ -105,6 +105,10 @@ tide_fit tide_job_report_fit(const tide_job_report *r) {
     return r->job->device_bytes && high > device && high > r->job->device_bytes ? TIDE_CANNOT_TELL : TIDE_FITS;
 }
 
+tide_fit tide_job_report_verdict(const tide_job_report *r) {
+    return r->job->undescribed.count ? TIDE_CANNOT_TELL : tide_job_report_fit(r);
+}
+
 void tide_write_fit_at(tide_writer *w, tide_fit fit) {
     if (fit == TIDE_CANNOT_TELL) {
         tide_write_key(w, "fits");

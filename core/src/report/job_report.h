@@ -41,8 +41,10 @@ bool tide_job_report_on_card(tide_job_report *r);
  * the figure is a range, which may cross what the GPU has. */
 typedef enum tide_fit { TIDE_FITS, TIDE_FITS_NOT, TIDE_CANNOT_TELL } tide_fit;
 
-/* Of on_card; without a GPU it fits. */
+/* Of on_card; without a GPU it fits. By the figures, whatever they leave out. */
 tide_fit tide_job_report_fit(const tide_job_report *r);
+/* The same as it is told: nothing can be of a job from whose figures something is left out. */
+tide_fit tide_job_report_verdict(const tide_job_report *r);
 /* How far the truth and what is said may be apart, percent of the smaller of them; 0: it is exact. */
 int64_t tide_range_percent(const tide_run *run, const tide_job *job);
 /* What the device holds, at the least and at the most. */

@@ -219,17 +219,13 @@ static void write_left_out(const tide_job_report *r) {
     tide_write_close(r->w, ']');
 }
 
-static tide_fit verdict_of(const tide_job_report *r) {
-    return r->job->undescribed.count ? TIDE_CANNOT_TELL : tide_job_report_fit(r);
-}
-
 /* Of an inference server: it takes what it may, so that what it holds says little. */
 static void write_server_verdict(tide_job_report *r, bool is_brief) {
     tide_writer *w = r->w;
     const tide_serving *serving = r->run->serving;
     uint64_t held = tide_serving_bytes(serving), there = serving->device.total_bytes;
     tide_write_open_at(w, "verdict", '{');
-    tide_write_fit_at(w, verdict_of(r));
+    tide_write_fit_at(w, tide_job_report_verdict(r));
     tide_write_bytes_at(w, "device_bytes", held);
     tide_write_bytes_at(w, "gpu_bytes", there);
     tide_write_int_at(w, "margin_bytes", (int64_t)there - (int64_t)held);
@@ -263,7 +259,7 @@ void tide_write_verdict(tide_job_report *r, bool is_brief) {
     uint64_t device = tide_job_device_bytes(job, &r->replay);
     bool has_card = job->device_bytes > 0;
     tide_write_open_at(w, "verdict", '{');
-    tide_write_fit_at(w, has_card ? verdict_of(r) : TIDE_CANNOT_TELL);
+    tide_write_fit_at(w, has_card ? tide_job_report_verdict(r) : TIDE_CANNOT_TELL);
     tide_write_bytes_at(w, "device_bytes", device);
     if (has_card) {
         tide_write_bytes_at(w, "gpu_bytes", job->device_bytes);

@@ -59,8 +59,8 @@ static bool play_query(tide_what_if *v, const tide_query *q, tide_arena *arena, 
     tide_job_report r;
     if (!tide_job_report_open(&r, NULL, run, job) || !tide_job_report_on_card(&r)) return false;
     const tide_serving *serving = run->serving;
-    v->fit = tide_job_report_fit(&r);
-    v->fits = v->fit == TIDE_FITS;
+    v->fit = tide_job_report_verdict(&r);
+    v->fits = tide_job_report_fit(&r) == TIDE_FITS;
     v->need = tide_job_report_need(&r);
     v->serves = serving != NULL;
     v->requests = serving ? tide_serving_requests(serving) : 0;

@@ -20,8 +20,8 @@ typedef struct tide_what_if {
     tide_status status;                /* TIDE_OK: it was played */
     const char *message;               /* of the first error, with its place */
     const char *place, *what, *remedy; /* the same in parts */
-    tide_fit fit;                      /* the GPU, or what gpu_gib says */
-    bool fits;                         /* surely; true without a GPU */
+    tide_fit fit;                      /* the GPU, or what gpu_gib says, as it is told */
+    bool fits;                         /* by the figures surely; true without a GPU */
     uint64_t need;                     /* reserved, and what is outside of the allocator */
     uint64_t there;                    /* of the GPU; 0: without limit */
     uint64_t allocated, reserved;
