@@ -162,6 +162,24 @@ static void check_flash_attention(tide_job_builder *b) {
                             "use attention=sdpa sdpa_backend=flash");
 }
 
+/* Strategies that cut weights, over those of bitsandbytes. */
+static void check_spread_quant(tide_job_builder *b) {
+    const tide_job *job = b->job;
+    bool is_zero3 = job->parallel_kind == TIDE_parallel_kind_zero3,
+         is_fsdp2 = job->parallel_kind == TIDE_parallel_kind_fsdp2;
+    if (job->quant == TIDE_quant_none || (!is_zero3 && !is_fsdp2)) return;
+    if (job->quant == TIDE_quant_int8)
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_quant,
+                            is_fsdp2 ? "int8: a parameter that fully_shard() has cut \"has no attribute 'CB'\""
+                                     : "int8: layers of bitsandbytes keep their whole weights beside the parts that "
+                                       "ZeRO-3 cuts, which is not described",
+                            "use nf4, or parallel.kind=ddp or zero2");
+    else if (is_zero3 && tide_job_sets(job, TIDE_SET_parallel_zero_init) && job->parallel_zero_init)
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_parallel_zero_init,
+                            "from_pretrained() makes a quantised model whole, and DeepSpeed cuts it afterwards",
+                            "leave it out");
+}
+
 static void check_quant(tide_job_builder *b) {
     const tide_job *job = b->job;
     bool is_training = job->mode == TIDE_mode_train, is_packed = tide_job_packs_weights(job);
@@ -176,6 +194,7 @@ static void check_quant(tide_job_builder *b) {
                             tide_format(b->arena, "adapters over %s are not expressed", quant), "leave them out");
     if (is_packed && job->quant != TIDE_quant_fp8 && bits != 2 && bits != 3 && bits != 4 && bits != 8)
         tide_builder_refuse(b, TIDE_ERR_FIELD_RANGE, TIDE_SET_quant_bits, "must be 2, 3, 4 or 8", NULL);
+    check_spread_quant(b);
     if (is_training && job->adapter_merged)
         tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_adapter_merged, "merged adapters do not train",
                             "use mode=infer, or adapter.merged=false");
@@ -306,45 +325,28 @@ static void check_lengths(tide_job_builder *b) {
                             "give fewer steps");
 }
 
-/* No pass is without adapters, whose modules DeepSpeed would miss in its trace; and TRL keeps adapters in the model's
- * type. */
-static bool calls_model_once(const tide_job *job) {
-    return job->trainer == TIDE_trainer_sft || job->trainer == TIDE_trainer_reward ||
-           job->trainer == TIDE_trainer_orpo || job->trainer == TIDE_trainer_cpo;
-}
-
 /* Trainers on several GPUs: what accelerate makes of the model is described for some. */
 static void check_spread_trainer(tide_job_builder *b, const char *kind) {
     const tide_job *job = b->job;
     const char *strategy = job->values[TIDE_SET_parallel_kind], *plain = "use one GPU, or leave the trainer out";
     bool has_deepspeed = tide_job_has_deepspeed(job), is_zero3 = job->parallel_kind == TIDE_parallel_kind_zero3,
          is_fsdp2 = job->parallel_kind == TIDE_parallel_kind_fsdp2,
-         is_ddp = job->parallel_kind == TIDE_parallel_kind_ddp;
+         is_ddp = job->parallel_kind == TIDE_parallel_kind_ddp, is_quantised = job->quant != TIDE_quant_none;
     if (job->parallel_kind == TIDE_parallel_kind_none) return;
     if (!is_ddp && !has_deepspeed && !is_fsdp2)
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_parallel_kind,
                             tide_format(b->arena, "%s is not described with trainers", strategy),
                             "use ddp, zero1, zero2, zero3 or fsdp2, or leave the trainer out");
-    else if (tide_trainer_generates(job) && (is_fsdp2 || (is_zero3 && job->adapter != TIDE_adapter_none)))
-        tide_builder_refuse(
-            b, TIDE_ERR_UNSUPPORTED, TIDE_SET_parallel_kind,
-            tide_format(b->arena, "%s is not described with %s%s", strategy, kind, is_zero3 ? " and adapters" : ""),
-            is_zero3 || job->adapter != TIDE_adapter_none ? "use ddp or zero2" : "use ddp, zero2 or zero3");
-    else if (is_zero3 && job->adapter != TIDE_adapter_none && !calls_model_once(job))
-        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_adapter,
-                            tide_format(b->arena, "is not described with %s and zero3", kind),
-                            "use ddp, zero2 or fsdp2");
     else if (has_deepspeed && job->trainer_precompute_ref_log_probs && job->adapter == TIDE_adapter_none)
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_precompute_ref_log_probs,
                             tide_format(b->arena, "is not described with %s and DeepSpeed", kind),
                             "use ddp or fsdp2, or leave it out");
-    else if (is_zero3 && !tide_job_has_zero_init(job))
+    else if (is_zero3 && !tide_job_has_zero_init(job) && !is_quantised)
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_parallel_zero_init,
                             "trainers are described with models that deepspeed.zero.Init() has cut", "leave it out");
-    else if (!is_ddp && job->quant != TIDE_quant_none)
-        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_quant,
-                            tide_format(b->arena, "is not described with %s and parallel.kind=%s", kind, strategy),
-                            plain);
+    else if (is_fsdp2 && is_quantised && tide_job_sets(job, TIDE_SET_parallel_meta_init) && job->parallel_meta_init)
+        tide_report(b->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, tide_builder_place(b, TIDE_SET_parallel_meta_init),
+                    "changes nothing: accelerate leaves models of 4 bits on the device", NULL);
     else if (is_fsdp2 && tide_job_is_on_meta(job))
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_parallel_meta_init,
                             tide_format(b->arena, "cpu_ram_efficient_loading is not described with %s", kind),

@@ -170,6 +170,7 @@ bool tide_job_cuts_experts(const tide_job *job) {
 bool tide_job_is_on_meta(const tide_job *job) {
     tide_parallel_kind_choice kind = job->parallel_kind;
     if (tide_job_has_auto_plan(job)) return true;
+    if (job->trainer != TIDE_trainer_none && job->quant != TIDE_quant_none) return false; /* fsdp2_prepare_model() */
     if (tide_job_sets(job, TIDE_SET_parallel_meta_init))
         return job->parallel_meta_init && (kind == TIDE_parallel_kind_fsdp2 || kind == TIDE_parallel_kind_tp ||
                                            kind == TIDE_parallel_kind_pp || kind == TIDE_parallel_kind_native);

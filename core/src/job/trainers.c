@@ -30,7 +30,9 @@ bool tide_trainer_places_model(const tide_job *job) {
 
 bool tide_job_has_zero_init(const tide_job *job) {
     bool is_set = tide_job_sets(job, TIDE_SET_parallel_zero_init);
-    return is_set ? job->parallel_zero_init : job->trainer != TIDE_trainer_none; /* HfDeepSpeedConfig */
+    bool is_quantised = job->quant != TIDE_quant_none;   /* get_init_context() leaves it whole */
+    bool has_config = job->trainer != TIDE_trainer_none; /* HfDeepSpeedConfig */
+    return is_set ? job->parallel_zero_init : has_config && !is_quantised;
 }
 
 /* "PEFT + DeepSpeed ZeRO-3": trl/trainer/sft_trainer.py and its kin, __init__. */

@@ -22,14 +22,13 @@ const uint32_t *tide_children_first(const tide_model *model) {
     return order;
 }
 
-void tide_cast_model(tide_wrapper *w, tide_dtype dtype) {
+static void cast_parameters(tide_wrapper *w, tide_dtype dtype, const uint32_t *order) {
     tide_model *model = w->model;
     tide_machine *m = model->m;
-    const uint32_t *order = tide_children_first(model);
     m->op = "to";
     m->state.factor = TIDE_FACTOR_PARAMETER;
     for (uint32_t i = 0; i < model->parameter_count; i++) {
-        const tide_parameter_row *row = &model->parameters[order[i]];
+        const tide_parameter_row *row = &model->parameters[order ? order[i] : i];
         m->module = row->module;
         if (!tide_dtype_is_float(row->tensor->dtype) || row->tensor->dtype == dtype) continue;
         tide_tensor *cast = tide_empty_like(m, row->tensor, dtype);
@@ -42,11 +41,17 @@ void tide_cast_model(tide_wrapper *w, tide_dtype dtype) {
     model->state.dtype = dtype;
 }
 
+void tide_cast_model(tide_wrapper *w, tide_dtype dtype) {
+    cast_parameters(w, dtype, tide_children_first(w->model));
+}
+
+/* deepspeed/runtime/engine.py, _cast_module_mixed_precision: as module.parameters() has them, then Module.to(). */
 void tide_cast_and_place_model(tide_wrapper *w, tide_dtype dtype) {
     tide_model *model = w->model;
-    tide_cast_model(w, dtype);
+    bool is_on_device = tide_trainer_places_model(w->job); /* as it was loaded: quantised */
+    cast_parameters(w, dtype, is_on_device ? NULL : tide_children_first(model));
     model->m->makes_on_host = model->state.is_on_meta = false;
-    tide_model_to_device(model);
+    if (!is_on_device) tide_model_to_device(model);
 }
 
 /* Without an optimizer, and with ZeRO disabled: the engine keeps nothing beside the model. */

@@ -220,7 +220,7 @@ static void init_group(fsdp2 *f, uint32_t group, const uint32_t *group_of_parame
              count = tide_fsdp2_managed_params(f, group, group_of_parameter, params);
     bool is_root = group + 1 == f->count; /* whose parts are pinned once more, as recorded */
     u->fsdp_params = TIDE_NEW(m->arena, fsdp_param, u->count + 1);
-    if (f->w->has_trainer) tide_fsdp2_place_group(f, params, count, group);
+    if (f->w->has_trainer && !f->original_count) tide_fsdp2_place_group(f, params, count, group);
     for (uint32_t n = 0; n < count; n++) {
         uint32_t i = params[n];
         fsdp_param *s = &u->fsdp_params[n];
@@ -231,7 +231,7 @@ static void init_group(fsdp2 *f, uint32_t group, const uint32_t *group_of_parame
     tide_fsdp2_free_unsharded_params(f, u);
     for (uint32_t i = 0; i < u->count; i++) {
         fsdp_param *s = &u->fsdp_params[i];
-        s->unsharded_param->dtype = (uint8_t)(f->has_param_dtype ? f->param_dtype : s->orig_dtype);
+        s->unsharded_param->dtype = (uint8_t)(fsdp2_casts(f, s) ? f->param_dtype : s->orig_dtype);
     }
 }
 
@@ -258,12 +258,15 @@ static void fsdp2_wrap(tide_wrapper *w) {
     fsdp2 *f = fsdp2_new(w);
     if (!f || !choose_groups(f)) return;
     if (w->has_trainer) tide_fsdp2_upcast(f);
+    if (w->has_trainer && tide_trainer_places_model(w->job)) tide_fsdp2_keep_originals(f);
     m->makes_on_host = false;
     model->state.is_on_meta = model->state.is_on_meta && !w->has_trainer;
     uint32_t *of = TIDE_NEW(m->arena, uint32_t, model->parameter_count + 1);
     for (uint32_t i = 0; i < model->parameter_count; i++) {
         of[i] = UINT32_MAX;
-        if (w->is_absent && w->is_absent[model->parameters[i].module]) continue;
+        /* accelerate's ignored_params */
+        bool is_ignored = w->has_trainer && !tide_dtype_is_float(model->parameters[i].tensor->dtype);
+        if (is_ignored || (w->is_absent && w->is_absent[model->parameters[i].module])) continue;
         f->groups[of[i] = tide_unit_of_module(model, f->group_of, f->count, model->parameters[i].module)].count++;
     }
     const char *of_root = *w->job->parallel_root_reshard ? w->job->parallel_root_reshard : "false";

@@ -55,8 +55,11 @@ typedef struct fsdp2 {
     uint32_t embeddings[2];        /* get_input_embeddings(), get_output_embeddings(), of accelerate */
     uint32_t tail_modules[3];      /* in the order in which fully_shard() is given them; 0: there is no such */
     tide_tensor *whole_weights[2]; /* input_weight and output_weight, until it returns; NULL: none */
-    tide_value num_items;          /* num_items_in_batch, while the model has it in param_dtype */
-    tide_tensor *cast_items;       /* that, which checkpoints of layers keep among their keywords */
+    tide_tensor **original_sd;     /* of a model that is on the device, until it returns */
+    tide_tensor **placeholders;    /* of parameters in the optimizer's groups, until it has the new ones */
+    uint32_t original_count, placeholder_count;
+    tide_value num_items;    /* num_items_in_batch, while the model has it in param_dtype */
+    tide_tensor *cast_items; /* that, which checkpoints of layers keep among their keywords */
     int64_t shard_ranks, shard_rank;
     tide_dtype param_dtype, reduce_dtype, output_dtype;
     bool has_param_dtype, has_reduce_dtype, is_hsdp, offload_to_cpu, reduce_grads;
@@ -86,7 +89,7 @@ static inline int64_t numel_bytes(int64_t count, tide_dtype dtype) {
 
 /* Whether a parameter is gathered in another type than it has. */
 static inline bool fsdp2_casts(const fsdp2 *f, const fsdp_param *s) {
-    return f->has_param_dtype && s->orig_dtype != f->param_dtype;
+    return f->has_param_dtype && s->orig_dtype != f->param_dtype && tide_dtype_is_float(s->orig_dtype);
 }
 
 /* A module of a group, which fully_shard() is given. */
@@ -102,13 +105,15 @@ static inline void fsdp2_add_module(fsdp2 *f, uint32_t group_index, uint32_t ins
  */
 uint32_t tide_fsdp2_managed_params(const fsdp2 *f, uint32_t group, const uint32_t *group_of_parameter,
                                    uint32_t *params);
-/* What trains is kept in fp32 where mixed precision is on. */
+/* What trains is kept in fp32 where mixed precision is on and nothing is of bitsandbytes' 4 bits. */
 void tide_fsdp2_upcast(fsdp2 *f);
 /* Blocks, embeddings, and final norm with head; all but the root. False after an error. */
 bool tide_fsdp2_accelerate_groups(fsdp2 *f);
 /* _move_states_to_device(): the group's parameters and buffers. */
 void tide_fsdp2_place_group(fsdp2 *f, const uint32_t *params, uint32_t count, uint32_t group);
-/* fsdp2_prepare_model() returns. */
+/* Of a model that is on the device. */
+void tide_fsdp2_keep_originals(fsdp2 *f);
+/* fsdp2_prepare_model() returns, and the optimizer has its new parameters. */
 void tide_fsdp2_drop_weights(fsdp2 *f);
 
 /* ---- fsdp2.c ---- */

@@ -1,12 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* accelerate/utils/fsdp_utils.py, fsdp2_prepare_model(): what it makes of a model that a Trainer has on the host. */
+/* accelerate/utils/fsdp_utils.py, fsdp2_prepare_model(): what it makes of a model that a Trainer has on the host, or on
+ * the device where it is quantised. */
 #include "parallel/fsdp2.h"
 
 #include <string.h>
 
+enum { QUANT_MAP = 256 /* values of a byte: bitsandbytes/functional.py, create_dynamic_map */ };
+
+static bool has_params4bit(const tide_model *model) {
+    for (uint32_t i = 0; i < model->parameter_count; i++)
+        if (model->parameters[i].tensor->dtype == TIDE_UINT8) return true;
+    return false;
+}
+
 void tide_fsdp2_upcast(fsdp2 *f) {
     const tide_model *model = f->w->model;
-    for (uint32_t i = 0; i < model->parameter_count && f->has_param_dtype; i++) {
+    bool upcasts = f->has_param_dtype && !has_params4bit(model);
+    for (uint32_t i = 0; i < model->parameter_count && upcasts; i++) {
         tide_tensor *p = model->parameters[i].tensor;
         if (p->requires_grad && tide_dtype_is_float(p->dtype)) p->dtype = TIDE_FP32;
     }
@@ -97,6 +107,34 @@ void tide_fsdp2_place_group(fsdp2 *f, const uint32_t *params, uint32_t count, ui
         if (tide_unit_of_module(model, f->group_of, f->count, i) == group) tide_model_place_buffers(model, i);
 }
 
+/* Accelerator._prepare_fsdp2 and fsdp2_prepare_model: torch.empty(1) in the place of what the optimizer has, and the
+ * model's state_dict(), for which bitsandbytes clones nested_quant_map. */
+void tide_fsdp2_keep_originals(fsdp2 *f) {
+    tide_model *model = f->w->model;
+    tide_machine *m = model->m;
+    uint32_t count = f->placeholder_count = tide_optimizer_members(f->w->optimizer, NULL);
+    tide_optimized *members = TIDE_NEW(m->arena, tide_optimized, count + 1);
+    tide_optimizer_members(f->w->optimizer, members);
+    f->placeholders = TIDE_NEW(m->arena, tide_tensor *, count + 1);
+    f->original_sd = TIDE_NEW(m->arena, tide_tensor *, model->parameter_count + 1);
+    for (uint32_t i = 0; i < count; i++)
+        f->placeholders[i] =
+            tide_flat_of(m, tide_fsdp2_name, 1, (tide_dtype)members[i].tensor->dtype, TIDE_FACTOR_TEMPORARY);
+    for (uint32_t i = 0; i < model->parameter_count; i++) {
+        const tide_parameter_row *row = &model->parameters[i];
+        tide_tensor **kept = &f->original_sd[f->original_count++];
+        m->module = row->module;
+        if (tide_dtype_is_float(row->tensor->dtype))
+            keep_weight(m, kept, row->tensor);
+        else if (f->w->job->quant_double)
+            *kept = tide_flat_of(m, "state_dict", QUANT_MAP, TIDE_FP32, TIDE_FACTOR_TEMPORARY);
+    }
+    m->module = 0;
+}
+
 void tide_fsdp2_drop_weights(fsdp2 *f) {
-    for (size_t k = 0; k < 2; k++) tide_release_at(fsdp2_machine(f), &f->whole_weights[k]);
+    tide_machine *m = fsdp2_machine(f);
+    for (uint32_t i = 0; i < f->original_count; i++) tide_release_at(m, &f->original_sd[i]);
+    for (size_t k = 0; k < 2; k++) tide_release_at(m, &f->whole_weights[k]);
+    for (uint32_t i = f->placeholder_count; i-- > 0;) tide_release_at(m, &f->placeholders[i]);
 }

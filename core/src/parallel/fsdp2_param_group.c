@@ -26,8 +26,7 @@ void tide_fsdp2_unshard(fsdp2 *f, fsdp_param_group *u) {
     if (!u->count || u->has_all_gather_result || u->sharded_state == FSDP_UNSHARDED) return;
     u->has_all_gather_result = true;
     if (f->shard_ranks == 1) return;
-    int64_t parts = 0, cast = 0;
-    tide_dtype dtype = f->param_dtype;
+    int64_t part_bytes = 0, cast = 0; /* of several types bytes are gathered: _get_all_gather_input_metadatas */
     uint8_t stream = f->is_async ? 0 : FSDP2_ALL_GATHER_STREAM; /* get_all_gather_streams() */
     tide_tensor **uploads = TIDE_NEW(m->arena, tide_tensor *, 2 * u->count + 1);
     uint32_t n = 0;
@@ -36,9 +35,8 @@ void tide_fsdp2_unshard(fsdp2 *f, fsdp_param_group *u) {
         int64_t numel = u->sharded_state == FSDP_SHARDED_POST_FORWARD
                             ? s->padded_sharded_numel * f->shard_ranks / u->post_forward_mesh_size
                             : s->padded_sharded_numel;
-        parts += numel;
+        part_bytes += numel_bytes(numel, fsdp2_casts(f, s) ? f->param_dtype : s->orig_dtype);
         if (fsdp2_casts(f, s)) cast += numel;
-        if (!f->has_param_dtype) dtype = s->orig_dtype;
         if (!f->offload_to_cpu) continue;
         uploads[n++] = flat_on_stream(f, stream, s->padded_sharded_numel, s->orig_dtype, TIDE_FACTOR_GATHERED);
         if (fsdp2_casts(f, s)) {
@@ -49,7 +47,8 @@ void tide_fsdp2_unshard(fsdp2 *f, fsdp_param_group *u) {
     }
     tide_tensor *staged =
         cast && !f->offload_to_cpu ? flat_on_stream(f, stream, cast, f->param_dtype, TIDE_FACTOR_COMMUNICATION) : NULL;
-    u->all_gather_output = flat_on_stream(f, stream, parts * all_gather_ranks(f, u), dtype, TIDE_FACTOR_COMMUNICATION);
+    u->all_gather_output =
+        flat_on_stream(f, stream, part_bytes * all_gather_ranks(f, u), TIDE_UINT8, TIDE_FACTOR_COMMUNICATION);
     tide_release(m, staged);
     for (uint32_t i = 0; i < n; i++) tide_release(m, uploads[i]);
 }

@@ -90,11 +90,7 @@ static void zero3_update(tide_wrapper *w) {
         z->global_grad_norm = tide_scalar(m, TIDE_FP32);
     }
     for (uint32_t i = 0; i < z->sub_group_count && !z->offload_optimizer; i++) zero3_optimizer_step(z, i);
-    for (uint32_t i = 0; i < z->count; i++) { /* persistent parameters come back at once */
-        if (!z->params[i].ds_persist) continue;
-        tide_zero3_allgather_param(z, &z->params[i], 0);
-        z->params[i].ds_status = ZERO_AVAILABLE;
-    }
+    tide_zero3_allgather_persistent(z);
     m->module = 0;
     for (uint32_t i = 0; i < z->trainable_count; i++)
         tide_release_at(m, &z->params[z->trainable[i]].ds_secondary_tensor); /* invalidate_secondary_tensor */
@@ -108,12 +104,14 @@ static void convert_to_zero_parameters(zero3 *z, const zero3_init *e) {
     for (uint32_t i = 0; i < z->count; i++) {
         zero_param *p = &z->params[i];
         m->module = p->module;
+        p->ds_id = i + (e ? e->count : 0); /* those that zero.Init made have theirs before */
         for (uint32_t k = 0; e && k < e->count && !p->ds_tensor; k++)
             if (e->params[k].tensor == p->tensor)
-                p->ds_tensor = e->params[k].ds_tensor, p->ds_secondary_tensor = e->params[k].ds_secondary_tensor;
+                p->ds_tensor = e->params[k].ds_tensor, p->ds_secondary_tensor = e->params[k].ds_secondary_tensor,
+                p->ds_id = k;
         if (p->ds_tensor) continue;
         tide_zero3_partition_param_sec(z, p);
-        p->ds_tensor = tide_zero3_new_partition(m, p->partition_numel, z->dtype, z->offload_param);
+        p->ds_tensor = tide_zero3_new_partition(m, p->partition_numel, p->dtype, z->offload_param);
         tide_zero3_empty_data(zero3_machine(z), p->tensor);
     }
     m->module = 0;
@@ -129,6 +127,7 @@ static void create_fp16_sub_groups(zero3 *z, const tide_optimized *members, uint
     for (uint32_t i = 0; i < count; i++) {
         uint32_t p = tide_zero3_param_of(z, members[i].tensor);
         z->params[p].group = members[i].group;
+        z->trainable_dtype = z->params[p].dtype; /* of them all */
         z->trainable[i] = p;
         totals[members[i].group] += z->params[p].partition_numel;
     }
@@ -151,7 +150,8 @@ static void create_fp16_partitions_with_defragmentation(zero3 *z) {
     if (z->offload_param) return;
     for (uint32_t i = 0; i < z->trainable_count; i++) tide_release_at(m, &z->params[z->trainable[i]].ds_tensor);
     tide_timeline_empty_cache(&m->timeline);
-    z->lp_param_buffer = tide_flat_of(m, tide_zero3_name, trainable_numel(z), z->dtype, TIDE_FACTOR_PARAMETER);
+    z->lp_param_buffer =
+        tide_flat_of(m, tide_zero3_name, trainable_numel(z), z->trainable_dtype, TIDE_FACTOR_PARAMETER);
     for (uint32_t i = 0; i < z->trainable_count; i++)
         z->params[z->trainable[i]].ds_tensor = tide_alias(m, z->lp_param_buffer);
 }
@@ -171,7 +171,7 @@ static void create_fp32_partitions(zero3 *z) {
             if (z->pin_memory) tide_pin_host(m, numel * tide_dtype_bytes(TIDE_FP32));
         } else {
             tide_tensor *next = NULL;
-            if (z->dtype != TIDE_FP32)
+            if (z->trainable_dtype != TIDE_FP32)
                 next = tide_flat_of(m, tide_zero3_name, numel, TIDE_FP32, TIDE_FACTOR_TEMPORARY); /* .to(fp32) */
             tide_release(m, converted);
             converted = next;
@@ -200,8 +200,8 @@ static void setup_for_real_optimizer(zero3 *z) {
         tide_pin_host(m, numel * tide_dtype_bytes(z->gradient_accumulation_dtype)); /* grad_partitions_flat_buffer */
     if (z->offload_param && z->pin_memory) { /* the partitions, and the buffer of those that train */
         for (uint32_t i = 0; i < z->count; i++)
-            tide_pin_host(m, z->params[i].partition_numel * tide_dtype_bytes(z->dtype));
-        tide_pin_host(m, numel * tide_dtype_bytes(z->dtype));
+            tide_pin_host(m, z->params[i].partition_numel * tide_dtype_bytes(z->params[i].dtype));
+        tide_pin_host(m, numel * tide_dtype_bytes(z->trainable_dtype));
     }
     if (!z->offload_optimizer)
         z->grad_partitions_flat_buffer =
@@ -274,7 +274,9 @@ static zero3 *zero3_new(tide_wrapper *w, int64_t hpz_ranks) {
     for (uint32_t i = 0; i < z->count; i++) {
         const tide_parameter_row *row = &model->parameters[i];
         int64_t numel = tide_count(row->tensor);
+        tide_dtype dtype = (tide_dtype)row->tensor->dtype;
         z->params[i] = (zero_param){.tensor = row->tensor,
+                                    .dtype = dtype,
                                     .module = row->module,
                                     .ds_numel = numel,
                                     .partition_numel = TIDE_CEIL_DIV(numel, w->ranks),

@@ -12,16 +12,19 @@
 
 #include "parallel/parallel.h"
 
-enum { ZERO_MODULE_PARAMS = 64 /* of one module */, ZERO_MODULE_DEPTH = 64 };
+enum { ZERO_MODULE_PARAMS = 64 /* of one module */, ZERO_MODULE_DEPTH = 64, ZERO_DTYPES = 3 /* gathered together */ };
 
 typedef enum zero_param_status { ZERO_NOT_AVAILABLE, ZERO_INFLIGHT, ZERO_AVAILABLE } zero_param_status;
 
 /* Parameters gathered together, until each of them has been waited for. */
 typedef struct all_gather_coalesced_handle {
-    tide_tensor *partitions; /* of all ranks; NULL: there is one parameter, which has it as its data */
-    uint32_t *params, count;
-    uint32_t waiting; /* parameters whose wait has not come */
+    tide_tensor *partitions[ZERO_DTYPES]; /* of all ranks, of a type each; NULLs: there is one parameter, which has it
+                                             as its data */
+    uint32_t *params, count;              /* type after type */
+    uint32_t waiting;                     /* parameters whose wait has not come */
     bool complete;
+    bool is_registered; /* among those that are cleared together */
+    struct all_gather_coalesced_handle *next;
 } all_gather_coalesced_handle;
 
 /* A parameter with what DeepSpeed sets on it. */
@@ -30,8 +33,9 @@ typedef struct zero_param {
     tide_tensor *ds_tensor;           /* this rank's partition: a view of the buffer of all */
     tide_tensor *ds_secondary_tensor; /* hpZ: this rank's partition within its node, from the first release to the step;
                                          NULL: none */
-    uint32_t module, group;
+    uint32_t module, group, ds_id;
     int64_t ds_numel, partition_numel; /* elements: all, in a partition */
+    tide_dtype dtype;                  /* of bytes: bitsandbytes' 4 bits; wider than the model's: adapters in fp32 */
     zero_param_status ds_status;
     bool ds_persist, requires_grad;
     bool is_in_z3_leaf;              /* waits for the backward of the leaf module that it lies in */
@@ -67,7 +71,7 @@ typedef struct released_params {
 
 typedef struct zero3 {
     tide_wrapper *w;
-    tide_dtype dtype, communication_data_type, gradient_accumulation_dtype;
+    tide_dtype dtype, trainable_dtype, communication_data_type, gradient_accumulation_dtype;
     zero_param *params;
     uint32_t count;
     zero_module *modules; /* by instance */
@@ -144,10 +148,13 @@ void tide_zero3_partition_param_sec(zero3 *z, zero_param *p);
 void tide_zero3_release_param(zero3 *z, zero_param *p);
 /* _allgather_param: alone, and at once. */
 void tide_zero3_allgather_param(zero3 *z, zero_param *p, uint8_t stream);
+/* _allgather_params_coalesced, of persistent parameters: they come back at once. */
+void tide_zero3_allgather_persistent(zero3 *z);
 /* __all_gather_params, of those that are not available. */
 void tide_zero3_all_gather_params(zero3 *z, const uint32_t *which, uint32_t count);
 /* AllGatherCoalescedHandle.wait of a parameter in flight, or of all. */
 void tide_zero3_wait(zero3 *z, zero_param *p);
+void tide_zero3_drop_partitions(zero3 *z, all_gather_coalesced_handle *handle);
 void tide_zero3_wait_all(zero3 *z);
 
 /* ---- zero3_coordinator.c ---- */

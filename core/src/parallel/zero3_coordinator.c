@@ -43,13 +43,25 @@ static void prefetch_params(zero3 *z) {
     if (count) tide_zero3_all_gather_params(z, ahead, count);
 }
 
-/* _clean_inflight_param_registry. */
+/* _clean_inflight_param_registry: the registry has the handles, and they what they gathered into, until it is cleared.
+ */
 static void clean_inflight_param_registry(zero3 *z) {
+    all_gather_coalesced_handle *handles = NULL;
+    for (uint32_t i = 0; i < z->count; i++) {
+        all_gather_coalesced_handle *handle = z->params[i].inflight;
+        if (!handle || handle->is_registered) continue;
+        handle->is_registered = true;
+        handle->waiting++;
+        handle->next = handles;
+        handles = handle;
+    }
     for (uint32_t i = 0; i < z->count; i++) {
         if (!z->params[i].inflight) continue;
         tide_zero3_wait(z, &z->params[i]);
         tide_zero3_release_param(z, &z->params[i]);
     }
+    for (; handles; handles = handles->next)
+        if (--handles->waiting == 0) tide_zero3_drop_partitions(z, handles);
 }
 
 void tide_zero3_invalidate_trace(zero3 *z) {

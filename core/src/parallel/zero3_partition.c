@@ -2,6 +2,8 @@
 /* deepspeed/runtime/zero/partition_parameters.py: parameters partitioned, and gathered. */
 #include "parallel/zero3.h"
 
+#include <string.h>
+
 const char tide_zero3_name[] = "DeepSpeed";
 
 uint32_t tide_zero3_param_of(const zero3 *z, const tide_tensor *tensor) {
@@ -34,7 +36,7 @@ static int64_t secondary_numel(const zero3 *z, const zero_param *p) {
 void tide_zero3_partition_param_sec(zero3 *z, zero_param *p) {
     if (z->zero_hpz_partition_size > 1 && !p->ds_secondary_tensor)
         p->ds_secondary_tensor =
-            tide_zero3_new_partition(zero3_machine(z), secondary_numel(z, p), z->dtype, z->offload_param);
+            tide_zero3_new_partition(zero3_machine(z), secondary_numel(z, p), p->dtype, z->offload_param);
 }
 
 /* free_param. */
@@ -51,7 +53,7 @@ void tide_zero3_release_param(zero3 *z, zero_param *p) {
 static tide_tensor *partition_to_device(zero3 *z, const zero_param *p, uint8_t stream) {
     return z->offload_param
                ? tide_zero3_flat_on(z, stream, p->ds_secondary_tensor ? secondary_numel(z, p) : p->partition_numel,
-                                    z->dtype, TIDE_FACTOR_GATHERED)
+                                    p->dtype, TIDE_FACTOR_GATHERED)
                : NULL;
 }
 
@@ -60,6 +62,15 @@ static void set_sent(zero3 *z, tide_tensor *uploaded, const all_gather_coalesced
     tide_release_at(zero3_machine(z), &z->sent);
     z->sent = uploaded;
     z->sent_by = by;
+}
+
+/* The whole parameter, of all ranks' partitions. */
+static void gather_into(zero3 *z, zero_param *p, uint8_t stream) {
+    tide_machine *m = zero3_machine(z);
+    m->module = p->module;
+    tide_tensor *all = tide_zero3_flat_on(z, stream, p->partition_numel * z->w->ranks, p->dtype, TIDE_FACTOR_GATHERED);
+    tide_set_data(m, p->tensor, all);
+    tide_release(m, all);
 }
 
 /* Returns what was brought to the device for it; NULL: nothing. */
@@ -71,19 +82,56 @@ static tide_tensor *allgather_param(zero3 *z, zero_param *p, uint8_t stream) {
         tide_release(m, copy);
         return NULL;
     }
-    m->module = p->module;
-    tide_tensor *all = tide_zero3_flat_on(z, stream, p->partition_numel * z->w->ranks, z->dtype, TIDE_FACTOR_GATHERED),
-                *uploaded = partition_to_device(z, p, stream);
-    tide_set_data(m, p->tensor, all);
-    tide_release(m, all);
-    return uploaded;
+    gather_into(z, p, stream);
+    return partition_to_device(z, p, stream);
 }
 
 void tide_zero3_allgather_param(zero3 *z, zero_param *p, uint8_t stream) {
     tide_release(zero3_machine(z), allgather_param(z, p, stream));
 }
 
-/* all_gather_coalesced, of parameters in the order of their numbers. */
+void tide_zero3_allgather_persistent(zero3 *z) {
+    tide_machine *m = zero3_machine(z);
+    tide_tensor **local_tensors = TIDE_NEW(m->arena, tide_tensor *, z->count + 1);
+    bool has_ranks = z->w->ranks > 1; /* otherwise _no_gather_coalesced(), one by one */
+    for (uint32_t i = 0; i < z->count && has_ranks; i++)
+        if (z->params[i].ds_persist) local_tensors[i] = partition_to_device(z, &z->params[i], 0);
+    for (uint32_t i = 0; i < z->count; i++) {
+        zero_param *p = &z->params[i];
+        if (!p->ds_persist) continue;
+        if (has_ranks)
+            gather_into(z, p, 0);
+        else
+            tide_zero3_allgather_param(z, p, 0);
+        p->ds_status = ZERO_AVAILABLE;
+    }
+    for (uint32_t i = 0; i < z->count; i++) tide_release(m, local_tensors[i]);
+}
+
+/* sort_dtypes(): by their names, as torch.bfloat16, torch.float32, torch.uint8; then by the numbers of parameters. */
+static bool is_gathered_before(const zero_param *a, const zero_param *b) {
+    int names = a->dtype == b->dtype ? 0 : strcmp(tide_dtype_names[a->dtype], tide_dtype_names[b->dtype]);
+    return names ? names < 0 : a->ds_id < b->ds_id;
+}
+
+/* _all_gather_dtype, of each type. */
+static void all_gather_dtypes(zero3 *z, all_gather_coalesced_handle *handle) {
+    uint32_t dtypes = 0;
+    for (uint32_t i = 0; i < handle->count;) {
+        tide_dtype dtype = z->params[handle->params[i]].dtype;
+        int64_t cut = 0;
+        for (; i < handle->count && z->params[handle->params[i]].dtype == dtype; i++)
+            cut += z->params[handle->params[i]].partition_numel;
+        handle->partitions[dtypes++] =
+            tide_zero3_flat_on(z, z->allgather_stream, cut * z->w->ranks, dtype, TIDE_FACTOR_GATHERED);
+    }
+}
+
+void tide_zero3_drop_partitions(zero3 *z, all_gather_coalesced_handle *handle) {
+    for (uint32_t i = 0; i < ZERO_DTYPES; i++) tide_release_at(zero3_machine(z), &handle->partitions[i]);
+}
+
+/* all_gather_coalesced */
 static void all_gather_coalesced(zero3 *z, const uint32_t *which, uint32_t count) {
     tide_machine *m = zero3_machine(z);
     uint32_t module_outside = m->module;
@@ -91,23 +139,21 @@ static void all_gather_coalesced(zero3 *z, const uint32_t *which, uint32_t count
     handle->params = TIDE_NEW(m->arena, uint32_t, count + 1);
     for (uint32_t i = 0; i < count; i++) {
         uint32_t at = handle->count++;
-        for (; at && handle->params[at - 1] > which[i]; at--) handle->params[at] = handle->params[at - 1];
+        for (; at && is_gathered_before(&z->params[which[i]], &z->params[handle->params[at - 1]]); at--)
+            handle->params[at] = handle->params[at - 1];
         handle->params[at] = which[i];
     }
     handle->waiting = count;
     handle->complete = count == 1 || z->w->ranks == 1;
-    int64_t cut = 0;
     for (uint32_t i = 0; i < count; i++) {
         zero_param *p = &z->params[handle->params[i]];
-        cut += p->partition_numel;
         p->ds_status = ZERO_INFLIGHT;
         p->inflight = handle;
         z->n_available_params += p->ds_numel;
         if (handle->complete) set_sent(z, allgather_param(z, p, z->allgather_stream), handle);
     }
     if (!handle->complete) {
-        handle->partitions =
-            tide_zero3_flat_on(z, z->allgather_stream, cut * z->w->ranks, z->dtype, TIDE_FACTOR_GATHERED);
+        all_gather_dtypes(z, handle);
         tide_tensor **copies = TIDE_NEW(m->arena, tide_tensor *, count + 1);
         for (uint32_t i = 0; i < count; i++)
             copies[i] = partition_to_device(z, &z->params[handle->params[i]], z->allgather_stream);
@@ -135,7 +181,7 @@ void tide_zero3_wait(zero3 *z, zero_param *p) {
     for (uint32_t i = 0; i < handle->count && !handle->complete; i++) {
         zero_param *one = &z->params[handle->params[i]];
         m->module = one->module;
-        tide_tensor *own = tide_zero3_flat_on(z, z->allgather_stream, one->ds_numel, z->dtype, TIDE_FACTOR_GATHERED);
+        tide_tensor *own = tide_zero3_flat_on(z, z->allgather_stream, one->ds_numel, one->dtype, TIDE_FACTOR_GATHERED);
         tide_set_data(m, one->tensor, own);
         tide_release(m, own);
     }
@@ -145,7 +191,7 @@ void tide_zero3_wait(zero3 *z, zero_param *p) {
             z->params[handle->params[i]].ds_status = ZERO_AVAILABLE;
     p->inflight = NULL;
     if (z->sent_by == handle) set_sent(z, NULL, NULL);
-    if (--handle->waiting == 0) tide_release_at(m, &handle->partitions);
+    if (--handle->waiting == 0) tide_zero3_drop_partitions(z, handle);
 }
 
 void tide_zero3_wait_all(zero3 *z) {

@@ -33,7 +33,7 @@ void tide_zero3_reduce_and_partition_ipg_grads(zero3 *z) {
     bool is_in_place = z->contiguous_gradients && !z->reduce_scatter &&
                        z->elements_in_ipg_bucket <= z->reduce_bucket_size; /* the bucket itself is sent */
     for (uint32_t i = 1; i < count && !is_in_place; i++)                   /* by their numbers */
-        for (uint32_t at = i; at && order[at - 1] > order[at]; at--) {
+        for (uint32_t at = i; at && z->params[order[at - 1]].ds_id > z->params[order[at]].ds_id; at--) {
             uint32_t swap = order[at];
             order[at] = order[at - 1];
             order[at - 1] = swap;
@@ -42,7 +42,7 @@ void tide_zero3_reduce_and_partition_ipg_grads(zero3 *z) {
     tide_tensor **casts = TIDE_NEW(m->arena, tide_tensor *, 2 * count + 2), *flat = NULL;
     uint32_t n = 0;
     if (!is_in_place) {
-        for (uint32_t i = 0; i < count && z->communication_data_type != z->dtype; i++)
+        for (uint32_t i = 0; i < count && z->communication_data_type != z->trainable_dtype; i++)
             if (!z->ipg_buffer || z->params[order[i]].tensor->grad->storage !=
                                       z->ipg_buffer->storage) /* the bucket has the type of the reduction */
                 casts[n++] = tide_flat_of(m, tide_zero3_name, z->params[order[i]].ds_numel, z->communication_data_type,

@@ -140,7 +140,7 @@ static tide_value predict_trl(evaluation *e) {
     tide_tensor *of_training = t->num_items;
     tide_value batch = tide_list_of_batch(m, &e->inputs);
     tide_set_num_items(t, NULL);
-    if (autocasts) tide_autocast_begin(m, t->run->model.autocast_dtype);
+    if (autocasts) tide_autocast_begin(m, tide_loss_dtype(t));
     tide_tensor *loss = tide_compute_trl_loss(t, batch);
     if (autocasts) tide_autocast_end(m);
     tide_set_num_items(t, of_training);

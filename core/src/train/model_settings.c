@@ -94,7 +94,7 @@ void tide_set_model_settings(tide_run *run, const tide_job *job, bool uses_cache
     TRUTH("loss_is_read", false); /* by the functions of library/losses.json that know loss_function */
     TRUTH("use_cache", uses_cache);
     TRUTH("checkpointing", run->model.state.is_checkpointing);
-    TRUTH("autocast", tide_job_autocasts(job));
+    TRUTH("autocast", tide_job_autocasts(job) || tide_trainer_casts_to_bf16(job)); /* torch.is_autocast_enabled() */
     NUMBER("device_sms", m->device.sms);
     TRUTH("quant_is_float", job->quant_type == TIDE_quant_type_float);
     DTYPE("quant_dtype", run->model.state.dtype);

@@ -113,7 +113,7 @@ static void forward_and_backward(tide_trainer_run *t, unsigned step, const tide_
     tide_machine *m = &t->run->machine;
     int64_t empties = t->job->trainer_torch_empty_cache_steps;
     bool autocasts = tide_trainer_casts_to_bf16(t->job); /* compute_loss_context_manager */
-    if (autocasts) tide_autocast_begin(m, t->run->model.autocast_dtype);
+    if (autocasts) tide_autocast_begin(m, tide_loss_dtype(t));
     tide_tensor *loss = t->compute_loss ? trl_loss(t, step, inputs) : tide_compute_loss(t, inputs, NULL);
     if (autocasts) tide_autocast_end(m);
     tide_timeline_mark(&m->timeline, step, TIDE_PHASE_FORWARD);

@@ -216,6 +216,10 @@ tide_value tide_call_reference(tide_trainer_run *t, tide_value batch, tide_value
     return made;
 }
 
+tide_dtype tide_loss_dtype(const tide_trainer_run *t) {
+    return t->job->parallel_kind == TIDE_parallel_kind_fsdp2 ? TIDE_FP16 : t->run->model.autocast_dtype;
+}
+
 tide_value tide_list_of_batch(tide_machine *m, const tide_batch *inputs) {
     tide_value batch = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
     for (uint32_t i = 0; i < inputs->count; i++) tide_list_push(m, batch.list, tide_value_retain(inputs->values[i]));

@@ -39,6 +39,10 @@ typedef struct tide_trainer_run {
 
 extern const tide_trl tide_trls[TIDE_trainer_COUNT];
 
+/* Of torch.amp.autocast("cuda") around compute_loss(): float16 by itself. Inside of it accelerate has its own, but for
+ * FSDP2. */
+tide_dtype tide_loss_dtype(const tide_trainer_run *t);
+
 /* A function of library/trainers.json; an error and NULL if there is none. */
 tide_function *tide_trainer_function(tide_trainer_run *t, const char *name);
 /* Fills an empty batch with what the collator makes; the job says of how many rows. False after an error. */

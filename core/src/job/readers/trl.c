@@ -59,14 +59,10 @@ static const char *strategy_of(const tide_claims *c) {
  * they are not); files that ask for more are played by the plain loop. */
 static bool has_described_strategy(const tide_claims *c) {
     static const char *const described[] = {"ddp", "zero0", "zero1", "zero2", "zero3", "fsdp2"};
-    const char *kind = strategy_of(c), *adapter = known_of(c, TIDE_SET_adapter), *quant = known_of(c, TIDE_SET_quant),
-               *offload = known_of(c, TIDE_SET_parallel_offload);
-    bool is_described = false, adapts = adapter && strcmp(adapter, "none") != 0,
-         is_quantised = quant && strcmp(quant, "none") != 0;
+    const char *kind = strategy_of(c), *offload = known_of(c, TIDE_SET_parallel_offload);
+    bool is_described = false;
     for (size_t i = 0; i < TIDE_COUNT_OF(described); i++) is_described |= strcmp(kind, described[i]) == 0;
     return is_described && !c->arguments->asked[TIDE_SET_lengths] &&
-           !(adapts && strcmp(kind, "zero3") == 0 && !tide_fact_is(c, TIDE_FACT_trl, "sft")) &&
-           !(is_quantised && strcmp(kind, "ddp") != 0) &&
            !(offload && strcmp(offload, "true") == 0 && strcmp(kind, "fsdp2") == 0);
 }
 

@@ -73,12 +73,18 @@ class Meter:
         }
         self.marks.setdefault(self.position(), []).append((category, addresses))
 
-    def watch(self, leaves: Iterable[Any]) -> None:
-        """Marks gradients as soon as they are there, for frameworks that free them in the same phase."""
+    def watch(self, leaves: Iterable[Any], of_views: str = "gradients") -> None:
+        """Marks gradients as soon as they are there, for frameworks that free them in the same phase; of_views: what a
+        buffer is that they lie in."""
+
+        def mark(p: Any) -> None:
+            is_view = p.grad.untyped_storage().nbytes() > p.grad.nbytes
+            self.mark(of_views if is_view else "gradients", [p.grad])
+
         for p in leaves:
             if p.requires_grad and p.is_leaf and not hasattr(p, "_is_watched"):
                 p._is_watched = True
-                p.register_post_accumulate_grad_hook(lambda p: self.mark("gradients", [p.grad]))
+                p.register_post_accumulate_grad_hook(mark)
 
     def owners(self, model: Any, optimizer: Any) -> None:
         """Marks parameters, gradients, buffers and the optimizer's state."""

@@ -70,7 +70,8 @@ def play(case: Case, model: Model, meter: Meter, state: dict[str, Any]) -> None:
     trainer_class = getattr(importlib.import_module(module), name)
     settings = arguments.settings(case, model.config)
     bare = arguments.bare(case)
-    net = models.build(bare, model.config, deepspeed.partition(case), ranks.is_on_host(case))
+    with ranks.quantised_state(case):
+        net = models.build(bare, model.config, deepspeed.partition(case), ranks.is_on_host(case))
     run.loaded(net, meter, state)
     if plan.kind == "hf" and settings.gradient_checkpointing:
         net.config.use_cache = False

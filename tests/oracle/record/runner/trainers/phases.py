@@ -7,6 +7,7 @@ import functools
 from typing import Any, Callable
 
 from ...case import Case
+from ...plans import Zero
 from ..meter import Meter
 from ..stand_ins import batch_is_padded
 from . import ranks
@@ -59,7 +60,8 @@ class Phases:
             return compute(model, batch, *args, **kwargs)
         self.meter.mark("inputs", batch.values())
         if self.case.parallel is not None:  # strategies take gradients away in the backward pass
-            self.meter.watch(self.trainer.model.parameters())
+            is_bucket = isinstance(self.case.parallel, Zero)
+            self.meter.watch(self.trainer.model.parameters(), "communication" if is_bucket else "gradients")
         self.meter.begin_forward()
         found = compute(model, batch, *args, **kwargs)
         self.meter.end_forward()

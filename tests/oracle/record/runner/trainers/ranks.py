@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Iterator
+import contextlib
+from typing import Any, ContextManager, Iterable, Iterator
 from unittest import mock
 
 import torch
@@ -43,6 +44,13 @@ def keep_peaks() -> None:
 def is_on_host(case: Case) -> bool:
     """Whether the trainer is given a model on the host, for the strategy to place: Trainer.place_model_on_device."""
     return case.trainer is not None and isinstance(case.parallel, (Zero, Fsdp1, Fsdp2)) and not case.quant
+
+
+def quantised_state(case: Case) -> ContextManager[Any]:
+    """get_init_context() of from_pretrained(): ZeRO-3 does not cut a quantised model as it is made."""
+    from transformers.modeling_utils import set_quantized_state
+
+    return set_quantized_state() if case.quant else contextlib.nullcontext()
 
 
 def owners(case: Case, model: Any, optimizer: Any) -> Iterator[tuple[str, Iterable[Any]]]:

@@ -64,24 +64,23 @@ def padded_where_masked() -> None:
 
 
 def completions_reach_their_length(trainer: Any, completion: int) -> None:
-    """No end token is ever drawn: generation runs to its longest, and the tokens are made up on the host. The length is
-    noted where the criteria see it: whoever asks a frame for its locals keeps all that they refer to."""
+    """No end token is ever drawn: generation runs to its longest, and the tokens are made up on the host."""
     from transformers import GenerationMixin
-    from transformers.generation.stopping_criteria import StoppingCriteriaList
+    from transformers.generation.utils import StopCheck
 
-    criteria = StoppingCriteriaList.__call__
-    finished = [False]
+    check, unfinished = StopCheck.__call__, GenerationMixin._has_unfinished_sequences
 
-    def noted(self: Any, input_ids: Any, *args: Any, **kwargs: Any) -> Any:
-        finished[0] = input_ids.shape[1] >= self.max_length
-        return criteria(self, input_ids, *args, **kwargs)
+    def checked(self: Any, *args: Any, **kwargs: Any) -> bool:
+        check(self, *args, **kwargs)
+        self.drawn = getattr(self, "drawn", 0) + 1
+        return bool(self.drawn >= completion)
 
-    def unfinished(self: Any, *args: Any, **kwargs: Any) -> bool:
-        is_finished, finished[0] = finished[0], False
-        return not is_finished
+    def is_unfinished(self: Any, this_peer_finished: bool, *args: Any, **kwargs: Any) -> bool:
+        with phantom.counts(0 if this_peer_finished else 1):  # the other ranks, where they are asked, are as far
+            return bool(unfinished(self, this_peer_finished, *args, **kwargs))
 
-    StoppingCriteriaList.__call__ = noted
-    GenerationMixin._has_unfinished_sequences = unfinished
+    StopCheck.__call__ = checked
+    GenerationMixin._has_unfinished_sequences = is_unfinished
     generate = trainer._generate_single_turn
 
     @functools.wraps(generate)
