@@ -279,6 +279,8 @@ void tide_job_add_files_of_case(tide_arena *arena, const tide_json *of_case, tid
 
 /* config.json of a model of the catalogue, by its name or its path on the Hub; NULL: it is not there. */
 const tide_json *tide_catalogue_config(tide_arena *arena, const char *name, tide_diagnostics *diags);
+/* As the Hub calls a model of the catalogue, or the name itself. */
+const char *tide_catalogue_hub_name(tide_arena *arena, const char *name);
 
 /* The settings with types, defaults, choices, units and help, the catalogue (which may be in the pack) and the GPUs,
  * as members of an open object. is_form: without what a form can do without at first, help and catalogue. */

@@ -70,14 +70,6 @@ const tide_source *tide_catalogue_find(tide_arena *arena, const char *name) {
     return source ? source : catalogue_spelled(lowered);
 }
 
-const tide_json *tide_catalogue_config(tide_arena *arena, const char *name, tide_diagnostics *diags) {
-    const tide_source *source = tide_catalogue_find(arena, name);
-    if (!source) return NULL;
-    tide_source whole = tide_source_whole(arena, source);
-    const char *place = tide_format(arena, "/models/%s", source->name);
-    return tide_json_at(tide_json_parse(arena, (tide_text){whole.text, whole.length}, place, diags), "config");
-}
-
 /* With dashes where people have blanks and underscores. */
 static char *dashed(tide_arena *arena, const char *name) {
     char *text = tide_text_copy(arena, tide_text_of(name));
@@ -104,6 +96,31 @@ static const tide_source *catalogue_of_hub(tide_arena *arena, const char *name, 
 const tide_source *tide_catalogue_variant(tide_arena *arena, const char *name, tide_hub_name *read) {
     const tide_source *source = catalogue_of_hub(arena, name, read);
     return read->is_quantised && !read->quantization ? NULL : source;
+}
+
+/* What the catalogue has of a name, or of the model that it is a variant of; NULL: neither. */
+static const tide_json *catalogue_entry(tide_arena *arena, const char *name, tide_diagnostics *diags) {
+    tide_hub_name read;
+    const tide_source *source = tide_catalogue_find(arena, name);
+    if (!source) source = tide_catalogue_variant(arena, name, &read);
+    if (!source) return NULL;
+    tide_source whole = tide_source_whole(arena, source);
+    const char *place = tide_format(arena, "/models/%s", source->name);
+    return tide_json_parse(arena, (tide_text){whole.text, whole.length}, place, diags);
+}
+
+const tide_json *tide_catalogue_config(tide_arena *arena, const char *name, tide_diagnostics *diags) {
+    return tide_json_at(catalogue_entry(arena, name, diags), "config");
+}
+
+const char *tide_catalogue_hub_name(tide_arena *arena, const char *name) {
+    static const char hub[] = "huggingface.co/";
+    tide_diagnostics scratch;
+    tide_diagnostics_init(&scratch, arena);
+    if (strchr(name, '/')) return name;
+    const tide_json *source = tide_json_at(catalogue_entry(arena, name, &scratch), "source");
+    bool is_there = tide_json_is(source, TIDE_JSON_STRING) && strncmp(source->text.at, hub, sizeof hub - 1) == 0;
+    return is_there ? source->text.at + sizeof hub - 1 : name;
 }
 
 /* The entry that the name continues: tuned models are called as their base, a dash and more. */

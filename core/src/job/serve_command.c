@@ -45,6 +45,7 @@ static const char *flag_of(const tide_job *job, tide_setting_id id, tide_arena *
     for (char *c = name; *c; c++)
         if (*c == '_') *c = '-';
     if (id == TIDE_SET_dtype) value = type_named(value);
+    if (id == TIDE_SET_draft) value = tide_catalogue_hub_name(arena, value);
     if (id == TIDE_SET_cudagraph_mode) return tide_format(arena, " -cc.%s=%s", setting->name, value);
     if (id == TIDE_SET_cudagraph_capture_sizes) value = sizes_as_words(value, arena);
     if (id == TIDE_SET_cudagraph_capture_sizes) is_text = false;

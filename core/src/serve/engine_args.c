@@ -7,6 +7,7 @@
 
 #include "base/decimal.h"
 #include "serve/config.h"
+#include "serve/drafts.h"
 
 enum { SETTING_LIMIT = 96 };
 
@@ -22,45 +23,19 @@ static bool read_option_object(const tide_json **object, const tide_job *job, ti
                       tide_format(arena, "is %s; must be a JSON object", tide_json_kind_name(*object)), NULL);
 }
 
-/* The draft model's configuration: speculative_config's "model", or the setting. */
-static bool read_draft_model(tide_serve_run *run, const tide_json *given, tide_arena *arena, tide_diagnostics *diags) {
-    const tide_json *named = tide_json_at(given, "model");
-    const char *name = tide_job_sets(&run->job, TIDE_SET_draft) ? run->job.values[TIDE_SET_draft] : NULL;
-    if (tide_json_is(named, TIDE_JSON_STRING)) name = named->text.at;
-    if (!name || run->drafts.are_ngrams) return true;
-    run->drafts.config = tide_catalogue_config(arena, name, diags);
-    return run->drafts.config ||
-           tide_error(diags, TIDE_ERR_MODEL_UNKNOWN, "/settings/draft",
-                      tide_format(arena, "\"%s\" is not in the catalogue", tide_shown(arena, tide_text_of(name))),
-                      "give the name of a model that `tidemark describe models` lists");
-}
-
-static bool read_drafts(tide_serve_run *run, const tide_json *given, tide_diagnostics *diags) {
-    tide_serve_drafts *d = &run->drafts;
-    const tide_json *count = tide_json_at(given, "num_speculative_tokens"), *method = tide_json_at(given, "method");
-    *d = (tide_serve_drafts){.tokens = run->job.num_speculative_tokens};
-    if (count) d->tokens = count->is_integer ? count->integer : -1;
-    d->are_ngrams =
-        method ? tide_json_is(method, TIDE_JSON_STRING) && tide_text_is(method->text, "ngram")
-               : tide_job_sets(&run->job, TIDE_SET_spec_method) && run->job.spec_method == TIDE_spec_method_ngram;
-    bool is_draft = !method || (tide_json_is(method, TIDE_JSON_STRING) && tide_text_is(method->text, "draft_model"));
-    if (!d->are_ngrams && !is_draft)
-        return tide_error(diags, TIDE_ERR_UNSUPPORTED, "/settings/speculative_config",
-                          "of vLLM 0.32.0's methods ngram and draft_model are described",
-                          "start the engine by `tidemark dry-run -- vllm serve ...`, which needs no description");
-    return (d->tokens >= 0 && d->tokens <= 1024) ||
-           tide_error(diags, TIDE_ERR_FIELD_RANGE, "/settings/speculative_config",
-                      "num_speculative_tokens must be a whole number from 0 to 1024", NULL);
-}
-
 bool tide_serve_take_args(tide_serve_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
     const tide_json *drafts, *compilation;
     run->job = *job;
     return read_option_object(&run->limits, job, TIDE_SET_limit_mm_per_prompt, "limit_mm_per_prompt", arena, diags) &&
            read_option_object(&drafts, job, TIDE_SET_speculative_config, "speculative_config", arena, diags) &&
            read_option_object(&compilation, job, TIDE_SET_compilation_config, "compilation_config", arena, diags) &&
-           tide_serve_read_graph_sizes(run, compilation, arena, diags) && read_drafts(run, drafts, diags) &&
-           read_draft_model(run, drafts, arena, diags);
+           tide_serve_read_graph_sizes(run, compilation, arena, diags) &&
+           tide_serve_read_drafts(run, drafts, arena, diags);
+}
+
+/* arg_utils.py, _set_default_chunked_prefill_and_prefix_caching_args. */
+bool tide_serve_chunks_prefill(const tide_serve_run *run) {
+    return run->job.enable_chunked_prefill && !run->is_pooling;
 }
 
 /* arg_utils.py, get_batch_defaults: by memory and name of the card. */
@@ -84,7 +59,7 @@ static void batch_defaults(tide_serve_run *run) {
     if (!job->max_num_seqs) job->max_num_seqs = requests;
     if (!job->max_num_batched_tokens) {
         job->max_num_batched_tokens = tokens;
-        if (run->is_pooling && run->figures.max_model_len > tokens) /* no chunked prefill */
+        if (!tide_serve_chunks_prefill(run) && run->figures.max_model_len > tokens)
             job->max_num_batched_tokens = run->figures.max_model_len;
         if (job->max_num_seqs < tokens / run->figures.max_model_len + 1 &&
             job->max_num_seqs * run->figures.max_model_len < tokens)
@@ -108,6 +83,33 @@ tide_dtype tide_serve_dtype(const tide_serve_run *run) {
 
 bool tide_serve_has_fp8_cache(const tide_job *job) {
     return job->kv_cache_dtype == TIDE_kv_cache_dtype_fp8 || job->kv_cache_dtype == TIDE_kv_cache_dtype_fp8_e4m3;
+}
+
+/* v1/kv_cache_interface.py, KVQuantMode; attention/backends/triton_attn.py, customize_spec: a scale in fp32 behind the
+ * keys of each head and token, and one behind its values. */
+static const struct {
+    int64_t bits; /* 0: of the model's type */
+    int64_t scale_bytes;
+} cache_types[] = {
+    [TIDE_kv_cache_dtype_auto] = {0, 0},
+    [TIDE_kv_cache_dtype_bfloat16] = {16, 0},
+    [TIDE_kv_cache_dtype_float16] = {16, 0},
+    [TIDE_kv_cache_dtype_fp8] = {8, 0},
+    [TIDE_kv_cache_dtype_fp8_e4m3] = {8, 0},
+    [TIDE_kv_cache_dtype_fp8_e5m2] = {8, 0},
+    [TIDE_kv_cache_dtype_fp8_per_token_head] = {8, 4},
+    [TIDE_kv_cache_dtype_int8_per_token_head] = {8, 4},
+    [TIDE_kv_cache_dtype_int4_per_token_head] = {4, 4},
+};
+
+int64_t tide_serve_cached_bytes(const tide_serve_run *run, int64_t values) {
+    int64_t bits = cache_types[run->job.kv_cache_dtype].bits;
+    if (!bits) bits = 8 * tide_dtype_bytes(run->model.state.dtype);
+    return values * bits / 8 + (values ? cache_types[run->job.kv_cache_dtype].scale_bytes : 0);
+}
+
+bool tide_serve_scales_heads(const tide_job *job) {
+    return cache_types[job->kv_cache_dtype].scale_bytes > 0;
 }
 
 /* The smallest block of the first backend in cuda.py, _get_backend_priorities: FlashInfer's, FlashMLA's, others'. */
@@ -217,6 +219,14 @@ static void set_media_limits(tide_serve_run *run) {
     set_int(run, "longest_edge", longest_edge(run));
 }
 
+static void set_drafts(tide_serve_run *run) {
+    set_int(run, "num_speculative_tokens", run->drafts.tokens);
+    set_truth(run, "speculates_ngrams", run->drafts.are_ngrams);
+    set_truth(run, "has_draft", run->drafts.config != NULL);
+    set_value(run, "aux_layers", tide_serve_aux_layers(run));
+    set_value(run, "aux_hidden_states", (tide_value){.kind = TIDE_VALUE_LIST, .list = tide_list_new(&run->machine)});
+}
+
 void tide_serve_set_settings(tide_serve_run *run) {
     const tide_job *job = &run->job;
     tide_machine *m = &run->machine;
@@ -233,8 +243,7 @@ void tide_serve_set_settings(tide_serve_run *run) {
     set_int(run, "max_num_seqs", job->max_num_seqs);
     set_int(run, "max_num_batched_tokens", job->max_num_batched_tokens);
     set_int(run, "max_model_len", run->figures.max_model_len);
-    set_int(run, "num_speculative_tokens", run->drafts.tokens);
-    set_truth(run, "has_draft", run->drafts.config != NULL);
+    set_drafts(run);
     set_truth(run, "enable_lora", job->enable_lora);
     set_truth(run, "takes_lora_pointers", true); /* lora/ops/triton_ops/utils.py: made once, by the profile run */
     set_value(run, "lora_pointers", (tide_value){.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)});
@@ -252,7 +261,8 @@ void tide_serve_set_settings(tide_serve_run *run) {
     set_truth(run, "keeps_gates", run->weights.keeps_gates);
     set_truth(run, "has_cache_scales", run->weights.has_cache_scales);
     bool is_alone = job->tensor_parallel_size * job->pipeline_parallel_size * job->data_parallel_size == 1;
-    set_truth(run, "imports_flashinfer", is_alone && !run->drafts.config); /* else it is imported before the model */
+    bool is_imported = run->drafts.config && !run->drafts.is_eagle; /* before the model */
+    set_truth(run, "imports_flashinfer", is_alone && !is_imported);
     set_value(run, "flashinfer", tide_none());
     set_value(run, "online_quantization", tide_none()); /* layers/quantization/online: made by its import */
     set_value(run, "cutlass_workspace", tide_none()); /* v1/attention/backends/mla/cutlass_mla.py: made by its import */
@@ -265,7 +275,6 @@ void tide_serve_set_settings(tide_serve_run *run) {
     set_truth(run, "supports_mm_inputs", supports_media(run));
     set_value(run, "composite_ties", composite_ties(run));
     set_value(run, "rope_by_thw", tide_none()); /* of the vision tower: kept by grid */
-    set_truth(run, "speculates_ngrams", run->drafts.are_ngrams);
     set_truth(run, "enable_expert_parallel", job->enable_expert_parallel);
     set_value(run, "model_dtype", (tide_value){.kind = TIDE_VALUE_DTYPE, .dtype = run->model.state.dtype});
     set_int(run, "pp_size", job->pipeline_parallel_size);

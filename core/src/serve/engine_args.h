@@ -17,8 +17,14 @@ bool tide_serve_find_graph_sizes(tide_serve_run *run);
 /* Type of weights and activations. */
 tide_dtype tide_serve_dtype(const tide_serve_run *run);
 
-/* Whether keys and values are kept in 8 bits. */
+/* Whether keys and values are kept in 8 bits, with one scale for all. */
 bool tide_serve_has_fp8_cache(const tide_job *job);
+/* Bytes of so many values of a head of a token in the cache. */
+int64_t tide_serve_cached_bytes(const tide_serve_run *run, int64_t values);
+/* Whether each head of a token has a scale of its own there, which Triton's attention alone does. */
+bool tide_serve_scales_heads(const tide_job *job);
+/* Whether a prompt may be spread over batches. */
+bool tide_serve_chunks_prefill(const tide_serve_run *run);
 
 /* What descriptions may ask for. */
 void tide_serve_set_settings(tide_serve_run *run);

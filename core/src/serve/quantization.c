@@ -112,11 +112,12 @@ tide_serve_weights tide_serve_weights_of(const tide_serve_run *run) {
     if (q && q->kind == TIDE_JSON_NULL) q = NULL;
     if (!q && run->job.quantization == TIDE_quantization_none) {
         w.format = "none";
-    } else if (!root || strcmp(root->class_name, "LlamaForCausalLM") != 0 || run->job.cpu_offload_gb) {
+    } else if (!root || run->job.cpu_offload_gb || tide_json_at(config, "vision_config") ||
+               tide_json_at(config, "num_mel_bins")) { /* which parts of a tower are quantised is not described */
         w.format = NULL;
     } else if (!q) {
         bool is_fp8 = run->job.quantization == TIDE_quantization_fp8;
-        w.format = is_fp8 && capability >= 80 && capability <= 90 ? "fp8" : NULL;
+        w.format = is_fp8 && capability >= 80 ? "fp8" : NULL;
     } else if (config_says(q, "quant_method", "fp8")) {
         w.format = fp8_format(config, q, &w, capability);
     } else if (config_says(q, "quant_method", "gptq") || config_says(q, "quant_method", "awq")) {

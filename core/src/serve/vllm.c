@@ -9,6 +9,7 @@
 
 #include "lang/lang.h"
 #include "serve/config.h"
+#include "serve/drafts.h"
 #include "serve/engine_args.h"
 
 /* ---- descriptions ---- */
@@ -76,20 +77,6 @@ static const char *place_of_key(void *user, const tide_json *config, tide_text k
 
 /* ---- the parts of the run ---- */
 
-static tide_function *function_of(tide_serve_run *run, tide_description *from, const char *name) {
-    tide_function *found = tide_function_find(&run->descriptions, from, tide_text_of(name));
-    if (!found) tide_fail(&run->machine, TIDE_ERR_DESCRIPTION, "the runner has no '%s'", name);
-    return found;
-}
-
-/* Results are owned by the caller; arguments are borrowed. */
-static tide_value call_runner(tide_serve_run *run, tide_description *runner, const char *name,
-                              const tide_value *arguments, uint32_t count) {
-    if (run->machine.has_failed) return tide_none();
-    tide_function *function = function_of(run, runner, name);
-    return function ? tide_model_run(&run->model, function, arguments, count) : tide_none();
-}
-
 static uint32_t build(tide_serve_run *run, tide_description *description, const char *class_name,
                       const tide_json *config) {
     tide_machine *m = &run->machine;
@@ -110,12 +97,6 @@ static void count_weights(tide_serve_run *run, uint32_t first_buffer) {
         run->figures.buffer_bytes += (uint64_t)tide_bytes(run->model.buffers[i]);
 }
 
-/* Bytes of a value in the cache. */
-static int64_t cache_value_bytes(const tide_serve_run *run) {
-    if (tide_serve_has_fp8_cache(&run->job)) return 1;
-    return run->job.kv_cache_dtype == TIDE_kv_cache_dtype_auto ? tide_dtype_bytes(run->model.state.dtype) : 2;
-}
-
 /* What a layer says of its cache: ['full', kv_heads, head_size, head_size_v, window]. */
 static void add_spec(tide_serve_run *run, const tide_list *said) {
     static const char *const kinds[] = {"full", "sliding", "chunked", "latent", "state", "cross"};
@@ -130,8 +111,8 @@ static void add_spec(tide_serve_run *run, const tide_list *said) {
         spec.page_bytes = n[1];
         spec.window = n[2]; /* checkpoints of a prompt */
     } else {
-        spec.token_bytes = spec.kind == TIDE_CACHE_LATENT ? n[2] * cache_value_bytes(run)
-                                                          : n[1] * (n[2] + n[3]) * cache_value_bytes(run);
+        int64_t keys = tide_serve_cached_bytes(run, n[2]), values = tide_serve_cached_bytes(run, n[3]);
+        spec.token_bytes = spec.kind == TIDE_CACHE_LATENT ? keys : n[1] * (keys + values);
         spec.page_bytes = spec.block_size * spec.token_bytes;
     }
     run->specs[run->spec_count++] = spec;
@@ -160,7 +141,7 @@ static void create_lora_modules(tide_serve_run *run, tide_description *runner) {
         const tide_instance *of = &run->model.instances[modules[i]];
         uint32_t slot = tide_attribute_slot(of->of, TIDE_TEXT("lora"));
         if (slot < of->of->parameter_count + of->of->member_count && of->slots[slot].kind == TIDE_VALUE_LIST)
-            call_runner(run, runner, "create_lora_weights", &of->slots[slot], 1);
+            tide_serve_call_runner(run, runner, "create_lora_weights", &of->slots[slot], 1);
     }
 }
 
@@ -211,11 +192,14 @@ static bool load_draft(tide_serve_run *run) {
                           "no description of vLLM 0.32.0's class of the draft model", NULL);
     tide_description *description = tide_description_load(&run->descriptions, tide_text_of(root->description));
     tide_model_setting(&run->model, "end_layer")->integer = tide_serve_layers(run->drafts.config);
-    if (!shares_rope(run->job.config, run->drafts.config))
+    if (!run->drafts.is_eagle && !shares_rope(run->job.config, run->drafts.config))
         *tide_model_setting(&run->model, "rope_keys") = (tide_value){.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
     run->draft_root = description ? build(run, description, root->class_name, run->drafts.config) : 0;
     if (!run->draft_root) return false;
     process_weights(run, run->draft_root);
+    uint32_t count, *modules = tide_model_modules(&run->model, &count);
+    call_each(run, modules, count, TIDE_TEXT("share_with_target"));
+    run->model.root = run->draft_root;
     collect_specs(run);
     return !m->has_failed;
 }
@@ -243,7 +227,7 @@ static bool load_model(tide_serve_run *run, tide_description *runner, uint32_t *
     run->load_event = m->timeline.event_count;
     tide_timeline_empty_cache(&m->timeline);
     if (!description || !(*model_root = build(run, description, root->class_name, config))) return false;
-    tide_value_release(m, call_runner(run, runner, "import_online_quantization", NULL, 0));
+    tide_value_release(m, tide_serve_call_runner(run, runner, "import_online_quantization", NULL, 0));
     process_weights(run, *model_root);
     count_weights(run, first_buffer);
     if (run->job.cpu_offload_gb) tide_serve_offload(run);
@@ -262,32 +246,8 @@ static bool load_model(tide_serve_run *run, tide_description *runner, uint32_t *
     const char *state = run->is_pooling ? "EncoderOnlyModelState" : "LoadedState";
     if (!build(run, runner, state, tide_serve_text_config(config))) return false;
     tide_value keeps = keeps_residual(run, *model_root);
-    run->received = call_runner(run, runner, "make_empty_intermediate_tensors", &keeps, 1);
+    run->received = tide_serve_call_runner(run, runner, "make_empty_intermediate_tensors", &keeps, 1);
     return !m->has_failed;
-}
-
-static tide_value item(tide_value list, uint32_t at) {
-    return list.kind == TIDE_VALUE_LIST && at < list.list->count ? list.list->items[at] : tide_none();
-}
-
-/* spec_decode/standalone_ar/speculator.py, propose: the draft's pass over the tokens of the target, then a token at a
- * time, of which none takes as much. */
-static void propose_drafts(tide_serve_run *run, tide_description *runner, const tide_value *inputs, int64_t requests) {
-    tide_machine *m = &run->machine;
-    const char *names[3] = {"input_ids", "positions", "intermediate_tensors"};
-    uint32_t target = run->model.root;
-    run->model.root = run->draft_root;
-    tide_value values[3] = {inputs[0], inputs[1], tide_none()};
-    tide_value hidden = tide_model_forward(&run->model, names, values, 3);
-    tide_value arguments[2] = {hidden, tide_of_int(requests)};
-    tide_value rows = call_runner(run, runner, "draft_rows", arguments, 2);
-    const char *name = "hidden_states";
-    tide_value logits = tide_model_method(&run->model, TIDE_TEXT("compute_logits"), &name, &rows, 1);
-    tide_value_release(m, call_runner(run, runner, "argmax_of", &logits, 1));
-    tide_value_release(m, logits);
-    tide_value_release(m, rows);
-    tide_value_release(m, hidden);
-    run->model.root = target;
 }
 
 enum { LOGITS_INDICES = 1 }; /* in what make_dummy returns */
@@ -309,34 +269,34 @@ static void profile_run(tide_serve_run *run, tide_description *runner, uint32_t 
     if (takes_media && !job->skip_mm_profiling)
         encoder_outputs = tide_model_method(model, TIDE_TEXT("embed_multimodal"), NULL, NULL, 0);
     tide_value count = tide_of_int(requests);
-    tide_value batch = call_runner(run, runner, "make_dummy", &count, 1);
+    tide_value batch = tide_serve_call_runner(run, runner, "make_dummy", &count, 1);
     const char *names[4] = {"input_ids", "positions", "intermediate_tensors", "inputs_embeds"};
     tide_value values[4] = {input->slots[tide_attribute_slot(input->of, TIDE_TEXT("input_ids"))],
                             input->slots[tide_attribute_slot(input->of, TIDE_TEXT("positions"))], run->received,
                             loaded->slots[tide_attribute_slot(loaded->of, TIDE_TEXT("inputs_embeds"))]};
     if (job->first_start && !job->enforce_eager)
-        tide_value_release(m, call_runner(run, runner, "generate_and_run_autotune_block", NULL, 0));
+        tide_value_release(m, tide_serve_call_runner(run, runner, "generate_and_run_autotune_block", NULL, 0));
     tide_value sliced = tide_none();
-    if (run->draft_root) { /* a slot of each request is for the draft's correction */
+    if (run->draft_root && !run->drafts.is_eagle) { /* a slot of each request is for the draft's correction */
         tide_value all[4] = {values[0], values[1], tide_none(), tide_of_int(job->max_num_batched_tokens - requests)};
-        sliced = call_runner(run, runner, "capture_inputs", all, 4);
-        values[0] = item(sliced, 0);
-        values[1] = item(sliced, 1);
+        sliced = tide_serve_call_runner(run, runner, "capture_inputs", all, 4);
+        values[0] = tide_serve_item(sliced, 0);
+        values[1] = tide_serve_item(sliced, 1);
     }
     tide_value hidden = tide_model_forward(model, names, values, 4), taken = tide_none();
     m->module = m->statement = 0;
-    if (run->draft_root && !m->has_failed) propose_drafts(run, runner, values, requests);
+    if (run->draft_root && !m->has_failed) tide_serve_propose(run, runner, values, hidden, requests);
     tide_value_release(m, sliced);
     if (is_last) {
-        tide_value arguments[2] = {hidden, item(batch, LOGITS_INDICES)};
-        taken = call_runner(run, runner, "take_rows", arguments, 2);
+        tide_value arguments[2] = {hidden, tide_serve_item(batch, LOGITS_INDICES)};
+        taken = tide_serve_call_runner(run, runner, "take_rows", arguments, 2);
     }
     if (is_last) tide_value_release(m, batch); /* else execute_model_state keeps it */
     if (is_last && !m->has_failed) {
         const char *name = "hidden_states";
         tide_value logits = tide_model_method(model, TIDE_TEXT("compute_logits"), &name, &taken, 1);
-        tide_value arguments[2] = {logits, call_runner(run, runner, "make_dummy", &count, 1)};
-        tide_value_release(m, call_runner(run, runner, "sampler", arguments, 2));
+        tide_value arguments[2] = {logits, tide_serve_call_runner(run, runner, "make_dummy", &count, 1)};
+        tide_value_release(m, tide_serve_call_runner(run, runner, "sampler", arguments, 2));
         tide_value_release(m, logits);
         tide_value_release(m, arguments[1]);
     }
@@ -353,14 +313,14 @@ static void capture_forward(tide_serve_run *run, int64_t tokens, bool is_first) 
     tide_value made[4] = {input->slots[tide_attribute_slot(input->of, TIDE_TEXT("input_ids"))],
                           input->slots[tide_attribute_slot(input->of, TIDE_TEXT("positions"))], run->received,
                           tide_of_int(tokens)};
-    if (is_first) call_runner(run, runner, "begin_capture", NULL, 0);
-    tide_value inputs = call_runner(run, runner, "capture_inputs", made, 4);
+    if (is_first) tide_serve_call_runner(run, runner, "begin_capture", NULL, 0);
+    tide_value inputs = tide_serve_call_runner(run, runner, "capture_inputs", made, 4);
     const char *names[3] = {"input_ids", "positions", "intermediate_tensors"};
-    tide_value values[3] = {item(inputs, 0), item(inputs, 1), item(inputs, 2)};
+    tide_value values[3] = {tide_serve_item(inputs, 0), tide_serve_item(inputs, 1), tide_serve_item(inputs, 2)};
     if (m->has_failed) return;
     tide_value hidden = tide_model_forward(&run->model, names, values, 3);
     m->module = m->statement = 0;
-    if (is_first) call_runner(run, runner, "store_capture_output", &hidden, 1);
+    if (is_first) tide_serve_call_runner(run, runner, "store_capture_output", &hidden, 1);
     tide_value_release(m, hidden);
     tide_value_release(m, inputs);
 }
@@ -455,8 +415,8 @@ static bool is_described(tide_serve_run *run) {
         what =
             job->quantization != TIDE_quantization_none ? "/settings/quantization" : "/config.json/quantization_config";
     if (job->enable_lora && !takes_adapters(run)) what = "/settings/enable_lora";
-    bool is_draft_played = run->drafts.config && job->enforce_eager && job->pipeline_parallel_size == 1 &&
-                           run->weights.format && strcmp(run->weights.format, "none") == 0 &&
+    bool is_draft_played = run->drafts.config && job->pipeline_parallel_size == 1 && run->weights.format &&
+                           strcmp(run->weights.format, "none") == 0 &&
                            job->max_num_seqs < job->max_num_batched_tokens && !job->enable_lora && !job->cpu_offload_gb;
     if (run->drafts.tokens && !run->drafts.are_ngrams && !is_draft_played) what = "/settings/speculative_config";
     if (tide_json_at(run->job.config, "num_mel_bins") && !job->enforce_eager) what = "/settings/enforce_eager";
@@ -521,7 +481,8 @@ static bool play_start(tide_serve_run *run, const tide_job *job, const tide_serv
     uint32_t input_root = runner ? build(run, runner, "InputState", tide_serve_text_config(run->job.config)) : 0,
              model_root = 0;
     if (!input_root) return false;
-    if (run->drafts.config && !build(run, runner, "DraftState", tide_serve_text_config(run->job.config))) return false;
+    const char *state = run->drafts.is_eagle ? "EagleState" : "DraftState";
+    if (run->drafts.config && !build(run, runner, state, run->drafts.config)) return false;
     if (!load_model(run, runner, &model_root)) return false;
     run->runner = runner;
     run->input_root = input_root;
@@ -541,7 +502,7 @@ static bool play_start(tide_serve_run *run, const tide_job *job, const tide_serv
     if (!tide_cache_groups(run)) return false;
     if (!run->is_pooling) run->figures.may_take = stream_k_bytes(run);
     if (!job->enforce_eager && !run->is_pooling) {
-        run->figures.may_take += split_bytes(run) + embedding_bytes(run);
+        run->figures.may_take += split_bytes(run) + embedding_bytes(run) + tide_serve_head_graphs(run);
         run->figures.uncertain += latent_bytes(run);
         tide_serve_capture_graphs(run, capture_forward);
     }

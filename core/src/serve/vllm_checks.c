@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "serve/config.h"
+#include "serve/engine_args.h"
 #include "serve/serve.h"
 
 static bool refuses(const tide_serve_run *run, const char *place, const char *message, const char *remedy) {
@@ -70,6 +71,13 @@ static bool knows_quantization(const tide_serve_run *run) {
     if (is_asked && !stored)
         return refuses(run, "/settings/quantization", tide_format(arena, "Cannot find the config file for %s", asked),
                        "give the config.json of a model whose weights are stored so");
+    const tide_json *order = tide_json_at(stored, "desc_act");
+    if (order && order->is_true && tide_json_is(method, TIDE_JSON_STRING) &&
+        tide_text_is(method->text, "gptq")) /* layers/quantization/auto_gptq.py */
+        return refuses(run, "/config.json/quantization_config/desc_act",
+                       "GPTQ group activation ordering (desc_act=True) is no longer supported. Use a checkpoint with "
+                       "static activation ordering or desc_act=False.",
+                       NULL);
     return !tide_json_is(method, TIDE_JSON_STRING) ||
            knows_method(run, tide_shown(arena, method->text), "/config.json/quantization_config/quant_method");
 }
@@ -117,7 +125,17 @@ static bool takes_dtype(const tide_serve_run *run) {
 
 /* config/scheduler.py: verify_max_model_len; the engine lowers its own default, not what is asked for. */
 static bool holds_requests(const tide_serve_run *run) {
-    int64_t tokens = run->job.max_num_batched_tokens, requests = run->asked_requests;
+    int64_t tokens = run->job.max_num_batched_tokens, requests = run->asked_requests,
+            length = run->figures.max_model_len;
+    if (tokens < length && !tide_serve_chunks_prefill(run))
+        return refuses(run, "/settings/max_num_batched_tokens",
+                       tide_format(run->machine.arena,
+                                   "max_num_batched_tokens (%lld) is smaller than max_model_len (%lld). This "
+                                   "effectively limits the maximum sequence length to max_num_batched_tokens and "
+                                   "makes vLLM reject longer sequences. Please increase max_num_batched_tokens or "
+                                   "decrease max_model_len.",
+                                   (long long)tokens, (long long)length),
+                       NULL);
     return requests <= tokens ||
            refuses(run, "/settings/max_num_seqs",
                    tide_format(run->machine.arena,
@@ -199,6 +217,29 @@ static bool takes_block(const tide_serve_run *run) {
                    "give a multiple of 16");
 }
 
+enum { FP8_CAPABILITY = 89 }; /* platforms/cuda.py, has_native_fp8 of Triton's kernels */
+
+/* attention/backends/triton_attn.py, and what no backend of latent attention has. */
+static bool takes_cache_type(const tide_serve_run *run) {
+    const tide_job *job = &run->job;
+    int capability = run->device.capability;
+    if (!tide_serve_scales_heads(job)) return true;
+    if (tide_json_at(job->config, "kv_lora_rank"))
+        return refuses(run, "/settings/kv_cache_dtype",
+                       tide_format(run->machine.arena,
+                                   "No valid attention backend found for cuda with use_mla=True, kv_cache_dtype=%s",
+                                   job->values[TIDE_SET_kv_cache_dtype]),
+                       "give fp8");
+    return job->kv_cache_dtype != TIDE_kv_cache_dtype_fp8_per_token_head || capability >= FP8_CAPABILITY ||
+           refuses(run, "/settings/kv_cache_dtype",
+                   tide_format(run->machine.arena,
+                               "FP8 KV cache is not supported by the Triton attention backend on %s (compute "
+                               "capability %d.%d); native FP8 (fp8e4nv) requires SM89+. Re-run with "
+                               "--kv-cache-dtype bfloat16.",
+                               run->device.name, capability / 10, capability % 10),
+                   "int8_per_token_head takes as much");
+}
+
 /* multimodal/processing/context.py, allowed_mm_limits: of modalities that the model has. */
 static void say_unused_limits(const tide_serve_run *run) {
     const tide_json *config = run->job.config;
@@ -233,5 +274,5 @@ bool tide_serve_check(const tide_serve_run *run) {
     say_unused_limits(run);
     return takes_gpu(run) && knows_architecture(run) && knows_quantization(run) && takes_length(run) &&
            takes_dtype(run) && holds_requests(run) && takes_rank(run) && takes_ranks(run) && takes_drafts(run) &&
-           takes_block(run);
+           takes_block(run) && takes_cache_type(run);
 }

@@ -25,6 +25,7 @@ static const tide_key_row vllm_rows[] = {
     KEY_SETS("enforce_eager", enforce_eager, ""),
     KEY_SETS("async_scheduling", async_scheduling, ""),
     KEY_SETS("enable_prefix_caching", enable_prefix_caching, ""),
+    KEY_SETS("enable_chunked_prefill", enable_chunked_prefill, ""),
     KEY_SETS("disable_hybrid_kv_cache_manager", disable_hybrid_kv_cache_manager, ""),
     KEY_SETS("num_gpu_blocks_override", num_gpu_blocks_override, ""),
     KEY_SETS("kv_cache_memory_bytes", kv_cache_memory_bytes, ""),
@@ -48,7 +49,6 @@ static const tide_key_row vllm_rows[] = {
     KEY_SETS("language_model_only", language_model_only, ""),
     KEY_SETS("skip_mm_profiling", skip_mm_profiling, ""),
     KEY_SETS("performance_mode", performance_mode, ""),
-    KEY_MATTERS("no_enable_chunked_prefill", "sizes batches in another way", ""),
     KEY_MATTERS("disable_sliding_window", "stores no more than a window", ""),
     KEY_MATTERS("mamba_*_dtype", "changes the type of states", "auto"),
     KEY_MATTERS("max_num_scheduled_tokens|long_prefill_token_threshold_adaptive", "sizes batches in another way", ""),
@@ -95,7 +95,7 @@ static const tide_key_row vllm_rows[] = {
                 "keeps more of the sampler's", "{}"),
     KEY_MATTERS("enable_cumem_allocator|sleep_*|enable_nccl_comm_suspend", "takes memory from another allocator", ""),
     KEY_MATTERS("nnodes", "spreads ranks over machines", "1"),
-    KEY_NEUTRAL("lora_modules|max_cpu_loras|swap_space|enable_chunked_prefill|served_model_name|device_ids"),
+    KEY_NEUTRAL("lora_modules|max_cpu_loras|swap_space|served_model_name|device_ids"),
     KEY_NEUTRAL("host|port|uds|grpc*|api_key|api_server_count|headless|*data_parallel_*|master_*|node_rank|dp_*"),
     KEY_NEUTRAL(
         "trust_re*|hf_token|hf_config_path|config_format|revision|code_revision|tokenizer*|skip_tokenizer_init"),
@@ -151,9 +151,7 @@ void tide_vllm_put(tide_arena *arena, tide_json *options, tide_text name, const 
     if (!text) text = tide_argument_json_text(arena, given);
     for (size_t i = 0; i < TIDE_COUNT_OF(counted); i++)
         if (strcmp(key, counted[i]) == 0) text = whole_number_text(arena, text);
-    bool is_off = strcmp(key, "enable_chunked_prefill") == 0 && tide_text_same(tide_text_of(text), TIDE_TEXT("false"));
-    value->text = tide_text_of(is_off ? "true" : text);
-    if (is_off) key = "no_enable_chunked_prefill";
+    value->text = tide_text_of(text);
     tide_json_put(arena, options, tide_text_of(key), value); /* the last holds */
 }
 

@@ -43,6 +43,8 @@ class Notes:
         gpu_worker.memory_profiling = self.profiling(gpu_worker.memory_profiling)
         if self.case.arguments.get("enable_lora"):
             adapters_are_all_in_use(self.case.arguments.get("max_loras", 1))
+        if self.case.draft:
+            drafts_keep_heads_of_their_size()
         if not self.case.warm_up:  # kernels' own tuning runs, after the cache is allocated
             gpu_worker.kernel_warmup = lambda worker: None
             gpu_worker.warmup_kernels = lambda *a: None
@@ -180,6 +182,19 @@ def adapters_are_all_in_use(count: int) -> None:
             return prepare(self, *args, **kwargs)
 
     lora_kernel_metadata.LoRAKernelMeta.prepare_tensors = prepare_tensors
+
+
+def drafts_keep_heads_of_their_size() -> None:
+    """A checkpoint's own head is found while its file is read, which dummies have not: one of another size is its own."""
+    from vllm.v1.worker.gpu.spec_decode.eagle import utils
+
+    should_share = utils._should_share
+
+    def keeps(eagle: Any, flag: str, draft: Any, target: Any) -> bool:
+        is_own = flag == "has_own_lm_head" and None not in (draft, target) and draft.weight.shape != target.weight.shape
+        return not is_own and should_share(eagle, flag, draft, target)
+
+    utils._should_share = keeps
 
 
 def first_of_each_tuning() -> None:
