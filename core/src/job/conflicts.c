@@ -167,6 +167,15 @@ static void check_spread_quant(tide_job_builder *b) {
     const tide_job *job = b->job;
     bool is_zero3 = job->parallel_kind == TIDE_parallel_kind_zero3,
          is_fsdp2 = job->parallel_kind == TIDE_parallel_kind_fsdp2;
+    tide_optional_dtype half = is_fsdp2 && job->parallel_param_dtype.is_set ? job->parallel_param_dtype
+                               : is_fsdp2                                   ? job->autocast
+                                                                            : job->parallel_half;
+    bool is_cast = (is_fsdp2 || tide_job_has_deepspeed(job)) && half.is_set && job->quant_storage.is_set &&
+                   job->quant_storage.dtype != half.dtype;
+    if (job->quant != TIDE_quant_none && is_cast)
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_quant_storage,
+                            "is not the type of mixed precision, to which packed weights would be cast",
+                            "give that of mixed precision");
     if (job->quant == TIDE_quant_none || (!is_zero3 && !is_fsdp2)) return;
     if (job->quant == TIDE_quant_int8)
         tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_quant,

@@ -287,9 +287,10 @@ void tide_model_call(tide_model *model, uint32_t instance, tide_text method, tid
 }
 
 int64_t tide_model_count(tide_model *model, const tide_parameter_row *parameter) {
-    tide_function *numel = !tide_dtype_is_float((tide_dtype)parameter->tensor->dtype)
-                               ? tide_method_find(model->instances[parameter->module].of, TIDE_TEXT("numel"))
-                               : NULL;
+    bool may_be_packed = !tide_dtype_is_float((tide_dtype)parameter->tensor->dtype) ||
+                         tide_text_ends(tide_text_of(parameter->name), TIDE_TEXT(".weight")); /* in a type of storage */
+    tide_function *numel =
+        may_be_packed ? tide_method_find(model->instances[parameter->module].of, TIDE_TEXT("numel")) : NULL;
     tide_value made = numel ? tide_call_module(model, parameter->module, numel, NULL, 0, NULL, NULL, 0) : tide_none();
     return made.kind == TIDE_VALUE_INT ? made.integer : tide_count(parameter->tensor);
 }

@@ -9,7 +9,7 @@ enum { QUANT_MAP = 256 /* values of a byte: bitsandbytes/functional.py, create_d
 
 static bool has_params4bit(const tide_model *model) {
     for (uint32_t i = 0; i < model->parameter_count; i++)
-        if (model->parameters[i].tensor->dtype == TIDE_UINT8) return true;
+        if (tide_is_params4bit(model, i)) return true;
     return false;
 }
 
@@ -116,18 +116,17 @@ void tide_fsdp2_keep_originals(fsdp2 *f) {
     tide_optimized *members = TIDE_NEW(m->arena, tide_optimized, count + 1);
     tide_optimizer_members(f->w->optimizer, members);
     f->placeholders = TIDE_NEW(m->arena, tide_tensor *, count + 1);
-    f->original_sd = TIDE_NEW(m->arena, tide_tensor *, model->parameter_count + 1);
+    f->original_sd = TIDE_NEW(m->arena, tide_tensor *, 2 * model->parameter_count + 1);
     for (uint32_t i = 0; i < count; i++)
         f->placeholders[i] =
             tide_flat_of(m, tide_fsdp2_name, 1, (tide_dtype)members[i].tensor->dtype, TIDE_FACTOR_TEMPORARY);
     for (uint32_t i = 0; i < model->parameter_count; i++) {
         const tide_parameter_row *row = &model->parameters[i];
-        tide_tensor **kept = &f->original_sd[f->original_count++];
         m->module = row->module;
-        if (tide_dtype_is_float(row->tensor->dtype))
-            keep_weight(m, kept, row->tensor);
-        else if (f->w->job->quant_double)
-            *kept = tide_flat_of(m, "state_dict", QUANT_MAP, TIDE_FP32, TIDE_FACTOR_TEMPORARY);
+        if (tide_dtype_is_float(row->tensor->dtype)) keep_weight(m, &f->original_sd[f->original_count++], row->tensor);
+        if (tide_is_params4bit(model, i) && f->w->job->quant_double)
+            f->original_sd[f->original_count++] =
+                tide_flat_of(m, "state_dict", QUANT_MAP, TIDE_FP32, TIDE_FACTOR_TEMPORARY);
     }
     m->module = 0;
 }

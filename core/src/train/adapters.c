@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/regex.h"
+#include "train/strategy.h"
 
 bool tide_is_named(const char *name, const char **prefixes, uint32_t count) {
     tide_text text = tide_text_of(name), inner = text;
@@ -216,16 +217,33 @@ bool tide_quantise(tide_model *model, const tide_job *job) {
     return !model->m->has_failed;
 }
 
+bool tide_is_params4bit(const tide_model *model, uint32_t parameter) {
+    const tide_parameter_row *row = &model->parameters[parameter];
+    return tide_text_is(model->instances[row->module].of->name, "Linear4bit") &&
+           tide_text_ends(tide_text_of(row->name), TIDE_TEXT(".weight"));
+}
+
+typedef struct upcast {
+    const tide_model *model;
+    uint32_t *parameters;
+} upcast;
+
 static void next_parameter(void *user, uint32_t turn, tide_value *arguments) {
-    const tide_parameter_row *p = &((const tide_model *)user)->parameters[turn];
-    ((const tide_model *)user)->m->module = p->module;
+    const upcast *u = user;
+    const tide_parameter_row *p = &u->model->parameters[u->parameters[turn]];
+    u->model->m->module = p->module;
     arguments[0] = tide_of_tensor(tide_retain(p->tensor));
 }
 
 void tide_prepare_kbit(tide_model *model) {
-    tide_function *upcast = tide_function_find(model->descriptions, NULL, TIDE_TEXT("upcast"));
-    for (uint32_t i = 0; i < model->parameter_count; i++) model->parameters[i].tensor->requires_grad = false;
-    if (upcast) tide_model_loop(model, upcast, model->parameter_count, next_parameter, model);
+    tide_function *function = tide_function_find(model->descriptions, NULL, TIDE_TEXT("upcast"));
+    upcast u = {model, TIDE_NEW(model->m->arena, uint32_t, model->parameter_count + 1)};
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < model->parameter_count; i++) {
+        model->parameters[i].tensor->requires_grad = false;
+        if (!tide_is_params4bit(model, i)) u.parameters[count++] = i;
+    }
+    if (function) tide_model_loop(model, function, count, next_parameter, &u);
     model->m->module = 0;
     tide_timeline_empty_cache(&model->m->timeline);
 }

@@ -50,13 +50,24 @@ static uint32_t add_ring(tide_machine *m, const tide_job *job, tide_setting_valu
     return n;
 }
 
+static uint32_t add_quant(tide_machine *m, const tide_job *job, tide_setting_value *s, uint32_t n) {
+    tide_dtype storage = tide_dtype_or(job->quant_storage, TIDE_UINT8),
+               compute = tide_dtype_or(job->quant_compute_dtype, tide_dtype_or(job->dtype, TIDE_BF16));
+    s[n++] = (tide_setting_value){.name = "quant_compute_dtype", .value = {.kind = TIDE_VALUE_DTYPE, .dtype = compute}};
+    s[n++] = (tide_setting_value){.name = "quant_storage", .value = {.kind = TIDE_VALUE_DTYPE, .dtype = storage}};
+    s[n++] = number_of(m, "quant_storage_bytes", tide_dtype_bytes(storage));
+    s[n++] =
+        (tide_setting_value){.name = "quant_is_float", .value = tide_of_bool(job->quant_type == TIDE_quant_type_float)};
+    return n;
+}
+
 static tide_value config_value(const tide_json *config) {
     return config ? (tide_value){.kind = TIDE_VALUE_CONFIG, .config = config} : tide_none();
 }
 
 void tide_set_model_settings(tide_run *run, const tide_job *job, bool uses_cache) {
     tide_machine *m = &run->machine;
-    tide_setting_value *s = TIDE_NEW(m->arena, tide_setting_value, TIDE_VARIABLES_MOST + 40);
+    tide_setting_value *s = TIDE_NEW(m->arena, tide_setting_value, TIDE_VARIABLES_MOST + 44);
     uint32_t n = 0;
 #define NUMBER(name_, value_)                                                                                          \
     s[n++] = (tide_setting_value) {                                                                                    \
@@ -96,9 +107,8 @@ void tide_set_model_settings(tide_run *run, const tide_job *job, bool uses_cache
     TRUTH("checkpointing", run->model.state.is_checkpointing);
     TRUTH("autocast", tide_job_autocasts(job) || tide_trainer_casts_to_bf16(job)); /* torch.is_autocast_enabled() */
     NUMBER("device_sms", m->device.sms);
-    TRUTH("quant_is_float", job->quant_type == TIDE_quant_type_float);
     DTYPE("quant_dtype", run->model.state.dtype);
-    DTYPE("quant_compute_dtype", tide_dtype_or(job->quant_compute_dtype, tide_dtype_or(job->dtype, TIDE_BF16)));
+    n = add_quant(m, job, s, n);
     DTYPE("model_dtype", run->model.state.dtype);
     n = add_flat_rows(m, job, s, n);
     n = add_ring(m, job, s, n);

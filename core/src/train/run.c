@@ -9,6 +9,7 @@
 #include "tensor/checkpoint.h"
 #include "train/adapters.h"
 #include "train/liger.h"
+#include "train/strategy.h"
 #include "train/weights.h"
 
 static const tide_sdpa_choice sdpa_of[] = {[TIDE_sdpa_backend_default] = TIDE_SDPA_DEFAULT,
@@ -68,7 +69,7 @@ static void warm_up(tide_run *run, const tide_job *job) {
     if (job->load != TIDE_load_warmup) return;
     for (uint32_t i = 0; i < run->model.parameter_count; i++) {
         const tide_tensor *t = run->model.parameters[i].tensor;
-        bytes += t->dtype == TIDE_UINT8 ? tide_bytes(t) / 2 : tide_bytes(t); /* two of 4 bits in a byte */
+        bytes += tide_is_params4bit(&run->model, i) ? tide_count(t) / 2 : tide_bytes(t); /* two of 4 bits in a byte */
     }
     run->machine.op = "caching_allocator_warmup";
     tide_alloc_and_free(&run->machine, bytes / 2 * 2);

@@ -67,6 +67,9 @@ typedef struct tide_strategy {
     uint32_t (*in_flight)(const tide_wrapper *w);
 } tide_strategy;
 
+/* train/adapters.c: a weight of bitsandbytes' 4 bits, in whatever type it is stored. */
+bool tide_is_params4bit(const tide_model *model, uint32_t parameter);
+
 /* parallel/pipeline_ranks.c: ranks of a pipeline that may need more than rank 0, at most TIDE_OTHER_RANKS. */
 uint32_t tide_ranks_of_stages(const tide_stages *s, int64_t *ranks);
 

@@ -53,6 +53,7 @@ class Case:
     # by bitsandbytes; ...wo by torchao, weights only
     quant_double: bool = key("quant.double", True)  # 4 bits: scales are quantised too
     quant_blocksize: int = key("quant.blocksize", 64)  # 4 bits: weights that share a scale
+    quant_storage: Dtype | None = key("quant.storage", None)  # 4 bits: bnb_4bit_quant_storage (bytes)
     quant_compute_dtype: Dtype | None = key("quant.compute_dtype", None)  # 4 bits (as the weights)
     from_pretrained: bool = False  # quantised and loaded by transformers' from_pretrained(), not by hand
     kbit_prepare: bool = True  # peft.prepare_model_for_kbit_training after quant

@@ -45,6 +45,7 @@ static bool read_bitsandbytes(const quantization *q) {
     put_quant_setting(q, TIDE_SET_quant_double,
                       tide_json_is_true(tide_json_at(q->from, "bnb_4bit_use_double_quant")) ? "true" : "false");
     put_key(q, TIDE_SET_quant_compute_dtype, "bnb_4bit_compute_dtype");
+    put_key(q, TIDE_SET_quant_storage, "bnb_4bit_quant_storage");
     return true;
 }
 

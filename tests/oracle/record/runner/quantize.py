@@ -61,6 +61,8 @@ def layer(linear: Any, case: Case, dtype: Any) -> Any:
 
         compute = DTYPES[case.quant_compute_dtype] if case.quant_compute_dtype else dtype
         how: dict[str, Any] = {"quant_type": case.quant, "compress_statistics": case.quant_double}
+        if case.quant_storage:
+            how["quant_storage"] = DTYPES[case.quant_storage]
         made = bnb.nn.Linear4bit(1, 1, bias=has_bias, compute_dtype=compute, device="meta", **how)
         if case.quant_blocksize != 64:
             how["blocksize"] = case.quant_blocksize
