@@ -107,9 +107,10 @@ tide_value tide_apply(tide_frame *f, const tide_value *a, uint32_t count) {
               *outer = model->state.applied;
     tide_value context = tide_value_retain(arguments[0]);
     bool grad_enabled = m->state.grad_enabled;
-    tide_saved_tensors_hooks *hooks = m->state.saved_tensors_hooks;
+    tide_saved_tensors_hooks *hooks = m->state.saved_tensors_hooks, *around = m->hooks_around_function;
     m->state.grad_enabled = false;
     m->state.saved_tensors_hooks = NULL;
+    m->hooks_around_function = hooks ? hooks : around;
     model->state.applied = node;
     const tide_call_arguments call = {.model = model,
                                       .function = forward,
@@ -121,6 +122,7 @@ tide_value tide_apply(tide_frame *f, const tide_value *a, uint32_t count) {
     model->state.applied = outer;
     m->state.grad_enabled = grad_enabled;
     m->state.saved_tensors_hooks = hooks;
+    m->hooks_around_function = around;
     tide_value *outputs = made.kind == TIDE_VALUE_LIST ? made.list->items : &made;
     uint32_t output_count = made.kind == TIDE_VALUE_LIST ? made.list->count : 1;
     if (node) tide_apply_again(m, node, (tide_applied){{NULL, applied_drop}, backward, f->instance, f->scope, context});

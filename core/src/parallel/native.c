@@ -19,12 +19,8 @@ typedef struct native {
 static bool refuse_what_is_not_described(tide_wrapper *w) {
     const tide_job *job = w->job;
     tide_machine *m = w->model->m;
-    if (job->parallel_ac == TIDE_parallel_ac_op && job->parallel_cp > 1)
-        tide_fail(m, TIDE_ERR_UNSUPPORTED,
-                  "parallel.ac: op, selective checkpointing per operation, is not described with parallel.cp; use full "
-                  "or every2");
-    else if (job->parallel_ac == TIDE_parallel_ac_op && tide_pipeline_splits_backward(job->parallel_schedule) &&
-             job->parallel_pp > 1)
+    if (job->parallel_ac == TIDE_parallel_ac_op && tide_pipeline_splits_backward(job->parallel_schedule) &&
+        job->parallel_pp > 1)
         tide_fail(
             m, TIDE_ERR_CONFLICT,
             "parallel.ac: %s computes gradients of inputs and weights apart, and \"Trying to backward an extra time. "

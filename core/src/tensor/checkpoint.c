@@ -32,14 +32,20 @@ static tide_checkpoint_frame *frame_of_recomputation_hook(tide_saved_tensors_hoo
     return (tide_checkpoint_frame *)(void *)((char *)hooks - offsetof(tide_checkpoint_frame, recomputation_hook));
 }
 
-tide_checkpoint_frame *tide_checkpoint_saving(const tide_machine *m) {
-    tide_saved_tensors_hooks *hooks = m->state.saved_tensors_hooks;
+static tide_checkpoint_frame *frame_saving(tide_saved_tensors_hooks *hooks) {
     return hooks && hooks->pair == &checkpoint_hook ? frame_of_checkpoint_hook(hooks) : NULL;
 }
 
-tide_checkpoint_frame *tide_checkpoint_recomputing(const tide_machine *m) {
-    tide_saved_tensors_hooks *hooks = m->state.saved_tensors_hooks;
+static tide_checkpoint_frame *frame_recomputing(tide_saved_tensors_hooks *hooks) {
     return hooks && hooks->pair == &recomputation_hook ? frame_of_recomputation_hook(hooks) : NULL;
+}
+
+tide_checkpoint_frame *tide_checkpoint_saving(const tide_machine *m) {
+    return frame_saving(m->state.saved_tensors_hooks);
+}
+
+tide_checkpoint_frame *tide_checkpoint_recomputing(const tide_machine *m) {
+    return frame_recomputing(m->state.saved_tensors_hooks);
 }
 
 tide_checkpoint_frame *tide_checkpoint_of(const tide_saved *slot) {
@@ -147,8 +153,13 @@ static void frame_release(tide_machine *m, tide_checkpoint_frame *frame) {
 
 /* ---- create_selective_checkpoint_contexts() ---- */
 
+/* The modes around a function of autograd see what its forward runs. */
+static tide_saved_tensors_hooks *hooks_of_modes(const tide_machine *m) {
+    return m->state.saved_tensors_hooks ? m->state.saved_tensors_hooks : m->hooks_around_function;
+}
+
 void tide_keep(tide_machine *m, tide_kept_kind kind, tide_tensor *const *made, uint32_t count) {
-    tide_checkpoint_frame *frame = m->kept_kinds >> kind & 1 ? tide_checkpoint_saving(m) : NULL;
+    tide_checkpoint_frame *frame = m->kept_kinds >> kind & 1 ? frame_saving(hooks_of_modes(m)) : NULL;
     if (!frame) return;
     tide_kept *kept = &frame->kept[kind];
     bool is_kept = kind != TIDE_KEPT_PRODUCT || kept->count % 2 == 0;
@@ -159,7 +170,7 @@ void tide_keep(tide_machine *m, tide_kept_kind kind, tide_tensor *const *made, u
 }
 
 bool tide_take_kept(tide_machine *m, tide_kept_kind kind, tide_tensor **made, uint32_t count) {
-    tide_checkpoint_frame *frame = m->kept_kinds >> kind & 1 ? tide_checkpoint_recomputing(m) : NULL;
+    tide_checkpoint_frame *frame = m->kept_kinds >> kind & 1 ? frame_recomputing(hooks_of_modes(m)) : NULL;
     if (!frame || m->is_stopped || frame->kept[kind].taken + count > frame->kept[kind].count) return false;
     tide_kept *kept = &frame->kept[kind];
     bool is_kept = kept->tensors[kept->taken] != NULL;

@@ -270,8 +270,7 @@ typedef struct tide_cast {
 
 /* What operations may read of the machine beside their arguments, and what may change while a job is played: much of it
  * is what PyTorch keeps for each thread (aten/src/ATen/ThreadLocalState.h). Who changes it for a while takes a copy and
- * puts that back as a whole (tide_machine_restore); memos compare it as a whole (tide_machine_state_key). Without
- * padding. */
+ * puts that back (tide_machine_restore); memos compare it as a whole (tide_machine_state_key). Without padding. */
 typedef struct tide_machine_state {
     tide_saved_tensors_hooks *saved_tensors_hooks; /* NULL: none */
     tide_tensor *workspaces[2];                    /* of cuBLAS, that forward and backward keep, see ops/linear.c */
@@ -305,8 +304,9 @@ struct tide_machine {
     tide_cast *casts; /* the weight cache of autocast */
     uint32_t cast_count, cast_capacity;
 
-    bool is_stopped; /* recomputation has all it needs: wind down without events */
-    bool has_failed; /* a diagnostic says why; likewise */
+    tide_saved_tensors_hooks *hooks_around_function; /* while the forward of a function of autograd runs */
+    bool is_stopped;                                 /* recomputation has all it needs: wind down without events */
+    bool has_failed;                                 /* a diagnostic says why; likewise */
     uint32_t node_order;
     uint32_t serial;     /* of the newest tensor, storage, node or list */
     bool keeps_mm_alone; /* of matrix products: not addmm and bmm */

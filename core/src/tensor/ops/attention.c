@@ -140,13 +140,10 @@ static void flash_run(tide_machine *m, tide_node *node, tide_tensor **grads, tid
 }
 static const tide_backward flash_backward = {"ScaledDotProductFlashAttentionBackward0", flash_run};
 
-static tide_tensor *flash(tide_machine *m, tide_tensor *q, tide_tensor *k, tide_tensor *v, const attention *a) {
-    tide_node *node = node_of(m, &flash_backward, q, k, v, NULL, false, a);
-    tide_tensor *made[4];
-    if (tide_take_kept(m, TIDE_KEPT_ATTENTION, made, 4))
-        return kept(m, node, tide_set_grad_fn(m, node, made[0]), made[1], made[2], made[3]);
-    tide_tensor *out = tide_set_grad_fn(m, node, tide_empty_like(m, q, q->dtype));
-    tide_tensor *lse = TIDE_EMPTY(m, TIDE_FP32, a->batch, a->heads, a->queries);
+/* _scaled_dot_product_flash_attention: output, log-sum-exp, seed and offset. */
+static void flash_forward(tide_machine *m, tide_tensor *q, const attention *a, tide_tensor *made[4]) {
+    made[0] = tide_empty_like(m, q, q->dtype);
+    made[1] = TIDE_EMPTY(m, TIDE_FP32, a->batch, a->heads, a->queries);
     tide_tensor *partial_lse = NULL, *partial_out = NULL, *state = NULL;
     bool may_split = a->dropout <= 0 && !a->sequences;
     int64_t splits = may_split ? tide_flash_splits(m, a->batch * a->heads, a->queries, a->keys, a->width) : 1;
@@ -156,13 +153,21 @@ static tide_tensor *flash(tide_machine *m, tide_tensor *q, tide_tensor *k, tide_
                                  TIDE_ROUND_UP(a->width, a->width <= 128 ? 32 : 64));
     }
     if (a->dropout > 0) state = TIDE_EMPTY(m, TIDE_INT64, 2);
-    tide_tensor *seed = a->dropout > 0 ? TIDE_EMPTY(m, TIDE_INT64, 1) : TIDE_EMPTY(m, TIDE_INT64, 2);
-    tide_tensor *offset = a->dropout > 0 ? TIDE_EMPTY(m, TIDE_INT64, 2) : TIDE_EMPTY(m, TIDE_INT64, 1);
+    made[2] = TIDE_EMPTY(m, TIDE_INT64, a->dropout > 0 ? 1 : 2);
+    made[3] = TIDE_EMPTY(m, TIDE_INT64, a->dropout > 0 ? 2 : 1);
     tide_release(m, state);
     tide_release(m, partial_lse);
     tide_release(m, partial_out);
-    tide_keep(m, TIDE_KEPT_ATTENTION, (tide_tensor *[]){out, lse, seed, offset}, 4);
-    return kept(m, node, out, lse, seed, offset);
+}
+
+static tide_tensor *flash(tide_machine *m, tide_tensor *q, tide_tensor *k, tide_tensor *v, const attention *a) {
+    tide_node *node = node_of(m, &flash_backward, q, k, v, NULL, false, a);
+    tide_tensor *made[4];
+    if (!tide_take_kept(m, TIDE_KEPT_ATTENTION, made, 4)) {
+        flash_forward(m, q, a, made);
+        tide_keep(m, TIDE_KEPT_ATTENTION, made, 4);
+    }
+    return kept(m, node, tide_set_grad_fn(m, node, made[0]), made[1], made[2], made[3]);
 }
 
 /* ---- efficient (memory-efficient attention) ---- */
@@ -547,7 +552,40 @@ static tide_value op_flash_attention(tide_machine *m, tide_value *arguments) {
     return tide_of_tensor(padded_flash(m, all[0], all[1], all[2], &a));
 }
 
+static tide_value list_of(tide_machine *m, tide_tensor *const made[4]) {
+    tide_value list = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
+    for (int i = 0; i < 4; i++) tide_list_push(m, list.list, tide_of_tensor(made[i]));
+    return list;
+}
+
+/* Without a node: of ring attention, whose function has one. */
+static tide_value op_flash_forward(tide_machine *m, tide_value *arguments) {
+    tide_tensor *all[3], *made[4];
+    for (int i = 0; i < 3; i++) all[i] = tide_arg_tensor(m, arguments[i]);
+    attention a = {.dropout = 0};
+    if (!attention_sizes(m, "_scaled_dot_product_flash_attention", all, &a)) return tide_none();
+    flash_forward(m, all[0], &a, made);
+    return list_of(m, made);
+}
+
+/* DTensor's own attention is one operation to selective checkpointing, whatever runs inside of it. */
+static tide_value op_kept_attention(tide_machine *m, tide_value *arguments) {
+    tide_tensor *made[4];
+    (void)arguments;
+    return tide_take_kept(m, TIDE_KEPT_ATTENTION, made, 4) ? list_of(m, made) : tide_none();
+}
+
+static tide_value op_keep_attention(tide_machine *m, tide_value *arguments) {
+    tide_tensor *made[4];
+    for (int i = 0; i < 4; i++) made[i] = tide_arg_tensor(m, arguments[i]);
+    if (!m->has_failed) tide_keep(m, TIDE_KEPT_ATTENTION, made, 4);
+    return tide_none();
+}
+
 static const tide_op attention_ops[] = {
+    {"_scaled_dot_product_flash_attention", "query, key, value", TIDE_CAST_NONE, op_flash_forward},
+    {"kept_attention", "", TIDE_CAST_NONE, op_kept_attention},
+    {"keep_attention", "out, lse, seed, offset", TIDE_CAST_NONE, op_keep_attention},
     {"flash_attention", "query, key, value, dropout_p=0, sequences=0", TIDE_CAST_LOWER, op_flash_attention},
     {"scaled_dot_product_attention", "query, key, value, attn_mask=none, dropout_p=0, is_causal=false, enable_gqa=true",
      TIDE_CAST_LOWER, op_sdpa},
