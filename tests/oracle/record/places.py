@@ -12,6 +12,7 @@ Frame = Mapping[str, Any]  # filename, line, name; the innermost comes first
 PLACES = [
     (re.compile(place), category)
     for place, category in (
+        (r"_fully_shard/_fsdp_param\.py:reset_sharded_param", "parameters"),
         (r"_fully_shard/_fsdp_param\.py:", "gathered"),
         (r"_fully_shard/_fsdp_collectives\.py:", "communication"),
         (r"fsdp/_flat_param\.py:", "gathered"),

@@ -171,6 +171,7 @@ def ones_of_models_are_known() -> None:
             out.is_ones_of_model = True
         return out
 
+    torch.utils._device._device_constructors()  # which torch.device() as a context looks for: of the functions as they are
     torch.ones, torch.ones_like, torch.Tensor.to = marking(torch.ones), marking(torch.ones_like), to
 
 
