@@ -252,7 +252,7 @@ static void check_layout(void) {
     check(h.of[TIDE_FACTOR_GRADIENT] == 0, "gradients after a step", h.of[TIDE_FACTOR_GRADIENT], 0);
 }
 
-/* Parameters of all ranks: of tensor parallelism the whole and a copy of what is not cut, of a pipeline the whole. */
+/* Parameters of all ranks: of tensor parallelism the whole and copies of what is not cut, of a pipeline the whole. */
 static void check_cut(const char *model, const char *options, int ranks, int64_t copied) {
     char words[500];
     int64_t all = 0;
@@ -264,7 +264,7 @@ static void check_cut(const char *model, const char *options, int ranks, int64_t
         if (!h.plays) return;
         all += h.of[TIDE_FACTOR_PARAMETER];
     }
-    int64_t expected = whole.of[TIDE_FACTOR_PARAMETER] + (ranks - 1) * copied;
+    int64_t expected = whole.of[TIDE_FACTOR_PARAMETER] + copied;
     check(all == expected, "cut parameters do not add up", all, expected);
 }
 
@@ -275,14 +275,18 @@ static void check_cuts(void) {
         "model=mixtral-8x7b overrides.num_hidden_layers=2 batch=1 seq=64 use_cache=false";
     const int64_t norms = 2 * 4096 * 17, norms_and_routers = 2 * 4096 * (5 + 2 * 8);
     check_cut(dense, "parallel.kind=tp parallel.tp=2", 2, norms);
-    check_cut(dense, "parallel.kind=tp parallel.tp=8 parallel.sequence_parallel=true", 8, norms);
-    check_cut(dense, "parallel.kind=tp parallel.tp=8 parallel.tp_plan=auto", 8, norms);
-    check_cut(mixture, "parallel.kind=tp parallel.tp=4 parallel.tp_plan=auto", 4, norms_and_routers);
-    check_cut(mixture, "parallel.kind=tp parallel.tp=4 parallel.tp_plan=auto parallel.ep=4", 4, norms_and_routers);
+    check_cut(dense, "parallel.kind=tp parallel.tp=8 parallel.sequence_parallel=true", 8, 7 * norms);
+    check_cut(dense, "parallel.kind=tp parallel.tp=8 parallel.tp_plan=auto", 8, 7 * norms);
+    check_cut(dense, "parallel.kind=tp parallel.tp=2 parallel.dp=4 parallel.tp_plan=auto", 8, norms);
+    check_cut(mixture, "parallel.kind=tp parallel.tp=4 parallel.tp_plan=auto", 4, 3 * norms_and_routers);
+    check_cut(mixture, "parallel.kind=tp parallel.tp=4 parallel.tp_plan=auto parallel.ep=4", 4, 3 * norms_and_routers);
+    check_cut(mixture, "parallel.kind=tp parallel.tp=2 parallel.dp=4 parallel.tp_plan=auto parallel.ep=4", 8,
+              norms_and_routers);
+    check_cut(mixture, "parallel.kind=tp parallel.tp=1 parallel.dp=8 parallel.tp_plan=auto parallel.ep=8", 8, 0);
     check_cut(
         mixture,
         "parallel.kind=tp parallel.tp=8 parallel.tp_plan=auto parallel.ep=8 parallel.ep_implementation=all_reduce", 8,
-        norms_and_routers);
+        7 * norms_and_routers);
     check_cut(dense, "parallel.kind=pp parallel.pp=4 parallel.microbatches=4", 4, 0);
     check_cut(dense, "parallel.kind=pp parallel.pp=3 parallel.microbatches=4 parallel.stage_layers=1,5,2", 3, 0);
     check_cut(dense,

@@ -164,6 +164,7 @@ static const struct {
     {TP, TIDE_SET_parallel_meta_init, has_own_plan, " with parallel.tp_plan=auto: each rank reads its own parts"},
     {TP, TIDE_SET_load, has_own_plan, " with parallel.tp_plan=auto: from_pretrained() begins with one block of all"},
     {TP, TIDE_SET_parallel_wrap, has_data_ranks, " with parallel.dp=1"},
+    {TP, TIDE_SET_parallel_wrap, has_own_plan, " with parallel.tp_plan=auto, which has units of its own"},
     {TP, TIDE_SET_parallel_ep_implementation, tide_job_cuts_experts, " without parallel.ep"},
     {TP, TIDE_SET_parallel_imbalance, tide_job_cuts_experts, " without parallel.ep"},
     {NATIVE, TIDE_SET_parallel_param_dtype, is_sharded, " with one data and context parallel rank: fully_shard casts"},

@@ -53,8 +53,8 @@ static void exchange_value(tide_machine *m, tide_value *value, tide_value by) {
 /* DTensor.from_local().redistribute().to_local() along the tokens. */
 static void redistribute_tokens(tide_machine *m, tide_value *value, const tide_experts *e, tide_collective forward,
                                 tide_collective backward) {
-    if (value->kind != TIDE_VALUE_TENSOR) return;
-    const tide_redistribute how = {.forward = forward, .backward = backward, .ranks = e->ranks};
+    if (value->kind != TIDE_VALUE_TENSOR || e->tp_ranks == 1) return;
+    const tide_redistribute how = {.forward = forward, .backward = backward, .ranks = e->tp_ranks};
     exchange_value(m, value, tide_of_tensor(tide_dtensor_redistribute(m, value->tensor, &how)));
 }
 

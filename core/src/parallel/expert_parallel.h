@@ -14,7 +14,8 @@ typedef enum tide_experts_style {
 
 typedef struct tide_experts {
     tide_experts_style style;
-    int64_t ranks;     /* of tensor and of expert parallelism: they are the same */
+    int64_t ranks;     /* that experts are cut over */
+    int64_t tp_ranks;  /* that have the same tokens */
     double imbalance;  /* tokens that come to this rank's experts, over the mean */
     tide_dtype dtype;  /* of the tokens */
     tide_value *given; /* what the module is called with, until it has returned */

@@ -15,13 +15,18 @@ static fsdp_param *fsdp_param_of(const fsdp2 *f, const tide_tensor *leaf) {
     return NULL;
 }
 
+int64_t tide_fsdp2_sharded_bytes(const fsdp2 *f, const tide_tensor *leaf) {
+    const fsdp_param *s = fsdp_param_of(f, leaf);
+    return s && !s->is_tied ? numel_bytes(s->sharded_numel, s->orig_dtype) : 0;
+}
+
 /* The part alone, without padding. Module._apply swaps a DTensor with what it made of it (torch.utils.swap_tensors),
  * and holds that until it makes the next one or returns: of a tied parameter, which has its part already, that part. */
 void tide_fsdp2_empty_sharded_param(tide_model *model, uint32_t instance, tide_tensor *leaf) {
     tide_machine *m = model->m;
     fsdp2 *f = m->wrapper;
     fsdp_param *s = fsdp_param_of(f, leaf);
-    if (!s) return;
+    if (!s || s->is_tied) return;
     m->module = instance;
     m->op = "to_empty";
     m->state.factor = TIDE_FACTOR_PARAMETER;
@@ -112,7 +117,9 @@ static bool choose_groups(fsdp2 *f) {
     tide_machine *m = model->m;
     f->groups = TIDE_NEW(m->arena, fsdp_param_group, model->instance_count + 4);
     f->group_of = TIDE_NEW(m->arena, uint32_t, model->instance_count + 1);
-    if (!(f->w->has_trainer ? tide_fsdp2_accelerate_groups(f) : choose_inner_groups(f))) return false;
+    bool has_plan = tide_job_has_auto_plan(f->w->job);
+    if (has_plan) tide_fsdp2_expert_groups(f);
+    if (!(f->w->has_trainer || has_plan ? tide_fsdp2_accelerate_groups(f) : choose_inner_groups(f))) return false;
     fsdp2_add_module(f, f->count++, model->root);
     f->named_modules_order = TIDE_NEW(m->arena, uint32_t, f->count + 1);
     uint32_t n = 0;
@@ -127,11 +134,11 @@ static bool choose_groups(fsdp2 *f) {
 }
 
 /* FSDPParam._init_sharded_param: parts along the first dimension, the first ranks' larger. */
-static void init_sharded_param(fsdp2 *f, fsdp_param *s, const tide_parameter_row *row) {
+static void init_sharded_param(fsdp2 *f, const fsdp_param_group *u, fsdp_param *s, const tide_parameter_row *row) {
     tide_machine *m = fsdp2_machine(f);
     tide_shape padded = *row->tensor->shape, local;
     if (padded.dims == 0) padded = tide_shape1((tide_dim){1, 0});
-    int64_t rows = padded.dim[0].size, each = TIDE_CEIL_DIV(rows, f->shard_ranks), from = f->shard_rank * each;
+    int64_t rows = padded.dim[0].size, each = TIDE_CEIL_DIV(rows, u->shard_ranks), from = u->shard_rank * each;
     int64_t mine = from >= rows ? 0 : rows - from < each ? rows - from : each;
     padded.dim[0].size = each;
     local = padded;
@@ -218,13 +225,14 @@ static void init_group(fsdp2 *f, uint32_t group, const uint32_t *group_of_parame
     fsdp_param_group *u = &f->groups[group];
     uint32_t *params = TIDE_NEW(m->arena, uint32_t, u->count + 1),
              count = tide_fsdp2_managed_params(f, group, group_of_parameter, params);
+    if (!u->shard_ranks) u->shard_ranks = f->shard_ranks, u->shard_rank = f->shard_rank;
     bool is_root = group + 1 == f->count; /* whose parts are pinned once more, as recorded */
     u->fsdp_params = TIDE_NEW(m->arena, fsdp_param, u->count + 1);
     if (f->w->has_trainer && !f->original_count) tide_fsdp2_place_group(f, params, count, group);
     for (uint32_t n = 0; n < count; n++) {
         uint32_t i = params[n];
         fsdp_param *s = &u->fsdp_params[n];
-        init_sharded_param(f, s, &model->parameters[i]);
+        init_sharded_param(f, u, s, &model->parameters[i]);
         sharded_params[i] = s->sharded_param;
         if (f->offload_to_cpu && is_root) tide_pin_host(m, numel_bytes(s->padded_sharded_numel, s->orig_dtype));
     }
@@ -238,9 +246,14 @@ static void init_group(fsdp2 *f, uint32_t group, const uint32_t *group_of_parame
 /* The optimizer updates the sharded parameters. */
 static void fsdp2_replace_members(tide_wrapper *w, tide_tensor *const *sharded_params) {
     const tide_model *model = w->model;
-    uint32_t count = tide_optimizer_members(w->optimizer, NULL);
+    uint32_t count = tide_optimizer_members(w->optimizer, NULL), left = 0;
     tide_optimized *members = TIDE_NEW(model->m->arena, tide_optimized, count + 1);
     tide_optimizer_members(w->optimizer, members);
+    for (uint32_t i = 0; i < count; i++) {
+        const fsdp_param *s = fsdp_param_of(w->state, members[i].tensor);
+        if (!s || !s->is_tied) members[left++] = members[i];
+    }
+    count = left;
     for (uint32_t i = 0; i < count; i++)
         for (uint32_t k = 0; k < model->parameter_count; k++)
             if (model->parameters[k].tensor == members[i].tensor && sharded_params[k]) {
@@ -283,7 +296,8 @@ static void fsdp2_wrap(tide_wrapper *w) {
         init_group(f, k, of, sharded_params);
     }
     tide_fsdp2_drop_weights(f);
-    if (model->state.is_on_meta && !is_native)
+    tide_fsdp2_tie_parts(f);
+    if (model->state.is_on_meta && !is_native && !tide_job_has_auto_plan(w->job))
         tide_to_empty(model, tide_fsdp2_empty_sharded_param, tide_fsdp2_reset_sharded_params);
     fsdp2_replace_members(w, sharded_params);
     m->module = 0;

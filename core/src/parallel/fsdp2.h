@@ -27,12 +27,15 @@ typedef struct fsdp_param {
     tide_layout *sharded_layout; /* without padding */
     tide_dtype orig_dtype;
     bool is_on_meta, is_padded;
+    bool is_tied; /* sharded_param is another's */
 } fsdp_param;
 
 /* FSDPParamGroup, and the FSDPState of its modules. */
 typedef struct fsdp_param_group {
     fsdp_param *fsdp_params;
     uint32_t count;
+    int64_t shard_ranks, shard_rank; /* of its mesh */
+    bool has_divide_factor;          /* set_gradient_divide_factor() */
     uint32_t module_count, modules_to_run_forward;
     fsdp_training_state state_training_state, training_state; /* of FSDPState, of FSDPParamGroup */
     fsdp_sharded_state sharded_state;
@@ -109,6 +112,10 @@ uint32_t tide_fsdp2_managed_params(const fsdp2 *f, uint32_t group, const uint32_
 void tide_fsdp2_upcast(fsdp2 *f);
 /* Blocks, embeddings, and final norm with head; all but the root. False after an error. */
 bool tide_fsdp2_accelerate_groups(fsdp2 *f);
+/* transformers/distributed/fsdp.py: experts whose tokens are exchanged, over ranks that own the same ones. */
+void tide_fsdp2_expert_groups(fsdp2 *f);
+/* tie_weights() after fully_shard(): a head has the embedding's part. */
+void tide_fsdp2_tie_parts(fsdp2 *f);
 /* _move_states_to_device(): the group's parameters and buffers. */
 void tide_fsdp2_place_group(fsdp2 *f, const uint32_t *params, uint32_t count, uint32_t group);
 /* Of a model that is on the device. */
@@ -122,6 +129,9 @@ void tide_fsdp2_drop_weights(fsdp2 *f);
  * the machine's wrapper. */
 void tide_fsdp2_empty_sharded_param(tide_model *model, uint32_t instance, tide_tensor *leaf);
 void tide_fsdp2_reset_sharded_params(tide_model *model, uint32_t instance);
+
+/* Of this rank's part of a parameter, without padding. */
+int64_t tide_fsdp2_sharded_bytes(const fsdp2 *f, const tide_tensor *leaf);
 
 /* ---- fsdp2_param_group.c ---- */
 

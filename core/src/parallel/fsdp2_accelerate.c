@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* accelerate/utils/fsdp_utils.py, fsdp2_prepare_model(): what it makes of a model that a Trainer has on the host, or on
- * the device where it is quantised. */
+ * the device where it is quantised; and transformers/distributed/fsdp.py, whose plan has the same units. */
 #include "parallel/fsdp2.h"
+#include "parallel/tensor_parallel.h"
 
 #include <string.h>
 
@@ -48,7 +49,7 @@ static uint32_t final_norm_of(const tide_model *model, const tide_job *job, uint
 bool tide_fsdp2_accelerate_groups(fsdp2 *f) {
     tide_model *model = f->w->model;
     const char *wrap = f->w->job->parallel_wrap;
-    bool wraps_blocks = strcmp(wrap, "layer") == 0;
+    bool wraps_blocks = strcmp(wrap, "layer") == 0 || tide_job_has_auto_plan(f->w->job);
     if (!wraps_blocks && strcmp(wrap, "root") != 0) {
         tide_error(model->m->diags, TIDE_ERR_UNSUPPORTED, "/settings/parallel.wrap",
                    "a trainer's units are those of accelerate: layer (TRANSFORMER_BASED_WRAP) or root (NO_WRAP)", NULL);
@@ -60,14 +61,41 @@ bool tide_fsdp2_accelerate_groups(fsdp2 *f) {
              norm = final_norm_of(model, f->w->job, output);
     f->embeddings[0] = input;
     f->embeddings[1] = output;
-    bool is_tied = input && output && tide_tied_head(model) == output;
+    bool is_apart = output && tide_head_tied_again(model) == output,
+         is_tied = is_apart || (input && output && tide_tied_head(model) == output);
     if (!is_tied && input) fsdp2_add_module(f, f->count++, input);
-    uint32_t tail[] = {norm, is_tied ? input : 0, output}, before = f->count;
+    uint32_t tail[] = {norm, is_tied ? input : 0, is_apart ? 0 : output}, before = f->count;
     memcpy(f->tail_modules, tail, sizeof tail);
     for (size_t i = 0; i < 3; i++)
         if (tail[i]) fsdp2_add_module(f, before, tail[i]), f->count = before + 1;
     if (f->count > before) f->tail = f->count;
     return true;
+}
+
+void tide_fsdp2_expert_groups(fsdp2 *f) {
+    const tide_model *model = f->w->model;
+    const tide_job *job = f->w->job;
+    for (uint32_t i = 1; i < model->instance_count; i++) {
+        if (!tide_has_dispatched_experts(model, i)) continue;
+        fsdp_param_group *u = &f->groups[f->count];
+        u->shard_ranks = job->parallel_dp * job->parallel_tp / job->parallel_ep;
+        u->shard_rank = job->parallel_rank / job->parallel_ep;
+        u->has_divide_factor = true;
+        fsdp2_add_module(f, f->count++, i);
+    }
+}
+
+void tide_fsdp2_tie_parts(fsdp2 *f) {
+    fsdp_param *ends[2] = {NULL, NULL};
+    if (!tide_head_tied_again(f->w->model)) return;
+    for (uint32_t k = 0; k < f->count; k++)
+        for (uint32_t i = 0; i < f->groups[k].count; i++)
+            for (size_t end = 0; end < 2; end++)
+                if (f->groups[k].fsdp_params[i].module == f->embeddings[end]) ends[end] = &f->groups[k].fsdp_params[i];
+    if (!ends[0] || !ends[1]) return;
+    tide_release(fsdp2_machine(f), ends[1]->sharded_param);
+    ends[1]->sharded_param = tide_retain(ends[0]->sharded_param);
+    ends[1]->is_tied = true;
 }
 
 uint32_t tide_fsdp2_managed_params(const fsdp2 *f, uint32_t group, const uint32_t *group_of_parameter,

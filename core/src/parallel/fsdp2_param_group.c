@@ -16,8 +16,8 @@ static tide_tensor *flat_on_stream(fsdp2 *f, uint8_t stream, int64_t count, tide
                         dtype, factor);
 }
 
-static int64_t all_gather_ranks(const fsdp2 *f, const fsdp_param_group *u) {
-    return u->sharded_state == FSDP_SHARDED_POST_FORWARD ? u->post_forward_mesh_size : f->shard_ranks;
+static int64_t all_gather_ranks(const fsdp_param_group *u) {
+    return u->sharded_state == FSDP_SHARDED_POST_FORWARD ? u->post_forward_mesh_size : u->shard_ranks;
 }
 
 /* foreach_all_gather. */
@@ -25,7 +25,7 @@ void tide_fsdp2_unshard(fsdp2 *f, fsdp_param_group *u) {
     tide_machine *m = fsdp2_machine(f);
     if (!u->count || u->has_all_gather_result || u->sharded_state == FSDP_UNSHARDED) return;
     u->has_all_gather_result = true;
-    if (f->shard_ranks == 1) return;
+    if (u->shard_ranks == 1) return;
     int64_t part_bytes = 0, cast = 0; /* of several types bytes are gathered: _get_all_gather_input_metadatas */
     uint8_t stream = f->is_async ? 0 : FSDP2_ALL_GATHER_STREAM; /* get_all_gather_streams() */
     tide_tensor **uploads = TIDE_NEW(m->arena, tide_tensor *, 2 * u->count + 1);
@@ -33,7 +33,7 @@ void tide_fsdp2_unshard(fsdp2 *f, fsdp_param_group *u) {
     for (uint32_t i = 0; i < u->count; i++) {
         const fsdp_param *s = &u->fsdp_params[i];
         int64_t numel = u->sharded_state == FSDP_SHARDED_POST_FORWARD
-                            ? s->padded_sharded_numel * f->shard_ranks / u->post_forward_mesh_size
+                            ? s->padded_sharded_numel * u->shard_ranks / u->post_forward_mesh_size
                             : s->padded_sharded_numel;
         part_bytes += numel_bytes(numel, fsdp2_casts(f, s) ? f->param_dtype : s->orig_dtype);
         if (fsdp2_casts(f, s)) cast += numel;
@@ -48,17 +48,17 @@ void tide_fsdp2_unshard(fsdp2 *f, fsdp_param_group *u) {
     tide_tensor *staged =
         cast && !f->offload_to_cpu ? flat_on_stream(f, stream, cast, f->param_dtype, TIDE_FACTOR_COMMUNICATION) : NULL;
     u->all_gather_output =
-        flat_on_stream(f, stream, part_bytes * all_gather_ranks(f, u), TIDE_UINT8, TIDE_FACTOR_COMMUNICATION);
+        flat_on_stream(f, stream, part_bytes * all_gather_ranks(u), TIDE_UINT8, TIDE_FACTOR_COMMUNICATION);
     tide_release(m, staged);
     for (uint32_t i = 0; i < n; i++) tide_release(m, uploads[i]);
 }
 
-static void alloc_all_gather_outputs(fsdp2 *f, const fsdp_param *s) {
+static void alloc_all_gather_outputs(fsdp2 *f, const fsdp_param_group *u, const fsdp_param *s) {
     tide_machine *m = fsdp2_machine(f);
     m->state.factor = TIDE_FACTOR_GATHERED;
     m->module = s->module;
     m->op = tide_fsdp2_name;
-    tide_fill_storage(m, s->unsharded_param, s->padded_sharded_numel * f->shard_ranks);
+    tide_fill_storage(m, s->unsharded_param, s->padded_sharded_numel * u->shard_ranks);
     m->state.factor = TIDE_FACTOR_TEMPORARY;
 }
 
@@ -75,18 +75,18 @@ static void alloc_copy_metadata(fsdp2 *f, int64_t blocks, int64_t entries) {
 }
 
 /* Elements of a parameter in one of `ranks` parts, in blocks of so many bytes. */
-static int64_t copy_blocks(const fsdp2 *f, const fsdp_param *s, int64_t ranks, int64_t bytes) {
+static int64_t copy_blocks(const fsdp_param_group *u, const fsdp_param *s, int64_t ranks, int64_t bytes) {
     return TIDE_CEIL_DIV(
-        numel_bytes(s->padded_sharded_numel * f->shard_ranks / ranks, (tide_dtype)s->unsharded_param->dtype), bytes);
+        numel_bytes(s->padded_sharded_numel * u->shard_ranks / ranks, (tide_dtype)s->unsharded_param->dtype), bytes);
 }
 
 static void split_with_sizes_copy(fsdp2 *f, const fsdp_param_group *u, int64_t ranks) {
     const tide_device *device = &fsdp2_machine(f)->device;
     int64_t all = 0, blocks = 0, times = 1, few = 2 * (int64_t)device->sms * (device->threads_per_sm / BLOCK_THREADS);
-    for (uint32_t i = 0; i < u->count; i++) all += copy_blocks(f, &u->fsdp_params[i], ranks, BLOCK_BYTES);
+    for (uint32_t i = 0; i < u->count; i++) all += copy_blocks(u, &u->fsdp_params[i], ranks, BLOCK_BYTES);
     while (times * (times + 1) * few < all * ranks) times++;
     if (times * few < all) times = TIDE_CEIL_DIV(all, few);
-    for (uint32_t i = 0; i < u->count; i++) blocks += copy_blocks(f, &u->fsdp_params[i], ranks, BLOCK_BYTES * times);
+    for (uint32_t i = 0; i < u->count; i++) blocks += copy_blocks(u, &u->fsdp_params[i], ranks, BLOCK_BYTES * times);
     alloc_copy_metadata(f, blocks, 4 * (int64_t)u->count + 1);
 }
 
@@ -97,20 +97,20 @@ void tide_fsdp2_wait_for_unshard(fsdp2 *f, fsdp_param_group *u) {
     if (u->training_state == FSDP_FORWARD) tide_release_at(m, &f->all_gather_state);
     tide_tensor *cast = NULL;
     for (uint32_t i = 0; i < u->count; i++) {
-        if (f->shard_ranks == 1 && fsdp2_casts(f, &u->fsdp_params[i])) {
+        if (u->shard_ranks == 1 && fsdp2_casts(f, &u->fsdp_params[i])) {
             tide_tensor *next =
                 flat_on_stream(f, 0, u->fsdp_params[i].padded_sharded_numel, f->param_dtype, TIDE_FACTOR_GATHERED);
             tide_release(m, cast);
             cast = next;
         }
-        alloc_all_gather_outputs(f, &u->fsdp_params[i]);
+        alloc_all_gather_outputs(f, u, &u->fsdp_params[i]);
     }
     tide_release(m, cast);
-    if (f->shard_ranks > 1) split_with_sizes_copy(f, u, all_gather_ranks(f, u));
+    if (u->shard_ranks > 1) split_with_sizes_copy(f, u, all_gather_ranks(u));
     for (uint32_t i = 0; i < u->count; i++) tide_release_at(m, &u->fsdp_params[i].sharded_post_forward);
     u->sharded_state = FSDP_UNSHARDED;
     u->has_all_gather_result = false;
-    if (u->training_state == FSDP_FORWARD && f->shard_ranks > 1) {
+    if (u->training_state == FSDP_FORWARD && u->shard_ranks > 1) {
         f->all_gather_state = u->all_gather_output;
         u->all_gather_output = NULL;
     } else {
@@ -129,7 +129,7 @@ void tide_fsdp2_reshard(fsdp2 *f, fsdp_param_group *u) {
         for (uint32_t i = 0; i < u->count; i++) {
             fsdp_param *s = &u->fsdp_params[i];
             s->sharded_post_forward =
-                flat_on_stream(f, 0, s->padded_sharded_numel * f->shard_ranks / u->post_forward_mesh_size,
+                flat_on_stream(f, 0, s->padded_sharded_numel * u->shard_ranks / u->post_forward_mesh_size,
                                (tide_dtype)s->unsharded_param->dtype, TIDE_FACTOR_GATHERED);
             tide_drop_storage(fsdp2_machine(f), s->unsharded_param);
         }
@@ -150,10 +150,12 @@ static void foreach_reduce(fsdp2 *f, fsdp_param_group *u, tide_tensor **grads, u
         parts += u->fsdp_params[with[i]].padded_sharded_numel;
         blocks += TIDE_CEIL_DIV(numel_bytes(u->fsdp_params[with[i]].padded_sharded_numel, dtype), BLOCK_BYTES);
     }
-    tide_tensor *input = flat_on_stream(f, 0, parts * f->shard_ranks, dtype, TIDE_FACTOR_COMMUNICATION);
+    tide_tensor *input = flat_on_stream(f, 0, parts * u->shard_ranks, dtype, TIDE_FACTOR_COMMUNICATION);
     alloc_copy_metadata(f, blocks, 6 * (int64_t)count + 2);
     for (uint32_t i = 0; i < count; i++) tide_release(m, grads[f->finalizes_by_hand ? count - 1 - i : i]);
     tide_tensor *output = flat_on_stream(f, FSDP2_REDUCE_SCATTER_STREAM, parts, dtype, TIDE_FACTOR_GRADIENT);
+    if (u->shard_ranks == 1 && u->has_divide_factor)
+        tide_release(m, flat_on_stream(f, FSDP2_REDUCE_SCATTER_STREAM, parts, dtype, TIDE_FACTOR_COMMUNICATION));
     if (f->is_hsdp) {
         tide_release(m, u->all_reduce_input);
         u->all_reduce_input = tide_retain(output);

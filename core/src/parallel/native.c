@@ -40,8 +40,9 @@ static bool refuse_what_is_not_described(tide_wrapper *w) {
                   (long long)job->seq, (long long)job->parallel_cp);
     else if (job->parallel_ep > 1)
         tide_fail(m, TIDE_ERR_UNSUPPORTED,
-                  "parallel.ep: torchtitan's expert parallelism is not described; near to it are "
-                  "parallel.kind=megatron and, of transformers, parallel.kind=tp with parallel.tp_plan=auto");
+                  "parallel.ep: torchtitan's expert parallelism is not described; near to it are transformers' own, "
+                  "parallel.kind=tp parallel.tp_plan=auto with the same parallel.dp and parallel.ep, and "
+                  "parallel.kind=megatron");
     else if (job->parallel_sequence_parallel && job->parallel_tp == 1)
         tide_fail(m, TIDE_ERR_CONFLICT,
                   "parallel.sequence_parallel: cuts along tensor parallel ranks; give parallel.tp");

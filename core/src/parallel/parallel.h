@@ -71,8 +71,9 @@ void tide_empty_param(tide_model *model, uint32_t instance, tide_tensor *leaf);
 
 /* The instance of a head whose weight is the embedding's; 0: there is none. */
 uint32_t tide_tied_head(const tide_model *model);
-/* Makes them two parameters; is_head_last: the head's is the whole one until it is cut or let go of. */
-void tide_untie_head(tide_wrapper *w, bool is_head_last);
+/* Makes them two parameters; is_head_last: the head's is the whole one until it is cut or let go of. Returns the head;
+ * 0: there is none. */
+uint32_t tide_untie_head(tide_wrapper *w, bool is_head_last);
 
 /* ---- fsdp.c: what both FSDPs do ---- */
 

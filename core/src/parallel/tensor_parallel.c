@@ -30,6 +30,8 @@ typedef struct tide_tensor_parallel {
     tide_tensor_parallel_plan plan;
     uint8_t *styles; /* by instance */
     tide_experts experts;
+    uint32_t
+        untied_head; /* whose weight fully_shard() cuts apart, and from_pretrained() ties again; 0: there is none */
     void (*outer_before)(tide_model *model, uint32_t instance, tide_value *positional, uint32_t count,
                          tide_value *named, uint32_t named_count);
     void (*outer_after)(tide_model *model, uint32_t instance, tide_value *output);
@@ -155,8 +157,9 @@ static bool has_plan_below_head(const tide_json *plan) {
 
 /* transformers/distributed/tensor_parallel.py: ALL_PARALLEL_STYLES; and init_parallel_plans(), which cuts embed_tokens.
  */
-static style style_of_configuration(const tide_model *model, const tide_json *plan, const tide_json *experts,
-                                    uint32_t instance) {
+static style style_of_configuration(const tide_model *model, const tide_tensor_parallel_plan *by, uint32_t instance) {
+    const tide_json *plan = by->of_configuration, *experts = by->of_experts;
+    int64_t ranks = by->ranks;
     static const struct {
         const char *name;
         style of;
@@ -170,8 +173,8 @@ static style style_of_configuration(const tide_model *model, const tide_json *pl
                   {"ep_dispatch_experts", STYLE_EXPERTS}};
     const tide_instance *of = &model->instances[instance];
     tide_text of_experts = tide_plan_at(experts, of->path), named = tide_plan_at(plan, of->path);
-    if (of_experts.length) named = of_experts;
-    if (tide_text_is(of->name, "embed_tokens") && has_plan_below_head(plan)) return STYLE_EMBEDDING;
+    if (ranks == 1 || of_experts.length) named = of_experts;
+    if (ranks > 1 && tide_text_is(of->name, "embed_tokens") && has_plan_below_head(plan)) return STYLE_EMBEDDING;
     for (size_t i = 0; named.length && i < TIDE_COUNT_OF(styles); i++)
         if (tide_text_is(named, styles[i].name)) return styles[i].of;
     if (named.length)
@@ -191,7 +194,7 @@ static bool choose_styles(tide_wrapper *w, tide_tensor_parallel *p) {
                     *plan = own ? own : tide_description_at(model->scopes[0].description, "tp_plan");
     bool has_block = false, along = p->plan.sequence_parallel;
     for (uint32_t i = 1; plan && i < model->instance_count; i++) {
-        style of = own ? style_of_configuration(model, own, p->plan.of_experts, i) : style_of(model, plan, i);
+        style of = own ? style_of_configuration(model, &p->plan, i) : style_of(model, plan, i);
         if (model->m->has_failed) return false;
         if (!is_here(w, i)) continue;
         if (of != STYLE_SEQUENCE || along) p->styles[i] = (uint8_t)of;
@@ -218,13 +221,13 @@ static bool choose_styles(tide_wrapper *w, tide_tensor_parallel *p) {
 
 enum { MOST_PARAMETERS = 8 }; /* of a module */
 
-static bool check_parts(tide_wrapper *w, const tide_tensor_parallel *p, const tide_parameter_row *row, int dim) {
+static bool check_parts(tide_wrapper *w, int64_t ranks, const tide_parameter_row *row, int dim) {
     int64_t size = row->tensor->shape->dim[dim].size;
-    if (size % p->plan.ranks == 0) return true;
+    if (size % ranks == 0) return true;
     tide_fail(w->model->m, TIDE_ERR_UNSUPPORTED,
               "%s: %lld along dimension %d do not divide into %lld tensor parallel ranks; parts of several sizes are "
               "not described",
-              row->name, (long long)size, dim, (long long)p->plan.ranks);
+              row->name, (long long)size, dim, (long long)ranks);
     return false;
 }
 
@@ -253,10 +256,11 @@ static bool distribute(tide_wrapper *w, const tide_tensor_parallel *p, uint32_t 
         row->tensor->has_partial_grad = of == STYLE_SEQUENCE;
         row->tensor->is_replicated = of == STYLE_SEQUENCE || (is_row && is_bias);
         if (row->tensor->is_replicated) continue;
-        is_done = check_parts(w, p, row, dim);
+        int64_t ranks = of == STYLE_EXPERTS ? p->plan.expert_ranks : p->plan.ranks;
+        is_done = check_parts(w, ranks, row, dim);
         if (!is_done) break;
         if (count < MOST_PARAMETERS) given[count++] = tide_alias(model->m, row->tensor);
-        tide_dtensor_distribute(model->m, row->tensor, dim, p->plan.ranks,
+        tide_dtensor_distribute(model->m, row->tensor, dim, ranks,
                                 p->plan.is_sharded ? TIDE_FACTOR_TEMPORARY : TIDE_FACTOR_PARAMETER,
                                 model->state.is_on_meta);
     }
@@ -338,10 +342,13 @@ bool tide_parallelize_module(tide_wrapper *w, const tide_tensor_parallel_plan *p
         *p = (tide_tensor_parallel){.plan = *plan,
                                     .styles = TIDE_NEW(m->arena, uint8_t, w->model->instance_count + 1),
                                     .experts = {.style = plan->experts_style,
-                                                .ranks = plan->ranks,
+                                                .ranks = plan->expert_ranks,
+                                                .tp_ranks = plan->ranks,
                                                 .imbalance = (double)w->job->parallel_imbalance / (double)TIDE_PICO}};
         w->model->children_first = tide_children_first(w->model);
-        if (!plan->of_configuration) tide_untie_head(w, true); /* a module's parameter is cut where it stands */
+        /* a module's parameter is cut where it stands */
+        uint32_t head = plan->of_configuration && !plan->is_sharded ? 0 : tide_untie_head(w, true);
+        if (plan->of_configuration) p->untied_head = head;
     }
     if (refuse_to_clip(w, plan) || !choose_styles(w, p) || !refuse_what_is_not_planned(w, p) || !distribute_all(w, p) ||
         !mask_embeddings(w, p))
@@ -351,6 +358,15 @@ bool tide_parallelize_module(tide_wrapper *w, const tide_tensor_parallel_plan *p
     m->module = 0;
     tide_tensor_parallel_around(w->model);
     return true;
+}
+
+uint32_t tide_head_tied_again(const tide_model *model) {
+    return model->tensor_parallel ? model->tensor_parallel->untied_head : 0;
+}
+
+bool tide_has_dispatched_experts(const tide_model *model, uint32_t instance) {
+    const tide_tensor_parallel *p = model->tensor_parallel;
+    return p && p->plan.of_experts && p->styles[instance] == STYLE_EXPERTS;
 }
 
 void tide_separate_kinds(tide_wrapper *w) {

@@ -13,7 +13,8 @@ typedef struct tide_tensor_parallel_plan {
     const tide_json *of_configuration; /* transformers' own plan; NULL: that of the description */
     const tide_json *of_experts;       /* its plan for experts, which goes before; NULL: they have none */
     tide_experts_style experts_style;
-    int64_t rotary; /* of latent attention: the part of a key that is not cut */
+    int64_t expert_ranks; /* experts are cut over so many */
+    int64_t rotary;       /* of latent attention: the part of a key that is not cut */
 } tide_tensor_parallel_plan;
 
 /* tp_plans.c: fills in the plans of the configuration's class. False after an error, which is reported. */
@@ -27,6 +28,12 @@ bool tide_parallelize_module(tide_wrapper *w, const tide_tensor_parallel_plan *p
 
 /* Sets the hooks anew, inside of those that another wrapper has set since. */
 void tide_tensor_parallel_around(tide_model *model);
+
+/* Whether a module's experts are those of this rank alone, by transformers' plan for experts. */
+bool tide_has_dispatched_experts(const tide_model *model, uint32_t instance);
+
+/* Of transformers' plan: a head whose part is the embedding's again once both are cut; 0: there is none. */
+uint32_t tide_head_tied_again(const tide_model *model);
 
 /* The optimizer's members: DTensors first, as the multi-tensor optimizers refuse a mix. */
 void tide_separate_kinds(tide_wrapper *w);

@@ -39,7 +39,7 @@ static void add_to_order(tide_model *model) {
     model->children_first = with;
 }
 
-void tide_untie_head(tide_wrapper *w, bool is_head_last) {
+uint32_t tide_untie_head(tide_wrapper *w, bool is_head_last) {
     tide_model *model = w->model;
     uint32_t head = tide_tied_head(model);
     for (uint32_t i = 0; head && i < model->parameter_count; i++) {
@@ -54,6 +54,7 @@ void tide_untie_head(tide_wrapper *w, bool is_head_last) {
             own->storage = whole;
         }
         add_member(w, tied, own, head);
-        return;
+        return head;
     }
+    return 0;
 }

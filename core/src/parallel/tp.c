@@ -7,12 +7,10 @@
 /* DistributedConfig(tp_size=...) of from_pretrained(). */
 static bool check_auto_plan(tide_wrapper *w, tide_tensor_parallel_plan *plan) {
     tide_machine *m = w->model->m;
-    if (plan->sequence_parallel || plan->loss_parallel || plan->is_sharded)
+    if (plan->sequence_parallel || plan->loss_parallel)
         tide_fail(m, TIDE_ERR_UNSUPPORTED,
                   "parallel.tp_plan: transformers' plans are not described with %s; leave it out, or use none",
-                  plan->sequence_parallel ? "parallel.sequence_parallel"
-                  : plan->loss_parallel   ? "parallel.loss_parallel"
-                                          : "parallel.dp");
+                  plan->sequence_parallel ? "parallel.sequence_parallel" : "parallel.loss_parallel");
     else
         return tide_tp_plan_of(w, plan);
     return false;
@@ -44,8 +42,14 @@ static void tp_wrap(tide_wrapper *w) {
     tide_separate_kinds(w);
 }
 
+/* fully_shard() reduces after every pass: nobody has said set_requires_gradient_sync(). */
 static void tp_before_forward(tide_wrapper *w) {
-    if (w->job->parallel_dp > 1) tide_fsdp2_strategy.before_forward(w);
+    if (w->job->parallel_dp == 1) return;
+    tide_fsdp2_strategy.before_forward(w);
+    ((fsdp2 *)w->state)->reduce_grads = true;
+    /* FSDPState._lazy_init: what from_pretrained() has read is padded */
+    for (uint32_t i = 0; i < w->model->instance_count && tide_job_has_auto_plan(w->job); i++)
+        tide_fsdp2_reset_sharded_params(w->model, i);
 }
 
 /* F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten()) under loss_parallel(); the logits live as long. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lang/lang.h"
+#include "parallel/fsdp2.h"
 #include "parallel/tensor_parallel.h"
 
 static bool has_type(const tide_json *row, tide_text model_type) {
@@ -25,23 +26,30 @@ static const tide_json *plans_of(const tide_wrapper *w) {
 }
 
 static bool refuse_missing(const tide_wrapper *w, const char *setting, const char *kind, const char *remedy) {
+    int64_t size = strcmp(kind, "ep") == 0 ? w->job->parallel_ep : w->job->parallel_tp;
     tide_fail(w->model->m, TIDE_ERR_CONFLICT,
               "parallel.%s: `%s_size=%lld` was requested, but %s has no `%s_plan` in transformers 5.23; %s", setting,
-              kind, (long long)w->job->parallel_tp, w->model->instances[w->model->root].of->name.at, kind, remedy);
+              kind, (long long)size, w->model->instances[w->model->root].of->name.at, kind, remedy);
     return false;
 }
 
-/* DistributedConfig._validate_mesh_config, of what is described. */
+/* DistributedConfig._validate_mesh_config */
 static bool check_sizes(const tide_wrapper *w) {
     const tide_job *job = w->job;
-    tide_machine *m = w->model->m;
-    const char *refusal = job->parallel_ep % job->parallel_tp    ? "`ep_size` must be a multiple of `tp_size`."
-                          : job->parallel_ep != job->parallel_tp ? "`ep_size` must divide `fsdp_size * tp_size`."
-                                                                 : NULL;
-    if (!refusal) return true;
-    return tide_error(m->diags, TIDE_ERR_CONFLICT, "/settings/parallel.ep", refusal,
-                      tide_format(m->diags->arena, "write parallel.tp=%lld too: fully_shard beside it is not described",
-                                  (long long)job->parallel_ep));
+    tide_diagnostics *diags = w->model->m->diags;
+    int64_t all = job->parallel_dp * job->parallel_tp;
+    bool is_masked = job->parallel_ep_implementation == TIDE_parallel_ep_implementation_all_reduce;
+    if (job->parallel_ep % job->parallel_tp)
+        return tide_error(diags, TIDE_ERR_CONFLICT, "/settings/parallel.ep",
+                          "`ep_size` must be a multiple of `tp_size`.", NULL);
+    if (all % job->parallel_ep)
+        return tide_error(diags, TIDE_ERR_CONFLICT, "/settings/parallel.ep",
+                          "`ep_size` must divide `fsdp_size * tp_size`.",
+                          tide_format(diags->arena, "parallel.dp * parallel.tp are %lld", (long long)all));
+    if (is_masked && job->parallel_ep != job->parallel_tp)
+        return tide_error(diags, TIDE_ERR_CONFLICT, "/settings/parallel.ep_implementation",
+                          "all_reduce needs ranks that have the same tokens", "write parallel.ep as parallel.tp");
+    return true;
 }
 
 bool tide_tp_plan_of(const tide_wrapper *w, tide_tensor_parallel_plan *plan) {
@@ -51,13 +59,14 @@ bool tide_tp_plan_of(const tide_wrapper *w, tide_tensor_parallel_plan *plan) {
     bool has_experts = tide_job_cuts_experts(job);
     if (!of_all) return refuse_missing(w, "tp_plan", "tp", "use none");
     if (has_experts && !of_experts) return refuse_missing(w, "ep", "ep", "leave it out");
-    if (has_experts && !check_sizes(w)) return false;
+    if (has_experts && !check_sizes(w)) return !(w->model->m->has_failed = true);
     plan->of_configuration = of_all;
     plan->of_experts = has_experts ? of_experts : NULL;
     plan->experts_style = !has_experts ? TIDE_EXPERTS_SHARED
                           : job->parallel_ep_implementation == TIDE_parallel_ep_implementation_all_reduce
                               ? TIDE_EXPERTS_MASKED
                               : TIDE_EXPERTS_SENT;
+    plan->expert_ranks = has_experts ? job->parallel_ep : job->parallel_tp;
     plan->rotary = tide_json_is(rope, TIDE_JSON_NUMBER) ? rope->integer : 0;
     return true;
 }
@@ -93,15 +102,18 @@ void tide_read_parts(tide_wrapper *w) {
     tide_model *model = w->model;
     tide_machine *m = model->m;
     uint32_t count = model->parameter_count;
+    fsdp2 *f = w->job->parallel_dp > 1 ? w->state : NULL;
     const tide_parameter_row **rows = TIDE_NEW(m->arena, const tide_parameter_row *, count + 1);
     int64_t bytes = 0;
     for (uint32_t i = 0; i < count; i++) {
         rows[i] = &model->parameters[i];
-        bytes += tide_bytes(rows[i]->tensor);
+        bytes += f ? tide_fsdp2_sharded_bytes(f, rows[i]->tensor) : tide_bytes(rows[i]->tensor);
     }
     qsort(rows, count, sizeof *rows, by_key);
     m->op = "caching_allocator_warmup";
     tide_alloc_and_free(m, bytes / 2 * 2);
-    for (uint32_t i = 0; i < count; i++) tide_empty_param(model, rows[i]->module, rows[i]->tensor);
+    for (uint32_t i = 0; i < count; i++)
+        (f ? tide_fsdp2_empty_sharded_param : tide_empty_param)(model, rows[i]->module, rows[i]->tensor);
     tide_to_empty(model, leave_empty, NULL);
+    if (f) tide_release_at(m, &f->applied);
 }

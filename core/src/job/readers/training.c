@@ -228,9 +228,9 @@ static void settle_tensor_parallel(tide_claims *c, int64_t ranks) {
     if (processes != ranks || tide_fact_int(c, TIDE_FACT_dp_shard, 1) > 1 ||
         tide_fact_int(c, TIDE_FACT_dp_replicate, 1) > 1)
         tide_error(c->diags, TIDE_ERR_UNSUPPORTED, c->fact_places[TIDE_FACT_tensor_ranks],
-                   "transformers' tensor parallel plan is not described beside data parallel ranks",
-                   "near to it: parallel.kind=native with parallel.tp and parallel.dp; alone it is parallel.kind=tp "
-                   "parallel.tp_plan=auto");
+                   "accelerate's fully_shard of a model that is cut already is not described",
+                   "near to it: parallel.kind=tp parallel.tp_plan=auto with parallel.tp and parallel.dp, as "
+                   "from_pretrained() does both by DistributedConfig(tp_size=..., fsdp_size=...)");
     settle_autocast(c);
     settle_clip(c);
 }

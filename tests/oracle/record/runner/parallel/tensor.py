@@ -107,8 +107,12 @@ def divided(total: int, parts: int) -> list[int]:
 
 def distributed(plan: Any) -> dict[str, Any]:
     """Arguments of DistributedConfig."""
-    experts = {"ep_size": plan.ep, "ep_implementation": plan.ep_implementation} if plan.ep > 1 else {}
-    return {"tp_size": plan.tp, **experts}
+    given = {"tp_size": plan.tp, "fsdp_size": plan.dp}
+    if plan.ep > 1:
+        given |= {"ep_size": plan.ep, "ep_implementation": plan.ep_implementation}
+    if plan.dp > 1 and plan.param_dtype == "bf16":
+        given["fsdp_mixed_precision"] = True
+    return given
 
 
 def tell_sizes(plan: Any) -> None:
