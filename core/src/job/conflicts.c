@@ -363,9 +363,6 @@ static void check_spread_trainer(tide_job_builder *b, const char *kind) {
     else if (is_fsdp2 && job->parallel_offload)
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_parallel_offload,
                             tide_format(b->arena, "is not described with %s", kind), plain);
-    else if (tide_job_has_lengths(job))
-        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_lengths,
-                            tide_format(b->arena, "is not described with %s and parallel.kind", kind), "give seq");
     if (has_deepspeed && job->autocast.is_set &&
         !(job->parallel_half.is_set && job->parallel_half.dtype == job->autocast.dtype))
         tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_autocast,
@@ -432,6 +429,10 @@ static void check_evaluation(tide_job_builder *b) {
             b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_eval_strategy,
             tide_format(b->arena, "evaluation is not described with %s", job->labels ? kind : "labels=false"),
             "leave it out: the training alone is played then");
+    if (tide_job_has_lengths(job) && job->parallel_kind != TIDE_parallel_kind_none)
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_eval_strategy,
+                            "evaluation of samples of different lengths is not described on several GPUs",
+                            "leave it out, or give seq");
     if (job->trainer_scored_tokens)
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_scored_tokens,
                             "is of the batches that are trained: those of an evaluation are not described",

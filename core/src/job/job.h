@@ -247,6 +247,7 @@ typedef struct tide_micro_batch {
 
 /* Number `index` of the run, of a job whose lengths are set. */
 tide_micro_batch tide_job_micro_batch(const tide_job *job, uint64_t index);
+uint64_t tide_job_first_sample(const tide_job *job, uint64_t index);
 /* The one that begins with that sample, from 0. */
 tide_micro_batch tide_job_samples(const tide_job *job, uint64_t first);
 

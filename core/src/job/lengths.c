@@ -151,8 +151,16 @@ int64_t tide_job_rows(const tide_job *job) {
     return job->batch * (has_pairs ? 2 : 1);
 }
 
+/* accelerate/data_loader.py, BatchSamplerShard: the batches of a trainer's loader go round the ranks. Samples of a loop
+ * of one's own are those of its rank. */
+uint64_t tide_job_first_sample(const tide_job *job, uint64_t index) {
+    bool goes_round = job->trainer != TIDE_trainer_none && job->parallel_kind != TIDE_parallel_kind_none;
+    uint64_t batch = goes_round ? index * (uint64_t)job->parallel_dp + (uint64_t)job->parallel_rank : index;
+    return batch * (uint64_t)tide_job_rows(job);
+}
+
 tide_micro_batch tide_job_micro_batch(const tide_job *job, uint64_t index) {
-    return tide_job_samples(job, index * (uint64_t)tide_job_rows(job));
+    return tide_job_samples(job, tide_job_first_sample(job, index));
 }
 
 tide_micro_batch tide_job_samples(const tide_job *job, uint64_t first) {

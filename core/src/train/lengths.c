@@ -8,7 +8,7 @@ void tide_put_size(tide_run *run, const char *name, int64_t value) {
 }
 
 void tide_take_micro_batch(tide_run *run, const tide_job *job, uint64_t index) {
-    tide_take_samples(run, job, index * (uint64_t)tide_job_rows(job));
+    tide_take_samples(run, job, tide_job_first_sample(job, index));
 }
 
 void tide_take_samples(tide_run *run, const tide_job *job, uint64_t first) {

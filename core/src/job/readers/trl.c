@@ -62,8 +62,7 @@ static bool has_described_strategy(const tide_claims *c) {
     const char *kind = strategy_of(c), *offload = known_of(c, TIDE_SET_parallel_offload);
     bool is_described = false;
     for (size_t i = 0; i < TIDE_COUNT_OF(described); i++) is_described |= strcmp(kind, described[i]) == 0;
-    return is_described && !c->arguments->asked[TIDE_SET_lengths] &&
-           !(offload && strcmp(offload, "true") == 0 && strcmp(kind, "fsdp2") == 0);
+    return is_described && !(offload && strcmp(offload, "true") == 0 && strcmp(kind, "fsdp2") == 0);
 }
 
 /* By the plain loop, which every strategy has. */

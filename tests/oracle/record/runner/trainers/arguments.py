@@ -60,7 +60,7 @@ def settings(case: Case, config: Config) -> Any:
     assert plan
     module, _, name = CLASSES[plan.kind]
     arguments = common(case) | of_kind(case) | ranks.arguments(case, config)
-    return getattr(importlib.import_module(module), name)(**arguments, **plan.args)
+    return getattr(importlib.import_module(module), name)(**(arguments | plan.args))
 
 
 def common(case: Case) -> dict[str, Any]:
