@@ -69,11 +69,10 @@ static bool answer_estimate(call *c) {
     if (!call_run_job(c, run, job) || !read_question(c, &q, "settings")) return false;
     q.cache = NULL; /* the run reads its descriptions still */
     bool is_brief = is_asked(c, "brief") && tide_plays_others(run, job);
-    if (!is_brief && !tide_warn_of_more(&q, run, job, &c->diags)) return call_out_of_memory(c);
     call_open_answer(c);
     if (is_brief) tide_write_bool_at(&c->writer, "brief", true);
     unsigned parts = (is_asked(c, "options") ? TIDE_WITH_OPTIONS : 0U) | (is_brief ? 0U : TIDE_WITH_FLAGS);
-    return tide_write_estimate(&c->writer, run, job, &c->diags, parts) || call_out_of_memory(c);
+    return tide_write_estimate(&c->writer, run, job, &c->diags, parts, is_brief ? NULL : &q) || call_out_of_memory(c);
 }
 
 /* "cells": the job with other words, several times; {"cells": [what measure answers to each, without the place of the

@@ -14,6 +14,7 @@
 #include "report/tensors.h"
 #include "report/timeline_columns.h"
 #include "report/verdict.h"
+#include "report/what_if.h"
 #include "tidemark/tidemark.h"
 
 enum { TENSOR_GROUPS = 20 };
@@ -86,12 +87,14 @@ static void write_allocator(tide_job_report *r) {
     tide_write_close(r->w, '}');
 }
 
-bool tide_write_estimate(tide_writer *w, tide_run *run, const tide_job *job, tide_diagnostics *diags, unsigned parts) {
+bool tide_write_estimate(tide_writer *w, tide_run *run, const tide_job *job, tide_diagnostics *diags, unsigned parts,
+                         const tide_query *plainer) {
     tide_job_report r;
     tide_timeline_columns columns;
     tide_job_report_init(&r, w, run, job);
     if (!tide_timeline_play(&columns, &r, 0, r.source.event_count) || !tide_job_report_on_card(&r)) return false;
     warn_of_was(&r, diags);
+    if (plainer) tide_warn_of_more(plainer, run, job, r.replay.allocated_peak, diags);
     tide_write_settings(w, job);
     tide_write_files(w, job);
     tide_write_model(&r);

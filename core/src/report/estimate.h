@@ -4,13 +4,15 @@
 #define TIDE_REPORT_ESTIMATE_H
 
 #include "base/json_write.h"
+#include "report/queries.h"
 #include "train/train.h"
 
 /* Parts of an estimate for which more is played than the job: the smallest device and other options of the allocator,
  * some twenty times the events; and what other flags make of a server. */
 enum { TIDE_WITH_OPTIONS = 1, TIDE_WITH_FLAGS = 2 };
-/* To "estimate". */
-bool tide_write_estimate(tide_writer *w, tide_run *run, const tide_job *job, tide_diagnostics *diags, unsigned parts);
+/* To "estimate". plainer: the question, for the job without its adapter; NULL: that is not played. */
+bool tide_write_estimate(tide_writer *w, tide_run *run, const tide_job *job, tide_diagnostics *diags, unsigned parts,
+                         const tide_query *plainer);
 
 /* To "measure": the peak and the verdict alone. */
 bool tide_write_measure(tide_writer *w, tide_run *run, const tide_job *job);

@@ -117,10 +117,15 @@ bool tide_what_if_now(tide_what_if *v, const tide_query *q, tide_diagnostics *di
     return v->status == TIDE_OK || tide_error(diags, v->status, v->place, v->what, v->remedy);
 }
 
-/* Bytes that the job without its quantisation allocates at least: its weights on one GPU, in half precision. */
-static uint64_t least_unquantised(const tide_run *run, const tide_job *job) {
-    if (job->quant == TIDE_quant_none || job->parallel_kind != TIDE_parallel_kind_none) return 0;
-    return (uint64_t)(run->parameters - run->trainable) * (uint64_t)tide_dtype_bytes(TIDE_BF16);
+/* Bytes that the job allocates at least on one GPU without its quantisation, its weights in half precision; or without
+ * its adapter: weights and all their gradients, and AdamW's moments of a second step. 0: it is not known. */
+static uint64_t least_of_plainer(const tide_run *run, const tide_job *job) {
+    uint64_t weights = (uint64_t)(run->parameters - run->trainable);
+    bool is_adamw = job->optimizer == TIDE_optimizer_adamw || job->optimizer == TIDE_optimizer_adamw_fused;
+    if (job->parallel_kind != TIDE_parallel_kind_none) return 0;
+    if (job->quant != TIDE_quant_none) return weights * (uint64_t)tide_dtype_bytes(TIDE_BF16);
+    if (job->freeze.count || job->train_only.count) return 0;
+    return weights * (uint64_t)tide_dtype_bytes(run->model.state.dtype) * (is_adamw && job->steps > 1 ? 4 : 2);
 }
 
 /* Whether the job is what should need less than one without: an adapter, or quantised weights. */
@@ -132,7 +137,8 @@ bool tide_plays_others(const tide_run *run, const tide_job *job) {
     return run->serving || has_plainer(job);
 }
 
-bool tide_warn_of_more(const tide_query *q, tide_run *run, const tide_job *job, tide_diagnostics *diags) {
+void tide_warn_of_more(const tide_query *q, const tide_run *run, const tide_job *job, uint64_t allocated_peak,
+                       tide_diagnostics *diags) {
     static const struct {
         const char *word, *place, *remedy;
     } plain[] = {{"quant=none", "/settings/quant",
@@ -142,20 +148,14 @@ bool tide_warn_of_more(const tide_query *q, tide_run *run, const tide_job *job, 
                   "adapt fewer modules or at a lower rank, without copies (modules_to_save) and DoRA, or train the "
                   "model itself"}};
     bool is_quantised = job->quant != TIDE_quant_none;
-    if (!has_plainer(job)) return true;
-    tide_event_source source = tide_job_events(run).source;
-    tide_replay_config config = tide_job_config(job);
-    tide_replay r;
-    if (!tide_replay_peaks(&r, &source, &config, q->arena)) return false;
-    if (r.allocated_peak <= least_unquantised(run, job)) return true; /* it need not be played */
+    if (!has_plainer(job) || allocated_peak <= least_of_plainer(run, job)) return; /* it need not be played */
     const char *word = plain[!is_quantised].word;
     tide_what_if v = tide_what_if_play(q, &word, 1);
-    if (v.status == TIDE_OK && v.allocated < r.allocated_peak)
+    if (v.status == TIDE_OK && v.allocated < allocated_peak)
         tide_report(diags, TIDE_WARNING, TIDE_ERR_CONFLICT, plain[!is_quantised].place,
                     tide_format(q->arena, "needs more than %s: %s allocated at most, in place of %s", word,
-                                tide_gib(q->arena, r.allocated_peak), tide_gib(q->arena, v.allocated)),
+                                tide_gib(q->arena, allocated_peak), tide_gib(q->arena, v.allocated)),
                     plain[!is_quantised].remedy);
-    return true;
 }
 
 void tide_write_what_if(tide_writer *w, const tide_what_if *v) {

@@ -58,8 +58,8 @@ const char *tide_what_if_setting(const tide_what_if *what_if, const char *name);
 
 /* Whether an estimate plays other jobs beside its own. */
 bool tide_plays_others(const tide_run *run, const tide_job *job);
-/* Warns where quantised weights, or adapters, need more than the job without them would, which is played for it. False:
- * out of memory. */
-bool tide_warn_of_more(const tide_query *q, tide_run *run, const tide_job *job, tide_diagnostics *diags);
+/* Warns where quantised weights, or adapters, allocate more than the job without them would, which is played for it. */
+void tide_warn_of_more(const tide_query *q, const tide_run *run, const tide_job *job, uint64_t allocated_peak,
+                       tide_diagnostics *diags);
 
 #endif
