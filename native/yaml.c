@@ -443,26 +443,49 @@ static void write_node(writer *w, const node *of, int depth) {
     }
 }
 
+/* A manifest of Kubernetes, which may be one of several in a file. */
+static bool is_manifest(const node *of) {
+    for (size_t i = 0; of->kind == MAP && i + 1 < of->count; i += 2)
+        if (strcmp(of->of[i]->json, "\"kind\"") == 0) return true;
+    return false;
+}
+
+/* Several manifests are the list that kubectl makes of them. */
+static void write_documents(writer *w, const node *all, const yaml_mark_t *second) {
+    bool are_manifests = all->count > 1;
+    for (size_t i = 0; i < all->count; i++) are_manifests = are_manifests && is_manifest(all->of[i]);
+    if (all->count > 1 && !are_manifests) fail(w->r, second, "expected a single document in the stream");
+    if (w->r->message[0]) return;
+    if (are_manifests) cli_append_text(w->out, "{\"apiVersion\":\"v1\",\"kind\":\"List\",\"items\":");
+    if (all->count)
+        write_node(w, are_manifests ? all : all->of[0], 0);
+    else
+        cli_append_text(w->out, "null");
+    if (are_manifests) cli_append_text(w->out, "}");
+}
+
+static bool is_nothing(const node *of) {
+    return of->kind == SCALAR && strcmp(of->json, "null") == 0;
+}
+
 static void read_stream(reader *r, cli_buffer *out) {
     yaml_event_t event;
+    yaml_mark_t second = {0};
     writer w = {.r = r, .out = out};
-    node *root = NULL;
+    node *all = NULL;
     unsigned documents = 0;
     for (bool is_end = false; !is_end && !r->message[0];) {
         if (!next_event(r, &event)) return;
         is_end = event.type == YAML_STREAM_END_EVENT;
-        if (event.type == YAML_DOCUMENT_START_EVENT && documents++)
-            fail(r, &event.start_mark, "expected a single document in the stream");
+        if (!all) all = node_new(r, LIST, &event.start_mark);
+        if (event.type == YAML_DOCUMENT_START_EVENT && ++documents == 2) second = event.start_mark;
         bool is_frame = is_end || event.type == YAML_STREAM_START_EVENT || event.type == YAML_DOCUMENT_START_EVENT ||
                         event.type == YAML_DOCUMENT_END_EVENT;
-        if (!is_frame && !r->message[0]) root = read_node(r, &event, 0);
+        node *root = !is_frame && !r->message[0] ? read_node(r, &event, 0) : NULL;
+        if (root && all && (documents == 1 || !is_nothing(root))) node_add(all, root);
         yaml_event_delete(&event);
     }
-    if (r->message[0]) return;
-    if (root)
-        write_node(&w, root, 0);
-    else
-        cli_append_text(out, "null");
+    if (!r->message[0] && all) write_documents(&w, all, &second);
 }
 
 bool cli_yaml_to_json(cli_buffer *out, const char *text, size_t length, char *message, size_t message_size) {

@@ -187,9 +187,15 @@ export function toJson(text) {
     const [at] = problem.linePos ?? [];
     throw new Error(`${at ? `line ${at.line}, column ${at.col}: ` : ''}${problem.message.split('\n')[0].replace(/ at line \d+, column \d+:?$/, '')}`);
   }
-  if (documents.length > 1) throw new Error('expected a single document in the stream');
-  if (!documents.length) return 'null';
-  const writer = new Writer(documents[0]);
-  writer.collect(documents[0].contents, 0);
-  return writer.write(documents[0].contents, 0);
+  const texts = documents.map((document) => {
+    const writer = new Writer(document);
+    writer.collect(document.contents, 0);
+    return writer.write(document.contents, 0);
+  });
+  const kept = texts.filter((json, at) => at === 0 || json !== 'null');
+  if (kept.length < 2) return kept[0] ?? 'null';
+  // several manifests of Kubernetes are the list that kubectl makes of them
+  const areManifests = documents.every((document, at) => !kept.includes(texts[at]) || (isMap(document.contents) && document.contents.has('kind')));
+  if (!areManifests) throw new Error('expected a single document in the stream');
+  return `{"apiVersion":"v1","kind":"List","items":[${kept.join(',')}]}`;
 }

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/units.h"
-#include "job/readers/shell.h"
+#include "job/readers/shell_variables.h"
 
 enum { SHELL_DEPTH_LIMIT = 24 };
 
@@ -51,7 +51,7 @@ static void put_switch(tide_arena *arena, const tide_server *server, tide_json *
     server->put(arena, options, tide_text_of(is_off ? key + 3 : key), is_off ? "false" : "true");
 }
 
-static tide_json *read_options(const tide_server *server, const tide_command_line *l, uint32_t from) {
+tide_json *tide_server_options(const tide_server *server, const tide_command_line *l, uint32_t from) {
     tide_arena *arena = l->arena;
     tide_json *options = tide_json_new(arena, TIDE_JSON_OBJECT);
     if (server->begin) server->begin(arena, options, l, from);
@@ -89,7 +89,7 @@ typedef struct server_start {
 static server_start start_of(const tide_command_line *l) {
     for (size_t i = 0; i < TIDE_COUNT_OF(servers); i++) {
         uint32_t from = servers[i]->find(l);
-        if (from < l->count) return (server_start){servers[i], read_options(servers[i], l, from)};
+        if (from < l->count) return (server_start){servers[i], tide_server_options(servers[i], l, from)};
     }
     return (server_start){.server = NULL};
 }
@@ -110,16 +110,18 @@ static server_start start_of_image(const tide_command_line *l) {
         for (size_t i = 0; i < TIDE_COUNT_OF(servers) && runs; i++)
             if (!tide_shell_is_option(l->tokens[at]) &&
                 tide_text_matches(tide_text_of(l->tokens[at]), tide_text_of(servers[i]->image)))
-                return (server_start){servers[i], read_options(servers[i], l, at + 1)};
+                return (server_start){servers[i], tide_server_options(servers[i], l, at + 1)};
     }
     return (server_start){.server = NULL};
 }
 
 /* The first command of a script that starts a server. */
 static server_start find_in_script(tide_arena *arena, tide_text text) {
+    const tide_shell_variable *variables = tide_shell_variables(arena, text);
     tide_command_line l = {.arena = arena};
     for (size_t at = 0; at < text.length;) {
         tide_shell_read(&l, text, &at);
+        tide_shell_expand(&l, variables);
         server_start start = start_of(&l);
         if (!start.server) start = start_of_image(&l);
         if (start.server) return start;
@@ -174,7 +176,7 @@ static server_start find_in_container(tide_arena *arena, const tide_json *contai
     server_start start = start_of(&l);
     for (size_t i = 0; i < TIDE_COUNT_OF(servers) && !start.server && l.count; i++)
         if (tide_json_is(image, TIDE_JSON_STRING) && tide_text_matches(image->text, tide_text_of(servers[i]->image)))
-            start = (server_start){servers[i], read_options(servers[i], &l, 0)};
+            start = (server_start){servers[i], tide_server_options(servers[i], &l, 0)};
     return start;
 }
 
@@ -200,7 +202,7 @@ static bool has_containers(const tide_json *root) {
            (tide_json_at(root, "apiVersion") && tide_json_at(root, "kind"));
 }
 
-static void read_containers(tide_reading *r, tide_json *root) {
+void tide_server_read_containers(tide_reading *r, tide_json *root) {
     server_start start = find_container(r->arena, root, 0);
     if (start.server)
         tide_claims_add(r->claims, start.server->reader, start.options, r->name, r->place);
@@ -211,4 +213,4 @@ static void read_containers(tide_reading *r, tide_json *root) {
 }
 
 const tide_reader tide_server_command_reader = {
-    .title = "containers that start a server", .recognises = has_containers, .read = read_containers};
+    .title = "containers that start a server", .recognises = has_containers, .read = tide_server_read_containers};

@@ -23,6 +23,12 @@ typedef struct tide_server {
 
 extern const tide_server tide_vllm_server, tide_llama_server, tide_sglang_server;
 
+/* Options from a word of a command on. */
+tide_json *tide_server_options(const tide_server *server, const tide_command_line *line, uint32_t from);
+
+/* The first container that starts a server, wherever it stands, or a refusal. */
+void tide_server_read_containers(tide_reading *r, tide_json *root);
+
 /* A text with the command in it, as a script has it. False: it has none. */
 bool tide_server_read_script(tide_reading *r);
 

@@ -95,7 +95,7 @@ static const tide_key_row vllm_rows[] = {
                 "keeps more of the sampler's", "{}"),
     KEY_MATTERS("enable_cumem_allocator|sleep_*|enable_nccl_comm_suspend", "takes memory from another allocator", ""),
     KEY_MATTERS("nnodes", "spreads ranks over machines", "1"),
-    KEY_NEUTRAL("lora_modules|max_cpu_loras|swap_space|served_model_name|device_ids"),
+    KEY_NEUTRAL("lora_modules|max_cpu_loras|swap_space|served_model_name|model_name|device_ids"),
     KEY_NEUTRAL("host|port|uds|grpc*|api_key|api_server_count|headless|*data_parallel_*|master_*|node_rank|dp_*"),
     KEY_NEUTRAL(
         "trust_re*|hf_token|hf_config_path|config_format|revision|code_revision|tokenizer*|skip_tokenizer_init"),

@@ -32,10 +32,11 @@ static const tide_key_table vllm_command_keys = {
 const tide_reader tide_vllm_command_reader = {
     .title = "a command line of vLLM", .keys = &vllm_command_keys, .precedence = 2, .settle = tide_vllm_settle};
 
-static const char *const vllm_names[][2] = {
-    {"-tp", "tensor_parallel_size"}, {"-pp", "pipeline_parallel_size"}, {"-dp", "data_parallel_size"},
-    {"-q", "quantization"},          {"-ep", "enable_expert_parallel"}, {"-O", "optimization_level"},
-    {"-sc", "speculative_config"},   {"-cc", "compilation_config"},     {NULL}};
+static const char *const vllm_names[][2] = {{"-tp", "tensor_parallel_size"},   {"-pp", "pipeline_parallel_size"},
+                                            {"-dp", "data_parallel_size"},     {"-q", "quantization"},
+                                            {"-ep", "enable_expert_parallel"}, {"-O", "optimization_level"},
+                                            {"-sc", "speculative_config"},     {"-cc", "compilation_config"},
+                                            {"--model_id", "model"},           {NULL}};
 
 const tide_server tide_vllm_server = {.reader = &tide_vllm_command_reader,
                                       .marks = "vllm serve|vllm.entrypoints|vllm-openai",
