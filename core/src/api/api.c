@@ -43,7 +43,6 @@ static void write_failure(call *c) {
 static void free_arenas(call *c) {
     tide_arena_free(&c->cache.loaded);
     tide_arena_free(&c->cache.arena);
-    tide_arena_free(&c->trial);
     tide_arena_free(&c->arena);
 }
 
@@ -51,7 +50,6 @@ static void free_arenas(call *c) {
 static int answer(call *c, tide_text request, const tide_allocator *memory, char **response, size_t *response_len) {
     jmp_buf escape;
     tide_arena_init(&c->arena, *memory, &escape);
-    tide_arena_init(&c->trial, *memory, &escape);
     tide_arena_init(&c->cache.arena, *memory, &escape);
     tide_arena_init(&c->cache.loaded, *memory, &escape);
     if (c->recording) c->recording->arena->escape = &escape;

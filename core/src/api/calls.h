@@ -10,7 +10,7 @@
 #include "trace/trace.h"
 
 typedef struct call {
-    tide_arena arena, trial; /* trial: for ranks that are tried */
+    tide_arena arena;
     tide_description_cache cache;
     tide_diagnostics diags;
     tide_writer writer;
@@ -54,7 +54,7 @@ bool call_read_words_at(call *c, const char *key, tide_text **words, uint32_t *c
 bool call_read_files(call *c, tide_file **files, uint32_t *count);
 /* The job that words and files describe, and its run; NULL and false after an error. */
 tide_job *call_build_job(call *c);
-bool call_run_job(call *c, tide_run *run, tide_job *job);
+tide_run *call_run_job(call *c, tide_job *job);
 /* An event's number, at most TIDE_NEVER - 1; what stands in no request is `otherwise`. */
 uint32_t call_event_at(const call *c, const char *key, uint32_t otherwise);
 /* "first", "count", "at", "filter"; and "segment" with "from". */

@@ -64,9 +64,9 @@ static bool is_asked(const call *c, const char *key) {
 /* "brief": true leaves out what other jobs are played for, and is in the answer where there was something of that. */
 static bool answer_estimate(call *c) {
     tide_job *job = call_build_job(c);
-    tide_run *run = TIDE_NEW(&c->arena, tide_run, 1);
     tide_query q;
-    if (!call_run_job(c, run, job) || !read_question(c, &q, "settings")) return false;
+    tide_run *run = call_run_job(c, job);
+    if (!run || !read_question(c, &q, "settings")) return false;
     q.cache = NULL; /* the run reads its descriptions still */
     bool is_brief = is_asked(c, "brief") && tide_plays_others(run, job);
     call_open_answer(c);
@@ -91,8 +91,8 @@ static bool answer_measure(call *c) {
     const tide_json *cells = tide_json_at(c->request, "cells");
     if (cells) return answer_cells(c, cells);
     tide_job *job = call_build_job(c);
-    tide_run *run = TIDE_NEW(&c->arena, tide_run, 1);
-    if (!call_run_job(c, run, job)) return false;
+    tide_run *run = call_run_job(c, job);
+    if (!run) return false;
     call_open_answer(c);
     return tide_write_measure(&c->writer, run, job) || call_out_of_memory(c);
 }
@@ -105,8 +105,8 @@ static const char *name_at(call *c, const char *key) {
 
 static bool answer_explain(call *c) {
     tide_job *job = call_build_job(c);
-    tide_run *run = TIDE_NEW(&c->arena, tide_run, 1);
-    if (!call_run_job(c, run, job)) return false;
+    tide_run *run = call_run_job(c, job);
+    if (!run) return false;
     const tide_json *stage = tide_json_at(c->request, "stage");
     tide_filter look = {.event = call_event_at(c, "event", TIDE_AT_PEAK), .of = call_text_at(c, "of")};
     look.factor = name_at(c, "factor");
@@ -123,8 +123,8 @@ static bool answer_explain(call *c) {
 
 static bool answer_timeline(call *c) {
     tide_job *job = call_build_job(c);
-    tide_run *run = TIDE_NEW(&c->arena, tide_run, 1);
-    if (!call_run_job(c, run, job)) return false;
+    tide_run *run = call_run_job(c, job);
+    if (!run) return false;
     call_open_answer(c);
     return tide_write_events(&c->writer, run, job, call_event_at(c, "from", 0), call_event_at(c, "to", UINT32_MAX)) ||
            call_out_of_memory(c);
@@ -132,18 +132,18 @@ static bool answer_timeline(call *c) {
 
 static bool answer_events(call *c) {
     tide_job *job = call_build_job(c);
-    tide_run *run = TIDE_NEW(&c->arena, tide_run, 1);
     tide_window window = call_window(c);
-    if (!call_run_job(c, run, job)) return false;
+    tide_run *run = call_run_job(c, job);
+    if (!run) return false;
     call_open_answer(c);
     return tide_write_job_events(&c->writer, run, job, &window) || call_out_of_memory(c);
 }
 
 static bool answer_state(call *c) {
     tide_job *job = call_build_job(c);
-    tide_run *run = TIDE_NEW(&c->arena, tide_run, 1);
     tide_state_query query = call_state_query(c);
-    if (!call_run_job(c, run, job)) return false;
+    tide_run *run = call_run_job(c, job);
+    if (!run) return false;
     call_open_answer(c);
     return tide_write_job_state(&c->writer, run, job, &query) || call_out_of_memory(c);
 }
@@ -178,8 +178,8 @@ static bool answer_link(call *c) {
             return tide_error(&c->diags, TIDE_ERR_REQUEST, "/with", scratch.items[0].message, scratch.items[0].remedy);
     }
     if (is_asked(c, "was")) {
-        tide_run *run = TIDE_NEW(&c->arena, tide_run, 1);
-        if (!call_run_job(c, run, job)) return false;
+        tide_run *run = call_run_job(c, job);
+        if (!run) return false;
         const char *note = tide_peak_note(&c->arena, run, job);
         if (!note) return call_out_of_memory(c);
         was = tide_text_of(note);
@@ -250,8 +250,8 @@ static bool answer_verify(call *c) {
     if (!call_read_files(c, &files, &file_count)) return false;
     tide_job_add_files_of_case(&c->arena, of_case, &files, &file_count);
     tide_job *job = tide_job_build(&c->arena, words, word_count, files, file_count, &c->diags);
-    tide_run *run = TIDE_NEW(&c->arena, tide_run, 1);
-    if (!call_run_job(c, run, job)) {
+    tide_run *run = call_run_job(c, job);
+    if (!run) {
         tide_status status = c->diags.first_error;
         if (status != TIDE_ERR_MODEL_UNKNOWN && status != TIDE_ERR_UNSUPPORTED) return false;
         const char *message = "";

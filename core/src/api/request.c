@@ -139,8 +139,6 @@ bool call_out_of_memory(call *c) {
     return false;
 }
 
-bool call_run_job(call *c, tide_run *run, tide_job *job) {
-    if (!job) return false;
-    run->cache = &c->cache;
-    return tide_run_ranks(run, job, &c->arena, &c->trial, &c->diags);
+tide_run *call_run_job(call *c, tide_job *job) {
+    return job ? tide_run_ranks(&c->cache, job, &c->arena, &c->diags) : NULL;
 }

@@ -8,8 +8,7 @@
 #include "report/ranks.h"
 
 /* False when memory ran out. */
-static bool play_cell(tide_writer *w, const tide_query *q, const tide_json *cell, tide_arena *arena,
-                      tide_arena *scratch) {
+static bool play_cell(tide_writer *w, const tide_query *q, const tide_json *cell, tide_arena *arena) {
     tide_diagnostics diags;
     tide_diagnostics_init(&diags, arena);
     tide_text *given = TIDE_NEW(arena, tide_text, cell->count + 1), *all;
@@ -18,7 +17,7 @@ static bool play_cell(tide_writer *w, const tide_query *q, const tide_json *cell
     count = tide_words_join(arena, q->arguments, q->argument_count, given, count, &all);
     if (count) all = tide_phrases_read(arena, all, &count, &diags);
     tide_job *job = diags.error_count ? NULL : tide_job_build(arena, all, count, q->files, q->file_count, &diags);
-    tide_run *run = job ? tide_run_what_if(q->cache, job, arena, scratch, &diags) : NULL;
+    tide_run *run = job ? tide_run_what_if(q->cache, job, arena, &diags) : NULL;
     tide_write_bool_at(w, "ok", run != NULL);
     if (run) return tide_write_cell(w, run, job);
     tide_write_diagnostics(w, &diags, false);
@@ -27,14 +26,12 @@ static bool play_cell(tide_writer *w, const tide_query *q, const tide_json *cell
 
 static bool write_cell(tide_writer *w, const tide_query *q, const tide_json *cell) {
     jmp_buf escape;
-    tide_arena arena, scratch;
+    tide_arena arena;
     tide_arena_init(&arena, q->arena->memory, &escape);
-    tide_arena_init(&scratch, q->arena->memory, &escape);
     jmp_buf *outside = q->arena->escape;
     q->arena->escape = &escape; /* the answer grows there */
-    bool ok = setjmp(escape) == 0 && play_cell(w, q, cell, &arena, &scratch);
+    bool ok = setjmp(escape) == 0 && play_cell(w, q, cell, &arena);
     q->arena->escape = outside;
-    tide_arena_free(&scratch);
     tide_arena_free(&arena);
     return ok;
 }

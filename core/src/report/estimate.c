@@ -30,7 +30,7 @@ bool tide_write_measure(tide_writer *w, tide_run *run, const tide_job *job) {
 
 bool tide_write_cell(tide_writer *w, tide_run *run, const tide_job *job) {
     tide_job_report r;
-    if (!tide_job_report_open(&r, w, run, job)) return false;
+    if (!tide_job_report_peaks(&r, w, run, job)) return false;
     bool is_too_much =
         !run->serving && job->device_bytes && r.replay.requested_peak > job->device_bytes; /* however it is laid out */
     if (is_too_much)

@@ -49,6 +49,13 @@ bool tide_job_report_open(tide_job_report *r, tide_writer *w, tide_run *run, con
     return tide_job_report_play(r, NULL, 0, 0);
 }
 
+bool tide_job_report_peaks(tide_job_report *r, tide_writer *w, tide_run *run, const tide_job *job) {
+    tide_replay_config config = tide_job_config(job);
+    tide_job_report_init(r, w, run, job);
+    r->replay = run->peaks;
+    return run->has_peaks || tide_replay_peaks(&r->replay, &r->source, &config, run->machine.timeline.arena);
+}
+
 bool tide_job_report_on_card(tide_job_report *r) {
     const tide_job *job = r->job;
     r->on_card = r->replay;

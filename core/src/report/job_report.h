@@ -29,6 +29,8 @@ uint64_t tide_job_device_bytes(const tide_job *job, const tide_replay *replay);
 
 /* Plays the run. False when memory ran out, here and below. */
 bool tide_job_report_open(tide_job_report *r, tide_writer *w, tide_run *run, const tide_job *job);
+/* The same for its figures alone, without what each slot holds at the peak. */
+bool tide_job_report_peaks(tide_job_report *r, tide_writer *w, tide_run *run, const tide_job *job);
 /* The same in two: what it is of, and the play, which fills columns up to event `until`, of which `from` is given. */
 void tide_job_report_init(tide_job_report *r, tide_writer *w, tide_run *run, const tide_job *job);
 bool tide_job_report_play(tide_job_report *r, tide_column *columns, uint32_t count, uint32_t until);

@@ -16,9 +16,9 @@ static bool is_more(tide_rank_need a, tide_rank_need b) {
 static bool measure(tide_rank_need *of, tide_run *run, const tide_job *job) {
     tide_event_source source = tide_job_events(run).source;
     tide_replay_config config = tide_job_config(job);
-    tide_replay r;
-    if (!tide_replay_peaks(&r, &source, &config, run->machine.timeline.arena)) return false;
-    *of = (tide_rank_need){job->parallel_rank, r.allocated_peak, r.reserved_peak, run->in_flight};
+    if (!tide_replay_peaks(&run->peaks, &source, &config, run->machine.timeline.arena)) return false;
+    run->has_peaks = true;
+    *of = (tide_rank_need){job->parallel_rank, run->peaks.allocated_peak, run->peaks.reserved_peak, run->in_flight};
     return true;
 }
 
@@ -27,56 +27,71 @@ static void set_rank(tide_job *job, tide_arena *arena, int64_t rank) {
     job->values[TIDE_SET_parallel_rank] = tide_format(arena, "%" PRId64, rank);
 }
 
-static bool play_rank(tide_run *run, tide_job *job, int64_t rank, tide_arena *arena) {
-    tide_diagnostics unheard;
-    tide_diagnostics_init(&unheard, arena);
-    *run = (tide_run){.plays_all = run->plays_all, .cache = run->cache};
+/* A rank that is tried, in an arena of its own. */
+typedef struct trial {
+    tide_arena *arena;
+    tide_run *run;
+    tide_rank_need needs;
+} trial;
+
+static bool try_rank(trial *t, tide_job *job, int64_t rank, tide_arena *arena, tide_description_cache *cache) {
+    tide_diagnostics *unheard = TIDE_NEW(arena, tide_diagnostics, 1);
+    tide_diagnostics_init(unheard, arena);
+    *t = (trial){.arena = TIDE_NEW(arena, tide_arena, 1)};
+    tide_arena_init(t->arena, tide_arena_memory(arena), arena->escape);
+    t->run = TIDE_NEW(t->arena, tide_run, 1);
+    t->run->cache = cache;
     set_rank(job, arena, rank);
-    return tide_run_job(run, job, arena, &unheard);
+    return tide_run_job(t->run, job, t->arena, unheard) && measure(&t->needs, t->run, job);
 }
 
-tide_run *tide_run_what_if(tide_description_cache *cache, tide_job *job, tide_arena *arena, tide_arena *scratch,
-                           tide_diagnostics *diags) {
+/* The one that needs the most of rank 0, which is played, and the others; NULL after an error. */
+static tide_run *greatest_of(tide_run *first, tide_job *job, tide_arena *arena, const char **played) {
+    uint32_t count = first->other_rank_count;
+    trial most = {.run = first};
+    tide_rank_need needs[TIDE_OTHER_RANKS + 1];
+    if (!measure(&most.needs, first, job)) return NULL;
+    needs[0] = most.needs;
+    for (uint32_t i = 0; i < count; i++) {
+        trial now;
+        if (!try_rank(&now, job, first->other_ranks[i], arena, first->cache)) return NULL;
+        needs[i + 1] = now.needs;
+        *played = tide_format(arena, "%s, %" PRId64, *played, now.needs.rank);
+        const trial less = is_more(now.needs, most.needs) ? most : now;
+        if (less.run == most.run) most = now;
+        if (less.arena) tide_arena_free(less.arena);
+    }
+    most.run->rank_need_count = count + 1;
+    memcpy(most.run->rank_needs, needs, (count + 1) * sizeof *needs);
+    set_rank(job, arena, most.needs.rank);
+    return most.run;
+}
+
+tide_run *tide_run_what_if(tide_description_cache *cache, tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
     if (cache && job->mode != TIDE_mode_serve && job->parallel_kind == TIDE_parallel_kind_none)
         return tide_run_next(cache, job, arena, diags);
-    tide_run *run = TIDE_NEW(arena, tide_run, 1);
-    run->cache = cache;
-    return tide_run_ranks(run, job, arena, scratch, diags) ? run : NULL;
+    return tide_run_ranks(cache, job, arena, diags);
 }
 
-bool tide_run_ranks(tide_run *run, tide_job *job, tide_arena *arena, tide_arena *scratch, tide_diagnostics *diags) {
-    if (job->mode == TIDE_mode_serve) return tide_run_serving(run, job, arena, diags);
+tide_run *tide_run_ranks(tide_description_cache *cache, tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
+    tide_run *run = TIDE_NEW(arena, tide_run, 1);
+    run->cache = cache;
+    if (job->mode == TIDE_mode_serve) return tide_run_serving(run, job, arena, diags) ? run : NULL;
     bool is_alone = job->parallel_dp * job->parallel_tp * job->parallel_pp * job->parallel_cp < 2;
     bool is_free = !tide_job_sets(job, TIDE_SET_parallel_rank) && !is_alone;
-    if (!tide_run_job(run, job, arena, diags)) return false;
-    if (!is_free) return true;
-    int64_t greatest = 0, others[TIDE_OTHER_RANKS];
-    uint32_t count = run->other_rank_count;
+    if (!tide_run_job(run, job, arena, diags)) return NULL;
+    if (!is_free) return run;
     const char *played = "";
-    tide_rank_need needs[TIDE_OTHER_RANKS + 1], most = {0};
-    memcpy(others, run->other_ranks, sizeof others);
-    if (count && !measure(&most, run, job)) return false;
-    needs[0] = most;
-    for (uint32_t i = 0; i < count; i++) {
-        tide_run *tried = TIDE_NEW(scratch, tide_run, 1);
-        tried->cache = run->cache;
-        if (!play_rank(tried, job, others[i], scratch) || !measure(&needs[i + 1], tried, job)) return false;
-        if (is_more(needs[i + 1], most)) {
-            most = needs[i + 1];
-            greatest = others[i];
-        }
-        played = tide_format(arena, "%s, %" PRId64, played, others[i]);
-        tide_arena_free(scratch);
-    }
-    if (greatest && !play_rank(run, job, greatest, arena)) return false;
+    if (!run->other_rank_count)
+        set_rank(job, arena, 0);
+    else
+        run = greatest_of(run, job, arena, &played);
+    if (!run) return NULL;
     run->machine.diags = diags;
-    run->rank_need_count = count ? count + 1 : 0;
-    memcpy(run->rank_needs, needs, run->rank_need_count * sizeof *needs);
-    set_rank(job, arena, greatest);
     tide_report(diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/parallel.rank",
-                count ? tide_format(arena, "rank %" PRId64 ", which needs the most of those that differ (0%s)",
-                                    greatest, played)
-                      : "rank 0: no other one needs more",
+                *played ? tide_format(arena, "rank %" PRId64 ", which needs the most of those that differ (0%s)",
+                                      job->parallel_rank, played)
+                        : "rank 0: no other one needs more",
                 NULL);
-    return true;
+    return run;
 }

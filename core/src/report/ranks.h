@@ -6,12 +6,11 @@
 #include "train/train.h"
 
 /* Plays the job, on parallel.rank where that is set; otherwise on the rank that needs the most, which it writes into
- * the job's options and reports as an assumption. Ranks that are alike are played once. `scratch` is an empty arena for
- * what is thrown away. False after an error, which is reported. */
-bool tide_run_ranks(tide_run *run, tide_job *job, tide_arena *arena, tide_arena *scratch, tide_diagnostics *diags);
+ * the job's options and reports as an assumption. Ranks that are alike are played once. NULL after an error, which is
+ * reported. */
+tide_run *tide_run_ranks(tide_description_cache *cache, tide_job *job, tide_arena *arena, tide_diagnostics *diags);
 
-/* The same for one of several jobs: alone by tide_run_next, or of the rank that needs the most. NULL after an error. */
-tide_run *tide_run_what_if(tide_description_cache *cache, tide_job *job, tide_arena *arena, tide_arena *scratch,
-                           tide_diagnostics *diags);
+/* The same for one of several jobs: alone by tide_run_next, or of the rank that needs the most. */
+tide_run *tide_run_what_if(tide_description_cache *cache, tide_job *job, tide_arena *arena, tide_diagnostics *diags);
 
 #endif

@@ -41,15 +41,15 @@ static void keep_error(tide_what_if *v, tide_arena *arena, const tide_diagnostic
     v->message = tide_format(arena, "%s: %s", v->place, v->what);
 }
 
-static bool play_query(tide_what_if *v, const tide_query *q, tide_arena *arena, tide_arena *scratch,
-                       const char *const *more, uint32_t count) {
+static bool play_query(tide_what_if *v, const tide_query *q, tide_arena *arena, const char *const *more,
+                       uint32_t count) {
     tide_diagnostics diags;
     tide_diagnostics_init(&diags, arena);
     tide_text *arguments = TIDE_NEW(arena, tide_text, q->argument_count + count + 1);
     memcpy(arguments, q->arguments, q->argument_count * sizeof *arguments);
     for (uint32_t i = 0; i < count; i++) arguments[q->argument_count + i] = tide_text_of(more[i]);
     tide_job *job = tide_job_build(arena, arguments, q->argument_count + count, q->files, q->file_count, &diags);
-    tide_run *run = job ? tide_run_what_if(q->cache, job, arena, scratch, &diags) : NULL;
+    tide_run *run = job ? tide_run_what_if(q->cache, job, arena, &diags) : NULL;
     if (!run) {
         v->status = diags.first_error;
         for (uint32_t i = diags.count; i-- > 0;)
@@ -77,15 +77,13 @@ static bool play_query(tide_what_if *v, const tide_query *q, tide_arena *arena, 
 
 tide_what_if tide_what_if_play(const tide_query *q, const char *const *more, uint32_t count) {
     jmp_buf escape;
-    tide_arena arena, scratch;
+    tide_arena arena;
     tide_what_if v = {.status = TIDE_OK, .message = "", .place = "", .what = ""};
     tide_arena_init(&arena, q->arena->memory, &escape);
-    tide_arena_init(&scratch, q->arena->memory, &escape);
     jmp_buf *outside = q->arena->escape;
     q->arena->escape = &escape; /* what is kept of the trial is made there */
-    bool ok = setjmp(escape) == 0 && play_query(&v, q, &arena, &scratch, more, count);
+    bool ok = setjmp(escape) == 0 && play_query(&v, q, &arena, more, count);
     q->arena->escape = outside;
-    tide_arena_free(&scratch);
     tide_arena_free(&arena);
     if (!ok) tide_arena_fail(q->arena);
     return v;

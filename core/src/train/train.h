@@ -7,6 +7,7 @@
 #ifndef TIDE_TRAIN_TRAIN_H
 #define TIDE_TRAIN_TRAIN_H
 
+#include "allocator/allocator.h"
 #include "job/job.h"
 #include "lang/lang.h"
 #include "train/lint.h"
@@ -48,6 +49,8 @@ typedef struct tide_run {
     tide_stages stages;                              /* of a pipeline */
     tide_rank_need rank_needs[TIDE_OTHER_RANKS + 1]; /* of the kinds of ranks that differ, where several were played */
     uint32_t rank_need_count;
+    tide_replay peaks; /* of the allocator as the job sets it, where it was asked for already: has_peaks */
+    bool has_peaks;
     const tide_json
         *stand_in_of;         /* the last configuration that the nearest family was played for: figures are a range */
     int64_t stand_in_percent; /* how far, either way */
