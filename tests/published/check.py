@@ -22,5 +22,18 @@ class Check(NamedTuple):
         return None if is_within != self.differs else f"{self.name} {self.predicted:.2f}, published {self.published:.2f}"
 
 
+class Fits(NamedTuple):
+    """A device on which tidemark says that a job runs, and what a published run of it held: never more. Which is the
+    rule that arXiv 2411.06465 found to hold for its estimate below 80 % of a device, in 454 runs."""
+
+    name: str
+    smallest: float
+    published: float
+
+    def error(self):
+        wrong = self.smallest < self.published
+        return f"{self.name} is said to run on {self.smallest:.2f}, it held {self.published:.2f}" if wrong else None
+
+
 def answer(*words):
     return json.loads(subprocess.run([*words, "--json"], capture_output=True, text=True).stdout)

@@ -8,7 +8,7 @@ Megatron-LM 23e00ed, Transformer Engine 2.11, PyTorch 2.10; mbc are the micro-ba
 import csv
 from pathlib import Path
 
-from check import GIB, Check, answer
+from check import GIB, Check, Fits, answer
 
 DENSE = 0.003
 # flash-attn 2 takes one size of heads: values and outputs of latent attention are padded from 128 to 192, 128 MiB a
@@ -59,4 +59,6 @@ def checks(program):
         said = answer(program, "estimate", *words.split(), *layout(row))
         most = max(rank["allocated"] for rank in [said["peak"], *said.get("ranks", [])]) / GIB
         bound = MIXTURE if row["model"] in GROUPS else DENSE
-        yield Check(f"simumax {' '.join(row.values())}", most, float(row["real_alloc_gib"]), bound, ROUNDING)
+        name, real = f"simumax {' '.join(row.values())}", float(row["real_alloc_gib"])
+        yield Check(name, most, real, bound, ROUNDING)
+        yield Fits(name, said["smallest_device_bytes"] / GIB, real - ROUNDING)
