@@ -135,7 +135,7 @@ static void make_model_of_nemo(tide_claims *c, const tide_claims_file *file) {
     const char *activation = tide_option_word(model, "activation", "gelu"),
                *norm = tide_lowered(c->arena, tide_text_of(tide_option_word(model, "normalization", "layernorm")));
     if (tide_claims_have_model(c) || !tide_option_size(model, "num_layers", 0)) return;
-    if (!tide_option_is_one_of(c, "model/activation", activation, "gelu|swiglu") ||
+    if (!tide_option_is_one_of(c, "model/activation", activation, "gelu|swiglu|fast-swiglu") ||
         !tide_option_is_one_of(c, "model/normalization", norm, "layernorm|layernorm1p|rmsnorm"))
         return;
     tide_gpt_make(
@@ -154,7 +154,7 @@ static void make_model_of_nemo(tide_claims *c, const tide_claims_file *file) {
             .experts = tide_option_size(model, "num_moe_experts", 0),
             .chosen_experts = tide_option_size(model, "moe_router_topk", 0),
             .expert_inner = tide_option_size(model, "moe_ffn_hidden_size", 0),
-            .is_gated = strcmp(activation, "swiglu") == 0,
+            .is_gated = tide_text_ends(tide_text_of(activation), TIDE_TEXT("swiglu")),
             .has_bias = tide_option_is_on(model, "bias", true),
             .has_qkv_bias = tide_option_is_on(model, "qkv_bias", false),
             .has_qk_norm = tide_option_is_on(model, "qk_layernorm", false),
