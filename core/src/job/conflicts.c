@@ -346,10 +346,10 @@ static void check_spread_trainer(tide_job_builder *b, const char *kind) {
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_parallel_kind,
                             tide_format(b->arena, "%s is not described with trainers", strategy),
                             "use ddp, zero1, zero2, zero3 or fsdp2, or leave the trainer out");
-    else if (has_deepspeed && job->trainer_precompute_ref_log_probs && job->adapter == TIDE_adapter_none)
+    else if (is_zero3 && job->trainer_precompute_ref_log_probs)
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_precompute_ref_log_probs,
-                            tide_format(b->arena, "is not described with %s and DeepSpeed", kind),
-                            "use ddp or fsdp2, or leave it out");
+                            tide_format(b->arena, "is not described with %s and zero3", kind),
+                            "use ddp, zero2 or fsdp2, or leave it out");
     else if (is_zero3 && !tide_job_has_zero_init(job) && !is_quantised)
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_parallel_zero_init,
                             "trainers are described with models that deepspeed.zero.Init() has cut", "leave it out");

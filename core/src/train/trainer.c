@@ -109,14 +109,32 @@ static void accelerator_backward(tide_trainer_run *t, unsigned step, tide_tensor
     if (t->strategy->after_backward && !m->has_failed) t->strategy->after_backward(&t->wrapper);
 }
 
-static void forward_and_backward(tide_trainer_run *t, unsigned step, const tide_batch *inputs) {
+/* Trainer._prepare_input: with DeepSpeed, floats are taken to the engine's type, as log-probabilities that were
+ * computed ahead. Returns what was made for it, which lives as long as the inputs. */
+static tide_value take_floats_to_half(tide_trainer_run *t, tide_batch *inputs) {
     tide_machine *m = &t->run->machine;
+    tide_value made = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
+    m->op = "_prepare_input";
+    for (uint32_t i = 0; i < inputs->count && tide_job_has_deepspeed(t->job); i++) {
+        tide_value *v = &inputs->values[i];
+        if (v->kind != TIDE_VALUE_TENSOR || v->tensor->dtype != TIDE_FP32 || !t->job->parallel_half.is_set) continue;
+        *v = tide_of_tensor(tide_to(m, v->tensor, t->job->parallel_half.dtype));
+        tide_list_push(m, made.list, *v);
+    }
+    return made;
+}
+
+static void forward_and_backward(tide_trainer_run *t, unsigned step, const tide_batch *batch) {
+    tide_machine *m = &t->run->machine;
+    tide_batch prepared = *batch, *inputs = &prepared;
+    tide_value made = take_floats_to_half(t, inputs);
     int64_t empties = t->job->trainer_torch_empty_cache_steps;
     bool autocasts = tide_trainer_casts_to_bf16(t->job); /* compute_loss_context_manager */
     if (autocasts) tide_autocast_begin(m, tide_loss_dtype(t));
     tide_tensor *loss = t->compute_loss ? trl_loss(t, step, inputs) : tide_compute_loss(t, inputs, NULL);
     if (autocasts) tide_autocast_end(m);
     tide_timeline_mark(&m->timeline, step, TIDE_PHASE_FORWARD);
+    tide_value_release(m, made);
     if (!loss || m->has_failed) return;
     if (empties && (step - 1) % empties == 0) tide_timeline_empty_cache(&m->timeline);
     /* The loss is no sum over counted labels: loss / self.current_gradient_accumulation_steps. */
@@ -203,6 +221,14 @@ static void precompute(tide_trainer_run *t, const tide_job *job) {
     tide_drop_batch(m, &last);
 }
 
+/* prepare_deepspeed(self.model): an engine without an optimizer casts and places what comes under that of the training
+ * later. */
+static void prepare_for_precomputing(tide_trainer_run *t) {
+    const tide_strategy *strategy = tide_strategy_find(t->job);
+    tide_wrapper w = {.model = &t->run->model, .job = t->job, .ranks = t->job->parallel_dp, .has_trainer = true};
+    if (tide_job_has_deepspeed(t->job) && strategy->prepare_reference) strategy->prepare_reference(&w);
+}
+
 /* The tensor of the last torch.distributed.barrier(), of PartialState().main_process_first() around the data set, which
  * trainers that generate leave as it is. Under ZeRO-3 DeepSpeed has one of its own in its place. */
 static void keep_barrier(tide_trainer_run *t) {
@@ -232,6 +258,7 @@ static bool prepare_trl(tide_trainer_run *t) {
     if (keeps_reference && t->job->adapter == TIDE_adapter_none)
         t->reference_model = tide_reference_new(t->run, t->job);
     bool evaluates = t->job->trainer_eval_strategy != TIDE_trainer_eval_strategy_no;
+    if (kind->has_reference && precomputes) prepare_for_precomputing(t);
     if (kind->has_reference && precomputes) precompute(t, t->job);
     if (kind->has_reference && precomputes && evaluates) tide_with_evaluated_rows(t, precompute);
     return !t->run->machine.has_failed;
