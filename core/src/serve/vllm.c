@@ -406,6 +406,17 @@ static bool takes_adapters(tide_serve_run *run) {
            !TIDE_SERVE_NUMBER(config, 0, "num_experts", "num_local_experts", "n_routed_experts", "kv_lora_rank");
 }
 
+/* Experts as they are, quantised in fp8 as they are loaded where that is native, and in blocks of it; GPT-OSS's. */
+static bool describes_experts(const tide_serve_run *run) {
+    static const char *const formats[] = {"none", "fp8_block", "mxfp4"};
+    const char *format = run->weights.format;
+    if (!TIDE_SERVE_NUMBER(run->job.config, 0, "num_experts", "num_local_experts", "n_routed_experts")) return true;
+    if (strcmp(format, "fp8") == 0) return run->device.capability >= 89;
+    for (size_t i = 0; i < TIDE_COUNT_OF(formats); i++)
+        if (strcmp(format, formats[i]) == 0) return true;
+    return false;
+}
+
 /* What the engine can do and this description of it cannot: refused, never guessed. */
 static bool is_described(tide_serve_run *run) {
     const tide_job *job = &run->job;
@@ -432,8 +443,15 @@ static bool is_described(tide_serve_run *run) {
                     "products of blocks are CUTLASS's, and Triton's of experts, as with VLLM_USE_DEEP_GEMM=0: what "
                     "DeepGEMM takes beside its results is not played",
                     NULL);
+    bool has_experts = !what && !describes_experts(run);
+    if (has_experts)
+        what =
+            job->quantization != TIDE_quantization_none ? "/settings/quantization" : "/config.json/quantization_config";
     if (!what) return true;
-    return tide_error(m->diags, TIDE_ERR_UNSUPPORTED, what, "vLLM 0.32.0 with this is not described",
+    return tide_error(m->diags, TIDE_ERR_UNSUPPORTED, what,
+                      has_experts ? "of vLLM 0.32.0's experts those in 16 bits and in fp8 are described, the latter "
+                                    "on compute capability 8.9 and above"
+                                  : "vLLM 0.32.0 with this is not described",
                       "start the engine by `tidemark dry-run -- vllm serve ...`, which needs no description");
 }
 
