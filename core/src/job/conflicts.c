@@ -183,7 +183,8 @@ static void check_spread_quant(tide_job_builder *b) {
                                      : "int8: layers of bitsandbytes keep their whole weights beside the parts that "
                                        "ZeRO-3 cuts, which is not described",
                             "use nf4, or parallel.kind=ddp or zero2");
-    else if (is_zero3 && tide_job_sets(job, TIDE_SET_parallel_zero_init) && job->parallel_zero_init)
+    else if (is_zero3 && b->arguments.is_given[TIDE_SET_parallel_zero_init] && job->parallel_zero_init &&
+             b->arguments.origins[TIDE_SET_parallel_zero_init] == TIDE_ORIGIN_USER)
         tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_parallel_zero_init,
                             "from_pretrained() makes a quantised model whole, and DeepSpeed cuts it afterwards",
                             "leave it out");

@@ -32,7 +32,8 @@ bool tide_job_has_zero_init(const tide_job *job) {
     bool is_set = tide_job_sets(job, TIDE_SET_parallel_zero_init);
     bool is_quantised = job->quant != TIDE_quant_none;   /* get_init_context() leaves it whole */
     bool has_config = job->trainer != TIDE_trainer_none; /* HfDeepSpeedConfig */
-    return is_set ? job->parallel_zero_init : has_config && !is_quantised;
+    if (has_config && is_quantised) return false;
+    return is_set ? job->parallel_zero_init : has_config;
 }
 
 /* "PEFT + DeepSpeed ZeRO-3": trl/trainer/sft_trainer.py and its kin, __init__. */
