@@ -81,12 +81,22 @@ static void test_quantization_config(void) {
         QUANTISED("\"load_in_4bit\": true, \"bnb_4bit_quant_type\": \"nf4\", \"bnb_4bit_compute_dtype\": \"float16\""));
     CHECK(job && job->quant == TIDE_quant_nf4 && job->quant_double && job->quant_compute_dtype.dtype == TIDE_FP16);
     job = build_file("", "config.json", QUANTISED("\"load_in_8bit\": true"));
-    CHECK(job && job->quant == TIDE_quant_none && says(TIDE_WARNING, "/model/quantization_config", "adapter=lora"));
+    CHECK(job && job->mode == TIDE_mode_infer && job->quant == TIDE_quant_int8 &&
+          find(TIDE_ASSUMPTION, "/settings/mode"));
+    job = build_file("mode=train", "config.json", QUANTISED("\"load_in_8bit\": true"));
+    CHECK(job && job->mode == TIDE_mode_train && job->quant == TIDE_quant_int8);
+    job = build_file("adapter=lora", "config.json", QUANTISED("\"quant_method\": \"gptq\", \"bits\": 4"));
+    CHECK(!job && says(TIDE_ERROR, "/settings/quant", "quantised from"));
+    job = build_file("", "config.json", QUANTISED("\"quant_method\": \"fp8\""));
+    CHECK(job && job->quant == TIDE_quant_none && !job->undescribed.count);
+    job = build_file("mode=infer", "config.json", QUANTISED("\"quant_method\": \"hqq\""));
+    CHECK(job && job->quant == TIDE_quant_none && job->undescribed.count == 1);
     job = build_file("mode=infer", "config.json", QUANTISED("\"quant_method\": \"gptq\", \"bits\": 1000"));
     CHECK(!job && find(TIDE_ERROR, "/settings/quant.bits"));
     job = build_file("mode=infer", "config.json",
                      QUANTISED("\"quant_method\": \"compressed-tensors\", \"config_groups\": [3]"));
-    CHECK(job && job->quant == TIDE_quant_none && find(TIDE_WARNING, "/model/quantization_config"));
+    CHECK(job && job->quant == TIDE_quant_none && job->undescribed.count == 1 &&
+          find(TIDE_WARNING, "/model/quantization_config"));
     REFUSE("gpt2|quant=awq", "/settings/quant", "mode=infer");
     REFUSE("gpt2|mode=infer|quant=gptq|quant.bits=5", "/settings/quant.bits", "2, 3, 4 or 8");
     REFUSE("gpt2|mode=infer|quant=gptq|lora.r=4", "/settings/adapter", "leave them out");

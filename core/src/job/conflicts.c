@@ -198,8 +198,9 @@ static void check_quant(tide_job_builder *b) {
     if (is_packed && is_training)
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_quant,
                             tide_format(b->arena, "training over %s is not expressed", quant),
-                            "use mode=infer, or nf4, fp4 or int8");
-    if (is_packed && job->adapter != TIDE_adapter_none && !job->adapter_merged)
+                            "train the model that it was quantised from, over nf4, fp4 or int8 if need be; mode=infer "
+                            "generates with it");
+    else if (is_packed && job->adapter != TIDE_adapter_none && !job->adapter_merged)
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_adapter,
                             tide_format(b->arena, "adapters over %s are not expressed", quant), "leave them out");
     if (is_packed && job->quant != TIDE_quant_fp8 && bits != 2 && bits != 3 && bits != 4 && bits != 8)

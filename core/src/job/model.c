@@ -143,31 +143,52 @@ void tide_find_model(tide_job_builder *b) {
     job->preprocessor_text = b->inputs.preprocessor_text;
 }
 
-/* Weights that a checkpoint keeps quantised: followed where the job can have them so. Adapters train over bitsandbytes'
- * alone. */
+/* A way to quantise that no rule describes leaves the job without a verdict. */
+static void leave_undescribed(tide_job_builder *b) {
+    const char *listed = tide_argument_text(&b->arguments, TIDE_SET_undescribed), *key = "quantization_config";
+    if (strstr(listed, key)) return;
+    tide_setting_put(&b->arguments, TIDE_TEXT("undescribed"),
+                     tide_text_of(*listed ? tide_format(b->arena, "%s,%s", listed, key) : key), TIDE_ORIGIN_FILE);
+}
+
+/* Packed weights do not train: where nothing says that they should, they generate. */
+static void generate_with_packed(tide_job_builder *b) {
+    static const tide_setting_id training[] = {TIDE_SET_mode,       TIDE_SET_optimizer,  TIDE_SET_freeze,
+                                               TIDE_SET_train_only, TIDE_SET_grad_accum, TIDE_SET_checkpointing,
+                                               TIDE_SET_steps};
+    for (size_t i = 0; i < TIDE_COUNT_OF(training); i++)
+        if (b->arguments.is_given[training[i]]) return;
+    if (tide_arguments_adapt(&b->arguments) || !tide_argument_is(&b->arguments, TIDE_SET_trainer, "none")) return;
+    if (!tide_argument_is(&b->arguments, TIDE_SET_parallel_kind, "none")) return;
+    tide_setting_put(&b->arguments, TIDE_TEXT("mode"), TIDE_TEXT("infer"), TIDE_ORIGIN_FILE);
+    tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/mode",
+                "mode=infer: the weights are quantised, which do not train by themselves",
+                "train the model that they were quantised from, or adapter=lora over quant=nf4");
+}
+
+/* Weights that a checkpoint keeps quantised. Whole ones train in place of those in blocks of fp8 and in mxfp4, which
+ * transformers makes whole (quantizer_finegrained_fp8.py and quantizer_mxfp4.py, dequantize). */
 static void read_quantization(tide_job_builder *b) {
     const tide_json *from = tide_json_at(b->inputs.config, "quantization_config");
-    bool is_training = tide_argument_is(&b->arguments, TIDE_SET_mode, "train"),
-         adapts = tide_arguments_adapt(&b->arguments);
     if (b->arguments.serves) return; /* the engine reads it */
     if (!from || from->kind == TIDE_JSON_NULL || b->arguments.is_given[TIDE_SET_quant]) return;
     tide_job_arguments with_quant = b->arguments;
-    bool is_known = tide_quantization_read(&with_quant, from);
-    bool is_of_bitsandbytes = is_known && (tide_argument_is(&with_quant, TIDE_SET_quant, "nf4") ||
-                                           tide_argument_is(&with_quant, TIDE_SET_quant, "fp4") ||
-                                           tide_argument_is(&with_quant, TIDE_SET_quant, "int8"));
-    bool is_mxfp4 = tide_json_is_text(tide_json_at(from, "quant_method"), "mxfp4"); /* quantizer_mxfp4.py */
-    if (is_known && (!is_training || (adapts && is_of_bitsandbytes))) {
+    bool is_known = tide_quantization_read(&with_quant, from),
+         is_fp8 = is_known && tide_argument_is(&with_quant, TIDE_SET_quant, "fp8"),
+         is_mxfp4 = tide_json_is_text(tide_json_at(from, "quant_method"), "mxfp4");
+    bool is_training = tide_argument_is(&b->arguments, TIDE_SET_mode, "train");
+    if (is_known && !(is_training && is_fp8)) {
         b->arguments = with_quant;
+        if (is_training) generate_with_packed(b);
         return;
     }
+    if (!is_known && !is_mxfp4) leave_undescribed(b);
     tide_report(b->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/model/quantization_config",
                 "is not followed: the weights are taken whole, in dtype",
-                is_mxfp4 ? "as transformers has it to train, and without Triton or the kernels package; with both it "
-                           "generates with experts of 4.25 bits a weight, which is not described"
-                : !is_known          ? NULL
-                : is_of_bitsandbytes ? "add adapter=lora to train over the quantised weights"
-                                     : "it is followed with mode=infer");
+                is_fp8     ? "it is followed with mode=infer"
+                : is_mxfp4 ? "as transformers has it to train, and without Triton or the kernels package; with both "
+                             "it generates with experts of 4.25 bits a weight, which is not described"
+                           : NULL);
 }
 
 /* trl/trainer/reward_trainer.py, __init__: AutoModelForSequenceClassification with num_labels=1, of what is named as a

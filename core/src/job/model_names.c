@@ -123,14 +123,20 @@ const char *tide_catalogue_hub_name(tide_arena *arena, const char *name) {
     return is_there ? source->text.at + sizeof hub - 1 : name;
 }
 
-/* The entry that the name continues: tuned models are called as their base, a dash and more. */
+/* The entry whose name is the longest part of this one between dashes: tuned models are called as their base, and more
+ * before it or behind it, as Hermes-3-Llama-3.1-8B. */
 static const tide_source *catalogue_base(tide_arena *arena, const char *name) {
-    char *base = strchr(name, ' ') ? dashed(arena, name) : tide_text_copy(arena, tide_text_of(name));
-    for (char *dash; (dash = strrchr(base, '-'));) {
-        *dash = 0;
-        const tide_source *source = tide_catalogue_find(arena, base);
-        if (source) return source;
-    }
+    enum { PARTS = 16 };
+    tide_text rest = tide_text_of(dashed(arena, name)), parts[PARTS];
+    uint32_t count = 0;
+    while (count < PARTS && tide_piece_next(&rest, '-', &parts[count])) count++;
+    for (uint32_t length = count; length; length--)
+        for (uint32_t first = 0; first + length <= count; first++) {
+            const tide_text *last = &parts[first + length - 1];
+            tide_text run = {parts[first].at, (size_t)(last->at + last->length - parts[first].at)};
+            const tide_source *source = run.length ? tide_catalogue_find(arena, tide_text_copy(arena, run)) : NULL;
+            if (source) return source;
+        }
     return NULL;
 }
 

@@ -287,7 +287,7 @@ static uint32_t take_others(phrase *p) {
         "need|needs|needed|require|requires|required|what|which|single|one|full|model|llm|parameters|parameter|weights|"
         "gpu|gpus|card|cards|nvidia|geforce|tesla|ram|fit|fits|get|long|size|mode|step|steps|each|per|users|job|that|+|"
         "&|fully|laptop|pc|desktop|please|would|should|when|if|without|anything|else|tokens|precision|want|try|would|"
-        "like";
+        "like|batch|max|maximum|largest|biggest|highest|possible|there|language|modeling";
     tide_text piece = p->pieces[p->at];
     const char *equals = memchr(piece.at, '=', piece.length);
     if (equals && equals > piece.at && equals + 1 < piece.at + piece.length) {
@@ -299,6 +299,18 @@ static uint32_t take_others(phrase *p) {
 
 /* ---- the whole ---- */
 
+/* What stays, with the word to use in its place where words.def has one. */
+static uint32_t leave_unknown(phrase *p) {
+    const char *remedy = NULL;
+    uint32_t length = longest_run(p, p->at, RUN_OF_ENTRY);
+    while (length > 1 && !(remedy = tide_word_remedy(entry_at(p, p->at, length)))) length--;
+    if (!remedy) remedy = tide_word_remedy(entry_at(p, p->at, length));
+    if (!p->remedy) p->remedy = remedy;
+    const char *left = run_text(p, p->at, length, " ");
+    p->unknown = tide_format(p->arena, "%s%s%s", p->unknown, *p->unknown ? " " : "", left);
+    return length;
+}
+
 static void read_pieces(phrase *p) {
     uint32_t (*const takers[])(phrase *) = {take_model,  take_gpus, take_sized, take_word,
                                             take_choice, take_size, take_others};
@@ -309,10 +321,7 @@ static void read_pieces(phrase *p) {
         for (size_t i = 0; i < TIDE_COUNT_OF(takers) && !taken; i++) taken = takers[i](p);
         if (!taken) {
             if (p->model && !p->second) p->second = second_model(p);
-            if (!p->remedy) p->remedy = tide_word_remedy(entry_at(p, p->at, 1));
-            const char *piece = run_text(p, p->at, 1, "");
-            p->unknown = tide_format(p->arena, "%s%s%s", p->unknown, *p->unknown ? " " : "", piece);
-            taken = 1;
+            taken = leave_unknown(p);
         }
         p->at += taken;
     }
