@@ -20,9 +20,33 @@ static bool is_all_digits(tide_text text) {
     return text.length > 0;
 }
 
+/* How many characters of a path lead to a chunk of a pipeline's rank and to its decoder, as Megatron-Core names them
+ * (models/gpt/gpt_model.py); `chunk` is its number. 0: none do. */
+static size_t chunk_prefix(tide_text path, tide_text *chunk) {
+    static const char chunks[] = "chunks.", decoder[] = "decoder";
+    size_t end = sizeof chunks - 1;
+    if (!tide_text_starts(path, tide_text_of(chunks))) return 0;
+    while (end < path.length && path.at[end] != '.') end++;
+    *chunk = (tide_text){path.at + sizeof chunks - 1, end - (sizeof chunks - 1)};
+    if (end < path.length) end++;
+    tide_text rest = {path.at + end, path.length - end};
+    if (!tide_text_starts(rest, tide_text_of(decoder))) return end;
+    if (rest.length == sizeof decoder - 1) return path.length;
+    return rest.at[sizeof decoder - 1] == '.' ? end + sizeof decoder : end;
+}
+
+/* Whether the rank of a pipeline has several chunks: then a layer's name says of which it is. */
+static bool has_chunks(const tide_model *model) {
+    const tide_instance *root = &model->instances[model->root];
+    uint32_t slot = root->of ? tide_attribute_slot(root->of, TIDE_TEXT("chunks")) : UINT32_MAX;
+    return slot != UINT32_MAX && root->slots[slot].kind == TIDE_VALUE_LIST && root->slots[slot].list->count > 1;
+}
+
 /* The part is the first component of the path, base models left out; the layer is what follows up to a number. */
 static void place_instance(tide_model *model, tide_instance *of) {
-    tide_text path = tide_text_of(of->path);
+    tide_text path = tide_text_of(of->path), chunk = TIDE_TEXT("");
+    size_t to_chunk = chunk_prefix(path, &chunk);
+    path = (tide_text){path.at + to_chunk, path.length - to_chunk};
     while (tide_text_starts(path, TIDE_TEXT("model.")) || tide_text_starts(path, TIDE_TEXT("base_model."))) {
         size_t skip = path.at[0] == 'm' ? 6 : 11;
         path = (tide_text){path.at + skip, path.length - skip};
@@ -49,8 +73,10 @@ static void place_instance(tide_model *model, tide_instance *of) {
         }
         stop = dot + 1;
     }
-    of->layer = tide_intern(model->m->arena, &model->layers, &model->layer_count, &model->layer_capacity,
-                            (tide_text){rest.at, stop});
+    tide_text layer = {rest.at, stop};
+    if (chunk.length && layer.length && has_chunks(model))
+        layer = tide_text_of(tide_dotted(model->m->arena, chunk, layer));
+    of->layer = tide_intern(model->m->arena, &model->layers, &model->layer_count, &model->layer_capacity, layer);
 }
 
 static void name_instance(tide_model *model, uint32_t instance, uint32_t parent, tide_text name, int depth);
