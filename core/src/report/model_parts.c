@@ -2,6 +2,7 @@
 /* Parts of the model: parameters, and what is live at the peak. */
 #include "report/model_parts.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "report/allocations.h"
@@ -122,10 +123,16 @@ static void write_factor_map(tide_writer *w, const uint64_t *factors) {
 
 /* What a layer of a part holds. */
 typedef struct layer_bytes {
-    uint32_t part, layer;
+    uint32_t part, layer, module; /* the first module of it that holds something */
     uint64_t factors[TIDE_FACTOR_COUNT];
 } layer_bytes;
 
+static int by_module(const void *a, const void *b) {
+    uint32_t left = ((const layer_bytes *)a)->module, right = ((const layer_bytes *)b)->module;
+    return (left > right) - (left < right);
+}
+
+/* In the order in which the model has them. */
 static layer_bytes *find_layers(const tide_job_report *r, uint32_t *count) {
     const tide_timeline *t = &r->run->machine.timeline;
     const tide_model *model = &r->run->model;
@@ -141,11 +148,14 @@ static layer_bytes *find_layers(const tide_job_report *r, uint32_t *count) {
         uint32_t *slot = &slots[part * model->layer_count + layer];
         if (!*slot) {
             TIDE_ROOM(t->arena, layers, *count, capacity);
-            layers[*count] = (layer_bytes){.part = part, .layer = layer};
+            layers[*count] = (layer_bytes){.part = part, .layer = layer, .module = a->module};
             *slot = ++*count;
         }
-        layers[*slot - 1].factors[a->factor] += r->replay.block_bytes[i];
+        layer_bytes *into = &layers[*slot - 1];
+        if (a->module < into->module) into->module = a->module;
+        into->factors[a->factor] += r->replay.block_bytes[i];
     }
+    if (*count) qsort(layers, *count, sizeof *layers, by_module);
     return layers;
 }
 
