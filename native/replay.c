@@ -105,12 +105,12 @@ static void figures_show(const cJSON *answer, bool is_exact) {
     cli_table table;
     cli_number text;
     bool has_recorded = cli_at(said, "reserved_peak") != NULL;
-    cli_heading(cli_at(cli_at(answer, "verdict"), "oom") ? "Played, up to where it fails"
-                : has_recorded                           ? "Played, and as recorded"
-                                                         : "Played");
+    cli_heading(cli_at(cli_at(answer, "verdict"), "oom") ? "Replayed, up to where it fails"
+                : has_recorded                           ? "Replayed against recorded"
+                                                         : "Replayed");
     cli_table_init(&table, has_recorded ? 3 : 2);
     cli_table_cell(&table, "");
-    cli_table_cell(&table, "Played");
+    cli_table_cell(&table, "Replayed");
     if (has_recorded) cli_table_cell(&table, "Recorded");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         bool as_count = is_exact || rows[i].is_count;

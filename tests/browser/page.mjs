@@ -431,6 +431,7 @@ export default function ({ visit, field, fragmentOf, fromCore, exampleWords, ser
     await page.locator('#more-settings > summary').click();
     await field(page, 'gpu_gib').fill(((low + high) / 2 / 2 ** 30).toFixed(1));
     await page.locator('.verdict.is-close').waitFor();
+    assert.equal((await page.locator('.verdict-words').innerText()).match(/between/g)?.length, 1, 'the range is said once');
     assert.match(await page.locator('.verdict-words').innerText(), /Cannot tell[^]*between .* and .* GiB[^]*tidemark dry-run[^]*No description covers 'something': by its keys it was played as a decoder[^]*does not read something_rank/);
     assert.equal(await page.locator('.whisker line').count(), 3);
     const [ends, labels] = await page.evaluate(() => ['.whisker line', '.bar .on'].map((one) => [...document.querySelectorAll(one)].map((mark) => mark.getBoundingClientRect())));

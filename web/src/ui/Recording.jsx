@@ -260,7 +260,7 @@ function Figures({ r }) {
       <h2 id="recorded-figures">{said ? 'Replayed against recorded' : 'Replayed'}</h2>
       <div class="scroll" tabIndex={0} role="region" aria-labelledby="recorded-figures">
         <table class="numbers">
-          <thead><tr><th scope="col">{shownUnit()}</th><th scope="col">Played</th>{said && <th scope="col">Recorded</th>}</tr></thead>
+          <thead><tr><th scope="col">{shownUnit()}</th><th scope="col">Replayed</th>{said && <th scope="col">Recorded</th>}</tr></thead>
           <tbody>
             {rows.map(([title, name]) => (
               <tr key={name}><th scope="row">{title}</th><td><Bytes n={r[name]} /></td>

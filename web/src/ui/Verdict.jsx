@@ -78,6 +78,9 @@ function pinnedOf(versions) {
 /** The figures are near: something is left out, a server's are a range, or a file has what is not described. @param {Report} r */
 const isNear = (r) => !!r.verdict.left_out || !!r.serving && (!!r.serving.buffers || r.serving.blocks_at_least < r.serving.blocks_at_most) || r.diagnostics?.some(({ severity, code, place }) => severity === 'warning' && code === 'ERR_UNSUPPORTED' && place?.startsWith('/files/'));
 
+/** Whether the verdict's own sentence has the range. @param {{detail: string}} verdict */
+const saysRange = ({ detail }) => detail.startsWith('between');
+
 /** What the range is for, of a model without a description: what it was taken for, and the keys that nothing reads. @param {Report} r */
 const unsure = (r) => r.assumptions.filter(({ setting }) => setting.startsWith('/')).map(({ text }) => text[0].toUpperCase() + text.slice(1));
 
@@ -99,8 +102,8 @@ export function Verdict({ r, isFramed = false }) {
           <p class="sub strong">{verdict.detail}</p>
           {isConfirmed.value && <p class="sub">As it was when the link was made</p>}
           {r.besides?.map(({ name, bytes, source }) => <p key={name} class="sub" data-tip={source}>plus about <Bytes n={bytes} style="natural" /> for {name.toUpperCase()}, not included</p>)}
-          {r.peak.range && <p class="sub">between {headline(r.peak.range.low, unit.value)} and {headline(r.peak.range.high, unit.value)} {unit.value}, as {r.peak.range.reason ?? 'no run of it is recorded'}.
-            For an exact answer run it with <code>tidemark dry-run</code>, or give the model a description of its own</p>}
+          {r.peak.range && !saysRange(verdict) && <p class="sub">between {headline(r.peak.range.low, unit.value)} and {headline(r.peak.range.high, unit.value)} {unit.value}, as {r.peak.range.reason ?? 'no run of it is recorded'}</p>}
+          {r.peak.range && <p class="sub">For an exact answer run it with <code>tidemark dry-run</code>, or give the model a description of its own</p>}
           {r.peak.range && unsure(r).map((text) => <p key={text} class="sub">{text}</p>)}
           {r.versions && r.versions.length > 0 && <p class="sub versions">{peak.range || isNear(r) ? 'By the rules of' : 'Exact for'} {r.versions.map(({ name, version }) => `${name} ${version}`).join(', ')}{pinnedOf(r.versions)}</p>}
         </div>
