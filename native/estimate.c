@@ -216,15 +216,13 @@ void cli_peak_show(const cJSON *answer) {
 static const struct {
     const char *key, *title;
 } phases[] = {
-    {"before", "Before"},           {"peak_generate", "Generate"},
-    {"after_generate", "after it"}, {"peak_score", "Score"},
-    {"after_score", "after it"},    {"peak_forward", "Forward"},
-    {"after_forward", "after it"},  {"peak_backward", "Backward"},
-    {"after_backward", "after it"}, {"peak_optimizer", "Optimizer"},
-    {"peak_prefill", "Prefill"},    {"after_prefill", "after it"},
-    {"peak_decode", "Decode"},      {"after_decode", "after it"},
-    {"after_step", "After"},        {"peak_evaluate", "Evaluate"},
-    {"after_evaluate", "after it"}, {"reserved_peak", "Reserved"},
+    {"before", "Before"},           {"peak_sync", "Sync"},           {"peak_generate", "Generate"},
+    {"after_generate", "after it"}, {"peak_score", "Score"},         {"after_score", "after it"},
+    {"peak_forward", "Forward"},    {"after_forward", "after it"},   {"peak_backward", "Backward"},
+    {"after_backward", "after it"}, {"peak_optimizer", "Optimizer"}, {"peak_prefill", "Prefill"},
+    {"after_prefill", "after it"},  {"peak_decode", "Decode"},       {"after_decode", "after it"},
+    {"after_step", "After"},        {"peak_evaluate", "Evaluate"},   {"after_evaluate", "after it"},
+    {"reserved_peak", "Reserved"},
 };
 
 enum { PHASES = sizeof phases / sizeof *phases };

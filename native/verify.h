@@ -10,6 +10,7 @@
     X(allocated)                                                                                                       \
     X(reserved)                                                                                                        \
     X(before)                                                                                                          \
+    X(peak_sync)                                                                                                       \
     X(peak_generate)                                                                                                   \
     X(after_generate)                                                                                                  \
     X(peak_score)                                                                                                      \

@@ -34,6 +34,9 @@ static void pass_mark(tide_player *p, const tide_mark *mark) {
     case TIDE_PHASE_LOAD:
         s->before = r->allocated;
         return;
+    case TIDE_PHASE_SYNC:
+        s->peak_sync = larger(s->peak_sync, peak);
+        break;
     case TIDE_PHASE_GENERATE:
         s->peak_generate = larger(s->peak_generate, peak);
         s->after_generate = r->allocated;

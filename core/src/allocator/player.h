@@ -24,6 +24,7 @@ typedef struct tide_replay_config {
 /* The figures of one step, as a training script would read them from torch.cuda. Bytes. */
 typedef struct tide_step_figures {
     uint64_t before;
+    uint64_t peak_sync; /* of reinforcement beside an engine; 0: no such phase */
     uint64_t peak_generate, after_generate, peak_score, after_score; /* of reinforcement; 0: no such phase */
     uint64_t peak_forward, after_forward, peak_backward, after_backward, peak_optimizer, after_step;
     uint64_t peak_evaluate, after_evaluate; /* behind the step; 0: none is */

@@ -20,7 +20,8 @@ extern const char *const tide_factor_names[TIDE_FACTOR_COUNT];
 
 typedef enum tide_phase {
     TIDE_PHASE_LOAD,
-    TIDE_PHASE_GENERATE, /* of reinforcement: completions */
+    TIDE_PHASE_SYNC,     /* of reinforcement: weights go to the engine that generates */
+    TIDE_PHASE_GENERATE, /* and completions come from it, or from generate() */
     TIDE_PHASE_SCORE,    /* and their log-probabilities and rewards */
     TIDE_PHASE_FORWARD,
     TIDE_PHASE_BACKWARD,

@@ -249,6 +249,44 @@ static void check_loss_type(tide_job_builder *b, const char *kind) {
             tide_format(b->arena, "one of %s%s%s", played, alike ? "|" : "", alike ? alike : ""));
 }
 
+/* trl/generation/vllm_generation.py: how the engine starts beside a trainer, and how it is given the weights. */
+static void check_vllm_generation(tide_job_builder *b) {
+    const tide_job *job = b->job;
+    static const tide_setting_id of_colocated[] = {
+        TIDE_SET_trainer_vllm_gpu_memory_utilization, TIDE_SET_trainer_vllm_enable_sleep_mode,
+        TIDE_SET_trainer_vllm_max_model_length, TIDE_SET_trainer_vllm_tensor_parallel_size};
+    bool gathers = job->parallel_kind == TIDE_parallel_kind_zero3 || job->parallel_kind == TIDE_parallel_kind_fsdp2;
+    if (!job->trainer_use_vllm) return;
+    for (size_t i = 0; i < TIDE_COUNT_OF(of_colocated) && !tide_has_colocated_engine(job); i++)
+        if (b->arguments.is_given[of_colocated[i]])
+            tide_report(b->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, tide_builder_place(b, of_colocated[i]),
+                        "changes nothing with trainer.vllm_mode=server", "give it to the server");
+    if (tide_has_colocated_engine(job) && !job->device_bytes)
+        tide_builder_refuse(b, TIDE_ERR_FIELD_MISSING, TIDE_SET_trainer_use_vllm,
+                            "takes a share of a GPU for the colocated engine", "give gpu=NAME, as gpu=h100-80");
+    if (job->quant != TIDE_quant_none)
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_use_vllm,
+                            "over quantised weights is not described", "leave quant out, or use_vllm");
+    if (gathers)
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_use_vllm,
+                            tide_format(b->arena, "is not described with %s, which gathers each weight to send it",
+                                        job->values[TIDE_SET_parallel_kind]),
+                            "use ddp or zero2, or leave it out");
+    if (job->adapter_dora)
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_use_vllm,
+                            "merges adapters: DoRA's are not described", "leave adapter.dora out");
+    if (tide_has_colocated_engine(job) && job->trainer_vllm_tensor_parallel_size > 1)
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_vllm_tensor_parallel_size,
+                            "is described with 1: an engine on each GPU", "leave it out");
+    tide_report(
+        b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_trainer_use_vllm),
+        tide_has_colocated_engine(job)
+            ? "the trainer's loop is TRL 1.16's and the engine's start vLLM 0.32.0's: they are played together, "
+              "and not recorded in one process; a generation takes at most what the engine's profile run did"
+            : "the server is on other GPUs: what the weights are sent in, and NCCL, is all that it needs here",
+        NULL);
+}
+
 /* GRPOTrainer.__init__: a generation holds whole groups. */
 static void check_rollouts(tide_job_builder *b) {
     const tide_job *job = b->job;
@@ -272,9 +310,13 @@ static void check_rollouts(tide_job_builder *b) {
                         (long long)job->trainer_num_generations, (long long)rows),
             tide_format(b->arena, "write batch=%lld, or change grad_accum or trainer.num_generations",
                         (long long)job->trainer_num_generations));
+    check_vllm_generation(b);
     tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_trainer),
-                "transformers' generate() makes the completions, each of them as long as it may be; rewards are "
-                "functions without a model on the GPU",
+                job->trainer_use_vllm
+                    ? "each completion is as long as it may be; rewards are functions without a model "
+                      "on the GPU"
+                    : "transformers' generate() makes the completions, each of them as long as it may be; rewards are "
+                      "functions without a model on the GPU",
                 NULL);
 }
 

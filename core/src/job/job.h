@@ -216,6 +216,10 @@ int64_t tide_prompt_length(const tide_job *job);
 int64_t tide_steps_per_generation(const tide_job *job);
 /* Whether the KL term has a weight: beta is 0 by default in GRPO and 0.05 in RLOO. */
 bool tide_keeps_reference(const tide_job *job);
+/* Whether TRL's GRPOTrainer weighs what vLLM generated (vllm_importance_sampling_correction). */
+bool tide_corrects_sampling(const tide_job *job);
+/* Whether vLLM generates in the trainer's process. */
+bool tide_has_colocated_engine(const tide_job *job);
 /* Whether log-probabilities of the policy that generated are computed apart (old_per_token_logps). */
 bool tide_keeps_old_logps(const tide_job *job);
 

@@ -76,7 +76,17 @@ bool tide_keeps_reference(const tide_job *job) {
     return beta && beta[0] ? job->trainer_beta > 0 : job->trainer == TIDE_trainer_rloo;
 }
 
+bool tide_corrects_sampling(const tide_job *job) {
+    return job->trainer == TIDE_trainer_grpo && job->trainer_use_vllm &&
+           job->trainer_vllm_importance_sampling_correction;
+}
+
+bool tide_has_colocated_engine(const tide_job *job) {
+    return tide_trainer_generates(job) && job->trainer_use_vllm &&
+           job->trainer_vllm_mode == TIDE_trainer_vllm_mode_colocate;
+}
+
 bool tide_keeps_old_logps(const tide_job *job) {
     int64_t generate_every = tide_steps_per_generation(job) * job->trainer_num_iterations;
-    return job->trainer == TIDE_trainer_rloo || job->grad_accum % generate_every != 0;
+    return job->trainer == TIDE_trainer_rloo || tide_corrects_sampling(job) || job->grad_accum % generate_every != 0;
 }

@@ -233,6 +233,7 @@ enum {
     CHANGE_COUNT = TIDE_COUNT_OF(changes),
     SCALED_COUNT = 2,
     EVALUATION_COUNT = 2,
+    ENGINE_COUNT = 3,
     TOGETHER_COUNT = 2,
     GPUS_COUNT = 2,
     MOVES_COUNT = 4,
@@ -249,7 +250,8 @@ typedef struct tried_change {
 typedef struct adviser {
     const tide_query *query;
     tide_what_if now;
-    tried_change list[CHANGE_COUNT + SCALED_COUNT + EVALUATION_COUNT + TOGETHER_COUNT + GPUS_COUNT + MOVES_COUNT];
+    tried_change
+        list[CHANGE_COUNT + SCALED_COUNT + EVALUATION_COUNT + ENGINE_COUNT + TOGETHER_COUNT + GPUS_COUNT + MOVES_COUNT];
     uint32_t count;
 } adviser;
 
@@ -365,6 +367,18 @@ static void try_evaluation(adviser *a) {
     try_change(a, one_sample, 1, "one sample in each batch of an evaluation", "evaluations take longer");
     if (strcmp(tide_what_if_setting(&a->now, "trainer.compute_metrics"), "true") == 0)
         try_change(a, to_host, 1, "predictions to the host after each batch", "evaluations take longer");
+}
+
+/* A colocated engine that is awake while gradients and optimizer state are there. */
+static void try_engine(adviser *a) {
+    static const char *const asleep[] = {"trainer.vllm_enable_sleep_mode=true"},
+                             *const smaller[] = {"trainer.vllm_gpu_memory_utilization=0.2"},
+                             *const elsewhere[] = {"trainer.vllm_mode=server"};
+    if (strcmp(tide_what_if_setting(&a->now, "trainer.use_vllm"), "true") != 0) return;
+    try_change(a, asleep, 1, "the engine asleep while the trainer trains",
+               "each generation wakes it, and copies the weights to it");
+    try_change(a, smaller, 1, "a smaller part of the GPU for the engine", "fewer completions at once");
+    try_change(a, elsewhere, 1, "the engine on other GPUs", "weights are sent there");
 }
 
 static void try_table(adviser *a, const char *mode, const char *kind) {
@@ -501,6 +515,7 @@ bool tide_write_advice(tide_writer *w, const tide_query *q, tide_diagnostics *di
     const char *mode = tide_what_if_setting(&a->now, "mode"), *kind = tide_what_if_setting(&a->now, "parallel.kind");
     if (strcmp(mode, "train") == 0) try_half_batch(a);
     try_evaluation(a);
+    try_engine(a);
     if (strcmp(kind, "none") != 0) try_twice_the_cards(a);
     try_moves(a);
     try_table(a, mode, kind);

@@ -73,8 +73,7 @@ int64_t tide_range_percent(const tide_run *run, const tide_job *job) {
 const char *tide_range_reason(tide_arena *arena, const tide_run *run, const tide_job *job) {
     const char *no_run =
         job->versions_asked ? tide_format(arena, "no run of %s is recorded", job->versions_asked) : NULL;
-    if (!run->stand_in_of && !no_run && run->margin)
-        return "the small requests of a long generation are taken as in its last token";
+    if (!run->stand_in_of && !no_run && run->margin) return run->margin_reason;
     if (!run->stand_in_of) return no_run;
     return no_run ? tide_format(arena, "the model has no description of its own and %s", no_run)
                   : "the model has no description of its own";

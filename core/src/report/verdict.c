@@ -33,6 +33,7 @@ void tide_write_steps(tide_job_report *report) {
                 tide_write_bytes_at(w, "after_decode", s->after_decode);
             }
         } else {
+            if (s->peak_sync) tide_write_bytes_at(w, "peak_sync", s->peak_sync);
             if (s->peak_generate) {
                 tide_write_bytes_at(w, "peak_generate", s->peak_generate);
                 tide_write_bytes_at(w, "after_generate", s->after_generate);

@@ -12,6 +12,7 @@
 #include "allocator/allocator.h"
 #include "job/job.h"
 #include "lang/lang.h"
+#include "train/train.h"
 
 /* The card as the driver tells it. */
 typedef struct tide_serve_device {
@@ -214,6 +215,11 @@ int64_t tide_serve_positions(const tide_serve_run *run);
 
 /* Entries of the vocabulary, as config.json has them; 0: it does not say. */
 int64_t tide_serve_vocabulary(const tide_json *config);
+
+/* ---- colocated.c ---- */
+
+/* The engine that TRL starts in the trainer's process. */
+tide_colocated_start tide_start_colocated;
 
 /* ---- vllm_checks.c ---- */
 

@@ -377,8 +377,10 @@ static bool keep_last_step(growing_steps *g, int64_t end) {
     tide_timeline_play_again(&m->timeline, at, (uint32_t)(times - 1), 0);
     uint32_t own = m->timeline.allocation_count - at.allocation;
     uint64_t larger = is_long(g, end) ? keep_small_as_last(g, at, times) : 0;
-    if (larger + 2 * SMALL_POOL_SEGMENT > g->loop->run->margin && larger)
+    if (larger && larger + 2 * SMALL_POOL_SEGMENT > g->loop->run->margin) {
         g->loop->run->margin = larger + 2 * SMALL_POOL_SEGMENT;
+        g->loop->run->margin_reason = "the small requests of a long generation are taken as in its last token";
+    }
     for (uint32_t i = 0; i < own; i++)
         if (g->bytes[i]) m->timeline.repetitions[m->timeline.repetition_count - 1].growth = g->bytes;
     return true;

@@ -34,14 +34,28 @@ typedef struct tide_rank_need {
     uint32_t in_flight; /* see train/strategy.h */
 } tide_rank_need;
 
+/* What the start of an engine in a trainer's process leaves on its GPU, in bytes. */
+typedef struct tide_colocated {
+    uint64_t weights, cache; /* that sleep gives back */
+    uint64_t kept;           /* buffers, graphs, and what is left of segments */
+    uint64_t working;        /* of a forward pass, as the profile run measures it */
+    uint64_t uncertain;      /* that `kept` may be more or less */
+} tide_colocated;
+
+/* Plays such a start, beside so many bytes of the trainer's. False after an error, which has the engine's words. */
+typedef bool tide_colocated_start(tide_colocated *engine, const tide_job *job, uint64_t beside, tide_arena *arena,
+                                  tide_diagnostics *diags);
+
 /* Everything that playing a job leaves behind. */
 typedef struct tide_run {
     tide_machine machine;
     tide_descriptions descriptions;
     tide_model model;
     int64_t parameters, trainable;
-    tide_description_cache *cache; /* NULL: nothing is shared */
-    uint64_t margin;               /* bytes by which what is reserved may be more or less; see Note [Small requests] */
+    tide_description_cache *cache;         /* NULL: nothing is shared */
+    tide_colocated_start *start_colocated; /* NULL: a job with such an engine cannot be played */
+    const char *margin_reason;             /* of the margin */
+    uint64_t margin;    /* bytes by which what is reserved may be more or less; see Note [Small requests] */
     bool plays_all;     /* each micro-batch and each call of a layer, none is taken from another: for tests */
     uint32_t in_flight; /* see train/strategy.h */
     int64_t other_ranks[TIDE_OTHER_RANKS]; /* that may need more memory than this one */
@@ -58,8 +72,8 @@ typedef struct tide_run {
     struct tide_serving *serving; /* of a server's start (report/serving.h); NULL: of a training or inference job */
 } tide_run;
 
-/* Plays a job into run->machine.timeline. *run is zero, but for plays_all and cache. False after an error, which is
- * reported. */
+/* Plays a job into run->machine.timeline. *run is zero, but for plays_all, cache and start_colocated. False after an
+ * error, which is reported. */
 bool tide_run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags);
 
 /* Up to the model on the device, before its optimizer and its batch. */

@@ -36,6 +36,17 @@ static bool get_batch_samples(tide_trainer_run *t, unsigned step) {
 
 /* ---- training_step ---- */
 
+/* _generate_single_turn */
+static void generate(tide_trainer_run *t, unsigned step) {
+    if (t->job->trainer_use_vllm) {
+        tide_vllm_generate(&t->vllm, t->run, t->job, step);
+        return;
+    }
+    if (t->strategy->generation_begins) t->strategy->generation_begins(&t->wrapper);
+    tide_generate_rollouts(t->run, t->job);
+    if (t->strategy->generation_ends && !t->run->machine.has_failed) t->strategy->generation_ends(&t->wrapper);
+}
+
 /* _generate_and_score_completions: a generation, and what its micro-batches are given. */
 static void generate_and_score(tide_trainer_run *t, unsigned step) {
     tide_machine *m = &t->run->machine;
@@ -48,9 +59,7 @@ static void generate_and_score(tide_trainer_run *t, unsigned step) {
                   *scored_of = tide_trainer_function(t, tide_format(m->arena, "%s_scored", kind)),
                   *buffer = tide_trainer_function(t, "buffered_inputs"),
                   *batch_of = tide_trainer_function(t, "generation_batch");
-    if (t->strategy->generation_begins) t->strategy->generation_begins(&t->wrapper);
-    tide_generate_rollouts(t->run, t->job);
-    if (t->strategy->generation_ends && !m->has_failed) t->strategy->generation_ends(&t->wrapper);
+    generate(t, step);
     tide_timeline_mark(&m->timeline, step, TIDE_PHASE_GENERATE);
     if (m->has_failed) return;
     m->state.factor = TIDE_FACTOR_INPUT;
@@ -257,6 +266,7 @@ static bool prepare_trl(tide_trainer_run *t) {
     if (generates) tide_set_rollouts(t->run, t->job);
     if (keeps_reference && t->job->adapter == TIDE_adapter_none)
         t->reference_model = tide_reference_new(t->run, t->job);
+    if (generates && t->job->trainer_use_vllm && !tide_vllm_init(&t->vllm, t->run, t->job)) return false;
     bool evaluates = t->job->trainer_eval_strategy != TIDE_trainer_eval_strategy_no;
     if (kind->has_reference && precomputes) prepare_for_precomputing(t);
     if (kind->has_reference && precomputes) precompute(t, t->job);

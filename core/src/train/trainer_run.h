@@ -6,6 +6,7 @@
 #include "tensor/offload.h"
 #include "train/reference.h"
 #include "train/run.h"
+#include "train/vllm_generation.h"
 
 /* Of TRL, by functions of library/trainers.json: NAME_batch() makes a batch, NAME_policy() calls the model,
  * NAME_reference() the reference model, and NAME_loss() is the rest of compute_loss(). */
@@ -34,6 +35,7 @@ typedef struct tide_trainer_run {
     tide_value base_model, lm_head;
     bool scales; /* by scaler: mixed precision of fp16 (accelerate/accelerator.py) */
     tide_scaler scaler;
+    tide_vllm_generation vllm;
     tide_offload *offload; /* activation_offloading; NULL: none */
 } tide_trainer_run;
 

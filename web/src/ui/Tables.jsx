@@ -17,7 +17,7 @@ export const Events = ({ columns }) => (
 );
 
 /** @type {[keyof import('../types.js').Step, string][]} */
-const ROWS = [['before', 'Before the step'], ['peak_generate', 'Highest in generation'], ['after_generate', 'After generation'],
+const ROWS = [['before', 'Before the step'], ['peak_sync', 'Highest as weights go to the engine'], ['peak_generate', 'Highest in generation'], ['after_generate', 'After generation'],
   ['peak_score', 'Highest in scoring'], ['after_score', 'After scoring'], ['peak_forward', 'Highest in forward'], ['after_forward', 'After forward'],
   ['peak_backward', 'Highest in backward'], ['after_backward', 'After backward'], ['peak_optimizer', 'Highest in the optimizer'],
   ['peak_prefill', 'Highest in the prompt'], ['after_prefill', 'After the prompt'], ['peak_decode', 'Highest in decoding'], ['after_decode', 'After decoding'],

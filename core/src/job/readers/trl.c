@@ -180,7 +180,7 @@ static void settle_own(tide_claims *c, const char *said) {
     if (!kind) return;
     tide_settle(c, TIDE_FACT_trl, TIDE_SET_trainer, kind);
     if (strcmp(said, "simpo") == 0) tide_settle(c, TIDE_FACT_trl, TIDE_SET_trainer_loss_type, said);
-    if (strcmp(kind, "grpo") == 0) tide_rollouts_settle(c, kind);
+    if (strcmp(kind, "grpo") == 0) tide_rollouts_settle(c);
 }
 
 /* Supervised training, or preferences of a trainer that is not named. */
@@ -204,7 +204,7 @@ static void settle_kind(tide_claims *c, const char *kind) {
     if (c->facts[TIDE_FACT_precomputes])
         tide_settle(c, TIDE_FACT_precomputes, TIDE_SET_trainer_precompute_ref_log_probs, "true");
     if (strcmp(kind, "grpo") == 0 || strcmp(kind, "rloo") == 0)
-        tide_rollouts_settle(c, kind);
+        tide_rollouts_settle(c);
     else
         tide_imply(c, TIDE_SET_seq, "1024"); /* max_length of SFTConfig and its kin */
     if (c->facts[TIDE_FACT_loss_type])

@@ -9,7 +9,7 @@
 
 const char *tide_rollouts_key(const tide_claims *c) {
     static const tide_setting_id settings[] = {TIDE_SET_trainer_num_generations, TIDE_SET_trainer_num_iterations,
-                                               TIDE_SET_trainer_steps_per_generation};
+                                               TIDE_SET_trainer_steps_per_generation, TIDE_SET_trainer_use_vllm};
     static const tide_fact facts[] = {TIDE_FACT_rewards, TIDE_FACT_generation_batch};
     for (size_t i = 0; i < TIDE_COUNT_OF(settings); i++)
         if (c->settings[settings[i]] && c->settings[settings[i]]->key) return c->settings[settings[i]]->key;
@@ -27,21 +27,6 @@ static void settle_rewards(tide_claims *c) {
                                tide_shown(c->arena, tide_text_of(names))),
                    "run the program by `tidemark dry-run`, which needs no description");
     if (names) c->facts[TIDE_FACT_rewards]->effect = TIDE_KEY_USED;
-}
-
-/* Where vLLM generates, the trainer's own passes are the same, and what generates is not; colocated, it keeps its part
- * of the GPU besides. */
-static void settle_generator(tide_claims *c, const char *kind) {
-    const char *asked = c->arguments->asked_trainer, *place = c->fact_places[TIDE_FACT_vllm];
-    if (!tide_fact_of(c, TIDE_FACT_vllm)) return;
-    if (asked)
-        tide_report(c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, place,
-                    "use_vllm is not described: transformers' generate() is played, and nothing of vLLM's is counted",
-                    NULL);
-    else
-        tide_error(c->diags, TIDE_ERR_UNSUPPORTED, place,
-                   "use_vllm generates by vLLM, beside the trainer or in a process of its own, which is not described",
-                   tide_format(c->arena, "say trainer=%s for what transformers' generate() needs in its place", kind));
 }
 
 /* GRPOConfig.__post_init__: generation_batch_size is of all ranks. */
@@ -83,7 +68,7 @@ static void settle_lengths(tide_claims *c) {
     }
 }
 
-void tide_rollouts_settle(tide_claims *c, const char *kind) {
+void tide_rollouts_settle(tide_claims *c) {
     const char *key = tide_rollouts_key(c), *loss = tide_fact_of(c, TIDE_FACT_loss_type);
     if (key && !c->facts[TIDE_FACT_trl] && !c->arguments->asked_trainer && !loss)
         tide_report(c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, c->first->place,
@@ -92,9 +77,9 @@ void tide_rollouts_settle(tide_claims *c, const char *kind) {
     if (tide_claims_have(c, TIDE_PROGRAM_ms_swift)) {
         tide_imply(c, TIDE_SET_trainer_beta, "0.1"); /* arguments/rlhf_args.py, _set_default */
         tide_imply(c, TIDE_SET_trainer_loss_type, "grpo");
+        tide_imply(c, TIDE_SET_trainer_vllm_gpu_memory_utilization, "0.9");
     }
     settle_rewards(c);
-    settle_generator(c, kind);
     settle_generation_batch(c);
     settle_lengths(c);
 }

@@ -99,13 +99,17 @@ def play(case: Case, model: Model, meter: Meter, state: dict[str, Any]) -> None:
         """Rows that TRL's head selects: as many as labels are valid."""
         return phases[0].valid(shape) if phases else early(case, shape)
 
+    generates_elsewhere = plan.kind in GENERATE and plan.args.get("use_vllm")
+    if generates_elsewhere:
+        stand_ins.vllm_server_generates(plan.completion)
+
     with stand_ins.counted_selections(selected):
         meter.phase(None)
         trainer = trainer_class(model=net, args=settings, train_dataset=data.dataset(case, data.training_rows(case)), **arguments.given(case))
         if trainer.train_dataset is not None and plan.reference == "precomputed":
             meter.phase(None)
         mark_references(reference, meter)
-        if plan.kind in GENERATE:
+        if plan.kind in GENERATE and not generates_elsewhere:
             stand_ins.completions_reach_their_length(trainer, plan.completion)
         phases.append(Phases(trainer, meter, case))
         trainer.add_callback(callback(phases[0]))

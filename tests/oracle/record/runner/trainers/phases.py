@@ -30,6 +30,8 @@ class Phases:
         if hasattr(trainer, "_generate_and_score_completions"):
             wrap(trainer, "_generate_and_score_completions", self.generate)
             wrap(trainer, "_generate_single_turn", self.sample)
+        if getattr(trainer, "use_vllm", False):
+            wrap(trainer.vllm_generation, "sync_weights", self.sync)
         if hasattr(trainer, "_get_per_token_logps_and_entropies"):
             completion = case.trainer.completion
             self.valid = lambda shape: int(shape[0]) * completion
@@ -71,6 +73,10 @@ class Phases:
     def reference(self, compute: Callable[..., Any], model: Any, batch: Any) -> Any:
         self.count(batch)
         return compute(model, batch)
+
+    def sync(self, send: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+        send(*args, **kwargs)
+        self.meter.phase("sync")
 
     def sample(self, turn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         found = turn(*args, **kwargs)

@@ -31,6 +31,8 @@ def counted_selections(count: Callable[[Any], int]) -> Iterator[None]:
             if out.grad_fn is not None:  # its backward counts again
                 during_backward(out, selected)
             return out
+        if caller in ("nanmin", "nanmax") and not index.dim():
+            return take(self, True)
         if caller in ("nanmin", "nanmax"):
             with phantom.counts(index.numel()):
                 return take(self, index)
@@ -92,3 +94,52 @@ def completions_reach_their_length(trainer: Any, completion: int) -> None:
         return (ids, *made[1:]) if isinstance(made, tuple) else ids
 
     trainer._generate_single_turn = single_turn
+
+
+def vllm_server_generates(completion: int) -> None:
+    """A server that takes the weights, packed as vLLM's client packs them, and gives completions of this length."""
+    import importlib.util
+
+    from trl.generation import vllm_generation
+
+    from ... import environments
+
+    places = (environments.folder() / "serving" / "lib").glob("python3*/site-packages/vllm")
+    file = next(places) / "distributed" / "weight_transfer" / "packed_tensor.py"
+    spec = importlib.util.spec_from_file_location("packed_tensor", file)
+    assert spec and spec.loader
+    packed = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(packed)
+
+    class Group:
+        def broadcast(self, tensor: Any, src: int) -> None:
+            pass
+
+    class Client:
+        def __init__(self, **kwargs: Any) -> None:
+            pass
+
+        def init_communicator(self, device: Any) -> None:
+            pass
+
+        def get_server_info(self) -> Any:
+            return {"model_config": {"logprobs_mode": "processed_logprobs"}}
+
+        def update_named_params(self, metadata: Any, named: Any) -> None:
+            packed.packed_nccl_broadcast_producer(named, Group(), 0, lambda item: item[1])
+
+        def reset_prefix_cache(self) -> None:
+            pass
+
+        def generate(self, prompts: Any, n: int, **kwargs: Any) -> Any:
+            ids = [5 + k % 100 for k in range(completion)]
+            rows = len(prompts) * n
+            return {
+                "prompt_ids": prompts,
+                "completion_ids": [ids] * rows,
+                "logprobs": [[[-1.0]] * completion] * rows,
+                "logprob_token_ids": [[[i] for i in ids]] * rows,
+            }
+
+    vllm_generation.is_vllm_available = lambda *args, **kwargs: True  # type: ignore[attr-defined]
+    vllm_generation.VLLMClient = Client  # type: ignore[attr-defined]
