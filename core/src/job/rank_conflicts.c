@@ -61,7 +61,6 @@ static const struct {
     tide_setting_id id;
     const char *remedy;
 } refused[] = {{MEGATRON, TIDE_SET_optimizer, "use adamw, which is its FusedAdam"},
-               {MEGATRON, TIDE_SET_dtype, "use bf16"},
                {MEGATRON, TIDE_SET_autocast, "leave it out"},
                {PP, TIDE_SET_autocast, "leave it out, or give parallel.param_dtype with parallel.kind=native"},
                {NATIVE, TIDE_SET_autocast, "give parallel.param_dtype, which fully_shard casts to"},

@@ -68,13 +68,17 @@ static void apply_scale(const tide_megatron *g, tide_megatron_optimizer *o, cons
 static void adam_initialize(const tide_megatron *g, tide_megatron_optimizer *o, tide_megatron_main *p) {
     adam_initialize_one(g, p, EXP_AVG);
     adam_initialize_one(g, p, EXP_AVG_SQ);
-    if (!g->is_precision_aware || g->offloads || g->w->model->state.dtype == TIDE_FP32) return;
+    if (!g->is_precision_aware || g->offloads) return;
     adam_initialize_one(g, p, MASTER_PARAM);
     if (stores_param_remainders(g)) return;
-    tide_tensor *clone = adam_tensor(g, p, g->w->model->state.dtype, TIDE_FACTOR_TEMPORARY);
-    tide_tensor *master = adam_tensor(g, p, TIDE_FP32, TIDE_FACTOR_TEMPORARY);
-    adam_drop(g, clone);
-    apply_scale(g, o, p, adam_dtype(g, MASTER_PARAM));
+    const tide_dtype dtype = g->w->model->state.dtype, kept = adam_dtype(g, MASTER_PARAM);
+    tide_tensor *master = adam_tensor(g, p, dtype, TIDE_FACTOR_TEMPORARY); /* clone().detach().float() */
+    if (dtype != TIDE_FP32) {
+        tide_tensor *clone = master;
+        master = adam_tensor(g, p, TIDE_FP32, TIDE_FACTOR_TEMPORARY);
+        adam_drop(g, clone);
+    }
+    if (kept != TIDE_FP32) apply_scale(g, o, p, kept);
     adam_drop(g, master);
 }
 

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/decimal.h"
+#include "base/rounding.h"
 #include "parallel/megatron.h"
 
 static const char optimizer_op[] = "optimizer";
@@ -103,6 +104,21 @@ static hybrid hybrid_of_model(tide_megatron *g, bool is_expert) {
     return make_hybrid(g, whole.mains, whole.count, g->w->model->state.dtype);
 }
 
+static tide_tensor *scalar_of(const tide_megatron *g, const char *op, tide_dtype dtype) {
+    return tide_flat_of(g->w->model->m, op, 1, dtype, TIDE_FACTOR_OPTIMIZER);
+}
+
+/* MixedPrecisionOptimizer.__init__, or FP32Optimizer's; in fp16 after that of DynamicGradScaler. Returns what
+ * get_loss_scale() does. */
+static tide_tensor *make_scale(const tide_megatron *g) {
+    static const char *const more[] = {"min_scale", "growth_factor", "backoff_factor", "found_inf"};
+    const tide_dtype dtype = g->w->model->state.dtype;
+    tide_tensor *scale = dtype == TIDE_FP16 ? scalar_of(g, "_scale", TIDE_FP32) : NULL;
+    for (unsigned i = 0; i < TIDE_COUNT_OF(more) && scale; i++) scalar_of(g, more[i], TIDE_FP32);
+    if (scale || (dtype == TIDE_FP32 && g->is_distributed)) scalar_of(g, "_dummy_overflow_buf", TIDE_INT32);
+    return scale ? scale : scalar_of(g, "_scale_one", TIDE_FP32);
+}
+
 static void make_one(tide_megatron *g, tide_megatron_optimizer *o, bool is_expert) {
     tide_machine *m = g->w->model->m;
     uint32_t all = 0;
@@ -116,7 +132,7 @@ static void make_one(tide_megatron *g, tide_megatron_optimizer *o, bool is_exper
         before = hybrid_of_model(g, is_expert);
     else if (g->is_te)
         tide_flat_of(m, "FusedAdam", 1, TIDE_INT32, TIDE_FACTOR_OPTIMIZER); /* _dummy_overflow_buf */
-    o->scale_one = tide_flat_of(m, optimizer_op, 1, TIDE_FP32, TIDE_FACTOR_OPTIMIZER);
+    o->loss_scale = make_scale(g);
     for (uint32_t i = 0; i < o->count; i++) make_main(g, &o->mains[i]);
     if (g->offloads) {
         make_hybrid(g, o->mains, o->count, g->is_precision_aware ? g->w->model->state.dtype : TIDE_FP32);

@@ -97,7 +97,7 @@ static tide_tensor *backward_step(tide_megatron *g, tide_tensor *input, tide_ten
     if (!*output) return NULL;
     if (!grad) { /* grad_scale_func: optimizer.scale_loss */
         m->op = "scale_loss";
-        set(g, output, tide_mul(m, *output, g->optimizers[0].scale_one));
+        set(g, output, tide_mul(m, *output, g->optimizers[0].loss_scale));
     }
     m->op = "ones_like";
     tide_tensor *one = grad ? tide_retain(grad) : tide_empty_like(m, *output, (tide_dtype)(*output)->dtype);

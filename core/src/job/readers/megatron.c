@@ -71,6 +71,8 @@ static void settle_arguments(tide_claims *c, const tide_json *root) {
     if (chunk && stage >= chunk)
         tide_imply(c, TIDE_SET_parallel_virtual_stages, tide_format(c->arena, "%" PRId64, stage / chunk));
     tide_imply(c, TIDE_SET_dtype, "fp32");
+    if (!tide_option_is_on(root, "bf16", false) && !tide_option_is_on(root, "fp16", false))
+        tide_imply(c, TIDE_SET_parallel_attention_backend, "unfused"); /* what AttnBackend.auto finds for fp32 */
     tide_imply(c, TIDE_SET_clip, "1.0");
     tide_imply(c, TIDE_SET_parallel_distributed_optimizer, "false");
     tide_imply(c, TIDE_SET_parallel_attention_mask, "true");
