@@ -140,6 +140,22 @@ static void besides_show(const cJSON *answer) {
 
 /* ---- when ---- */
 
+/* What moving a layer of the rank that needs the most would do. */
+static void moves_show(const cJSON *answer) {
+    const cJSON *move;
+    cJSON_ArrayForEach(move, cli_at(answer, "moves")) {
+        cli_number reserved, by;
+        int64_t saves = cli_int_at(move, "saves");
+        printf("  A layer of stage %" PRId64 " moved to stage %" PRId64 ": %s reserved at most, %s%s (%s)\n",
+               cli_int_at(move, "from"), cli_int_at(move, "to"), cli_size(reserved, cli_int_at(move, "reserved_peak")),
+               saves ? cli_size(by, saves < 0 ? -saves : saves) : "as much",
+               saves < 0 ? " more"
+               : saves   ? " less"
+                         : "",
+               cJSON_GetStringValue(cJSON_GetArrayItem(cli_at(move, "settings"), 0)));
+    }
+}
+
 /* A row for each kind of rank that differs. */
 static void ranks_show(const cJSON *answer) {
     static const char *const heads[] = {"Rank",   "Allocated, at most",     "Reserved, at most", "Stage",
@@ -163,6 +179,7 @@ static void ranks_show(const cJSON *answer) {
         cli_table_cell(&table, cli_count(text, cli_int_at(one, "in_flight")));
     }
     cli_table_print(&table);
+    moves_show(answer);
     const cJSON *peak = cli_at(answer, "peak"), *most = cli_at(peak, "most_allocated");
     if (most)
         printf("  Rank %" PRId64 " reserves the most, and what follows is of it; rank %" PRId64

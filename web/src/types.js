@@ -47,6 +47,7 @@
  *   peak: {allocated: number, reserved: number, device: number, context: number, step: number, phase: string,
  *     module: string, op: string, event: number, rank?: number, range?: {low: number, high: number, reason: string}},
  *   ranks?: {rank: number, stage: number, layers?: number, allocated: number, reserved: number}[],
+ *   moves?: {from: number, to: number, settings: string[], saves: number, reserved_peak: number}[],
  *   factors: {name: string, bytes: number}[],
  *   outside: {name: string, bytes: number, source?: string}[],
  *   besides?: {name: string, bytes: number, source: string}[],

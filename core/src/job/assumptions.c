@@ -44,10 +44,11 @@ static void assume_precision(tide_job_builder *b) {
     const tide_json *stated = tide_json_at(b->job->config, "torch_dtype");
     if (!stated) stated = tide_json_at(b->job->config, "dtype");
     bool differs = stated && stated->kind == TIDE_JSON_STRING && !tide_text_is(stated->text, "bfloat16");
+    bool has_main_grads = b->job->parallel_kind == TIDE_parallel_kind_megatron; /* Megatron-Core's buffers */
+    const char *what = has_main_grads ? "bf16 weights" : "bf16 weights and gradients";
     assume(b, TIDE_SET_dtype,
-           differs ? tide_format(b->arena, "bf16 weights and gradients (the configuration says %s)",
-                                 tide_shown(b->arena, stated->text))
-                   : "bf16 weights and gradients");
+           differs ? tide_format(b->arena, "%s (the configuration says %s)", what, tide_shown(b->arena, stated->text))
+                   : what);
     assume(b, TIDE_SET_autocast, "no autocast: operations run in the type of the weights");
 }
 
@@ -174,8 +175,7 @@ static void assume_ranks(tide_job_builder *b) {
     tide_parallel_kind_choice kind = b->job->parallel_kind;
     if (kind == TIDE_parallel_kind_megatron) {
         tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_parallel_kind),
-                    "bf16 weights, Megatron-Core's optimizer with FusedAdam, and its defaults for what parallel.* does "
-                    "not say",
+                    "Megatron-Core's optimizer with FusedAdam, and its defaults for what parallel.* does not say",
                     NULL);
         assume(b, TIDE_SET_parallel_imbalance, "balanced: the router gives every expert as many tokens");
     }

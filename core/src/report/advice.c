@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/units.h"
+#include "report/moves.h"
 #include "report/other_gpus.h"
 #include "report/queries.h"
 
@@ -236,7 +237,6 @@ enum {
     ENGINE_COUNT = 3,
     TOGETHER_COUNT = 2,
     GPUS_COUNT = 2,
-    MOVES_COUNT = 4,
     TOGETHER_LIMIT = 12
 };
 
@@ -250,8 +250,8 @@ typedef struct tried_change {
 typedef struct adviser {
     const tide_query *query;
     tide_what_if now;
-    tried_change
-        list[CHANGE_COUNT + SCALED_COUNT + EVALUATION_COUNT + ENGINE_COUNT + TOGETHER_COUNT + GPUS_COUNT + MOVES_COUNT];
+    tried_change list[CHANGE_COUNT + SCALED_COUNT + EVALUATION_COUNT + ENGINE_COUNT + TOGETHER_COUNT + GPUS_COUNT +
+                      TIDE_MOVES_MOST];
     uint32_t count;
 } adviser;
 
@@ -310,54 +310,13 @@ static void try_twice_the_cards(adviser *a) {
     try_change(a, words, 1, "twice the GPUs", "batch counts for each");
 }
 
-static uint32_t stage_layers_of(const tide_stages *s, uint32_t stage) {
-    uint32_t layers = 0;
-    for (uint32_t kind = 0; kind < s->kinds; kind++) layers += s->layers[stage * s->kinds + kind];
-    return layers;
-}
-
-/* What else says how layers lie, where it is set. */
-static uint32_t unset_split(const adviser *a, const char **words) {
-    static const char *const splits[][2] = {{"parallel.first_stage_layers", "parallel.first_stage_layers=none"},
-                                            {"parallel.last_stage_layers", "parallel.last_stage_layers=none"},
-                                            {"parallel.account_embedding", "parallel.account_embedding=false"},
-                                            {"parallel.account_loss", "parallel.account_loss=false"}};
-    uint32_t count = 0;
-    for (size_t i = 0; i < TIDE_COUNT_OF(splits); i++) {
-        const char *value = tide_what_if_setting(&a->now, splits[i][0]);
-        if (value[0] && strcmp(value, "false") != 0) words[count++] = splits[i][1];
-    }
-    return count;
-}
-
-static void try_move(adviser *a, uint32_t from, uint32_t to) {
-    enum { SPLITS = 4 };
-    tide_arena *arena = a->query->arena;
-    const tide_stages *s = &a->now.stages;
-    const char *layers = "", **words = TIDE_NEW(arena, const char *, SPLITS + 1);
-    for (uint32_t i = 0; i < s->ranks * s->chunks; i++)
-        layers = tide_format(arena, "%s%s%u", layers, i ? "," : "", stage_layers_of(s, i) - (i == from) + (i == to));
-    words[0] = tide_format(arena, "parallel.stage_layers=%s", layers);
-    try_change(a, words, 1 + unset_split(a, &words[1]),
-               tide_format(arena, "a layer of stage %u moved to stage %u", from, to),
-               "the same result; a stage of more layers takes longer");
-}
-
-/* From the rank that needs the most to those beside it. */
 static void try_moves(adviser *a) {
-    const tide_stages *s = &a->now.stages;
-    uint32_t tried = 0;
-    for (uint32_t chunk = 0; chunk < s->chunks; chunk++) {
-        const uint32_t *own = &s->of_rank[a->now.stages_rank * s->chunks];
-        uint32_t from = own[chunk], beside[] = {from - 1, from + 1};
-        for (unsigned i = 0; i < TIDE_COUNT_OF(beside) && tried < MOVES_COUNT; i++) {
-            bool is_there = beside[i] < s->ranks * s->chunks && stage_layers_of(s, from) > 1;
-            for (uint32_t k = 0; k < s->chunks; k++) is_there = is_there && own[k] != beside[i];
-            if (!is_there) continue;
-            try_move(a, from, beside[i]);
-            tried++;
-        }
-    }
+    tide_move moves[TIDE_MOVES_MOST];
+    uint32_t count = tide_moves_of(&a->now, a->query->arena, moves);
+    for (uint32_t i = 0; i < count; i++)
+        try_change(a, moves[i].words, moves[i].count,
+                   tide_format(a->query->arena, "a layer of stage %u moved to stage %u", moves[i].from, moves[i].to),
+                   "the same result; a stage of more layers takes longer");
 }
 
 static void try_evaluation(adviser *a) {

@@ -10,6 +10,7 @@
 #include "report/job_inputs.h"
 #include "report/members.h"
 #include "report/model_parts.h"
+#include "report/moves.h"
 #include "report/serving.h"
 #include "report/tensors.h"
 #include "report/timeline_columns.h"
@@ -105,6 +106,7 @@ bool tide_write_estimate(tide_writer *w, tide_run *run, const tide_job *job, tid
     if (parts & TIDE_WITH_OPTIONS && !run->serving && !tide_write_card_options(&r)) return false;
     tide_write_peak(&r, false);
     tide_write_ranks(&r);
+    if (plainer) tide_write_moves(w, plainer, run, job, tide_job_report_need(&r));
     write_factors(&r);
     tide_write_outside(&r);
     tide_write_besides(&r);

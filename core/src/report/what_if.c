@@ -25,7 +25,7 @@ static void keep_rows(tide_what_if *v, tide_arena *arena, const tide_job *job) {
 static void keep_stages(tide_what_if *v, tide_arena *arena, const tide_run *run, const tide_job *job) {
     const tide_stages *s = &run->stages;
     uint32_t stages = s->ranks * s->chunks;
-    if (!s->ranks || !run->rank_need_count) return;
+    if (!tide_moves_layers(run)) return;
     v->stages = *s;
     v->stages.of_rank = TIDE_NEW(arena, uint32_t, stages);
     v->stages.layers = TIDE_NEW(arena, uint32_t, stages * s->kinds);
@@ -131,8 +131,12 @@ static bool has_plainer(const tide_job *job) {
     return job->mode == TIDE_mode_train && (job->quant != TIDE_quant_none || job->adapter != TIDE_adapter_none);
 }
 
+bool tide_moves_layers(const tide_run *run) {
+    return run->stages.ranks && run->rank_need_count;
+}
+
 bool tide_plays_others(const tide_run *run, const tide_job *job) {
-    return run->serving || has_plainer(job);
+    return run->serving || has_plainer(job) || tide_moves_layers(run);
 }
 
 void tide_warn_of_more(const tide_query *q, const tide_run *run, const tide_job *job, uint64_t allocated_peak,

@@ -56,6 +56,8 @@ bool tide_what_if_lasts(const tide_what_if *what_if);
 /* The canonical text of a setting of a job that was played; "" if it is not set. */
 const char *tide_what_if_setting(const tide_what_if *what_if, const char *name);
 
+/* Whether the kinds of ranks of a pipeline were played, whose layers may lie otherwise. */
+bool tide_moves_layers(const tide_run *run);
 /* Whether an estimate plays other jobs beside its own. */
 bool tide_plays_others(const tide_run *run, const tide_job *job);
 /* Warns where quantised weights, or adapters, allocate more than the job without them would, which is played for it. */

@@ -110,6 +110,9 @@ export default function Layout({ r, panel }) {
           ))}</tbody>
         </table>
       </div>
+      {r.moves?.map(({ from, to, saves, settings }) => (
+        <p key={to} class="sub">A layer of stage {from} moved to stage {to} needs {saves === 0 ? 'as much' : <><Bytes n={Math.abs(saves)} style="natural" /> {saves > 0 ? 'less' : 'more'}</>}: <code>{settings[0]}</code></p>
+      ))}
       {isStaged && <p class="sub">A square is a GPU{layout.tp > 1 && layout.tp < each && '; those that stand together are a tensor parallel group'}.</p>}
       {wanting > 0 && <p class="muted" role="status">Working out {wanting === 1 ? 'one more stage' : `${wanting} more stages`}…</p>}
       {isStaged && <ScheduleOf r={r} worst={most.stage} rankOf={(stage) => stage * each} />}
