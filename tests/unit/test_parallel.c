@@ -466,6 +466,43 @@ static void check_stage_layers(void) {
         }
 }
 
+/* One rank of everything holds what one GPU does, and computes as much: PyTorch's own loop makes a copy of a batch, and
+ * its loss does not shift labels. Megatron-Core's is the run without a word about ranks, with fp32 copies of all. */
+static void check_alone(uint64_t *seed) {
+    static const char *const models[] = {"llama-3.2-1b", "qwen2.5-0.5b", "smollm2-135m", "qwen3-0.6b", NULL};
+    static const char *const options[] = {"dtype=fp32 optimizer=adamw", "dtype=fp32 optimizer=adamw_fused",
+                                          "dtype=bf16 optimizer=adamw", "dtype=bf16 optimizer=sgd", NULL};
+    static const char *const inits[] = {"parallel.meta_init=false", "parallel.meta_init=true", NULL};
+    static const tide_factor kept[] = {TIDE_FACTOR_PARAMETER, TIDE_FACTOR_GRADIENT, TIDE_FACTOR_OPTIMIZER};
+    const int batch = 1 + (int)random_below(seed, 4), seq = 64 << random_below(seed, 4);
+    char job[300], words[500];
+    snprintf(job, sizeof job,
+             "model=%s overrides.num_hidden_layers=3 overrides.tie_word_embeddings=false batch=%d seq=%d steps=2 "
+             "use_cache=false",
+             one_of(seed, models), batch, seq);
+    const char *option = one_of(seed, options);
+    shown = words;
+    snprintf(words, sizeof words, "%s %s", job, option);
+    held one = play(words, TIDE_PHASE_OPTIMIZER);
+    snprintf(words, sizeof words, "%s %s parallel.kind=native tp=1 pp=1 cp=1 dp=1 parallel.microbatches=1 %s", job,
+             option, one_of(seed, inits));
+    held rank = play(words, TIDE_PHASE_OPTIMIZER);
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
+        check(rank.of[kept[i]] == one.of[kept[i]], "one rank keeps other than one GPU", rank.of[kept[i]],
+              one.of[kept[i]]);
+    int64_t tokens = INT64_C(8) * batch * seq, more = rank.most - one.most;
+    check(more >= -2 * tokens && more <= 2 * tokens, "one rank needs other than one GPU", rank.most, one.most);
+    snprintf(words, sizeof words, "%s dtype=bf16 parallel.kind=megatron", job);
+    one = play(words, TIDE_PHASE_OPTIMIZER);
+    snprintf(words, sizeof words,
+             "%s dtype=bf16 parallel.kind=megatron tp=1 pp=1 cp=1 dp=1 ep=1 parallel.etp=1 parallel.virtual_stages=1",
+             job);
+    rank = play(words, TIDE_PHASE_OPTIMIZER);
+    check(rank.most == one.most && rank.most > 0, "one rank of Megatron's", rank.most, one.most);
+    check(rank.of[TIDE_FACTOR_MASTER] == 4 * rank.trainable, "fp32 copies of one rank", rank.of[TIDE_FACTOR_MASTER],
+          4 * rank.trainable);
+}
+
 int main(int argc, char **argv) {
     int rounds = argc > 1 ? atoi(argv[1]) : 60;
     uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
@@ -479,6 +516,7 @@ int main(int argc, char **argv) {
     for (int i = 0; i < rounds / 4; i++) check_megatron(&seed);
     for (int i = 0; i < rounds / 4; i++) check_in_flight(&seed);
     for (int i = 0; i < rounds / 3; i++) check_worst_rank(&seed);
+    for (int i = 0; i < rounds / 3; i++) check_alone(&seed);
     check_stage_layers();
     printf("%d passed, %d failed\n", passed, failed);
     return failed != 0;
