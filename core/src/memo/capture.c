@@ -99,9 +99,10 @@ static tide_storage *storage_number(capture *k, tide_storage *g) {
 static tide_node *node_number(capture *k, tide_node *node) {
     bool is_new;
     if (!node) return NULL;
-    if (tide_is_accumulator(node))
-        return tide_call_key_has(&k->after, node->variable) ? tide_memo_number(node->variable->mark, MEMO_ACCUMULATOR)
-                                                            : give_up(k);
+    if (tide_is_accumulator(node)) {
+        const tide_tensor *leaf = node->of.accumulate_grad.variable;
+        return tide_call_key_has(&k->after, leaf) ? tide_memo_number(leaf->mark, MEMO_ACCUMULATOR) : give_up(k);
+    }
     if (is_made(k, node->serial)) {
         uint32_t at = come_upon(k, node->serial, k->node_count, &is_new);
         if (is_new) {
@@ -146,12 +147,28 @@ static void keep_tensor(capture *k, tide_tensor *t, tide_tensor *kept) {
     kept->node = node_number(k, t->node);
 }
 
-static void keep_node(capture *k, tide_node *node, tide_node **kept_at, tide_applied *applied) {
-    tide_node *kept = *kept_at = tide_arena_alloc(k->arena, node->bytes);
-    memcpy(kept, node, node->bytes);
+/* The node with room for what it saved, and no more. */
+static tide_node *trimmed(capture *k, const tide_node *node) {
+    size_t edges = node->edge_count * sizeof *node->edges, saved = node->saved_count * sizeof *node->saved,
+           outputs = node->output_count * sizeof *node->outputs, bytes = sizeof *node + edges + saved + outputs;
+    tide_node *kept = tide_arena_alloc(k->arena, bytes);
+    *kept = *node;
+    kept->bytes = (uint32_t)bytes;
+    kept->saved_capacity = kept->saved_count;
+    kept->output_capacity = kept->output_count;
     kept->edges = (tide_edge *)(kept + 1);
     kept->saved = (tide_saved *)(kept->edges + kept->edge_count);
-    if (node->state || node->tensor_hooks || node->variable || !tide_call_key_has_module(&k->after, node->module))
+    kept->outputs = (tide_meta *)(kept->saved + kept->saved_count);
+    memcpy(kept->edges, node->edges, edges);
+    memcpy(kept->saved, node->saved, saved);
+    memcpy(kept->outputs, node->outputs, outputs);
+    return kept;
+}
+
+static void keep_node(capture *k, tide_node *node, tide_node **kept_at, tide_applied *applied) {
+    tide_node *kept = *kept_at = trimmed(k, node);
+    if (node->state || node->tensor_hooks || tide_is_accumulator(node) ||
+        !tide_call_key_has_module(&k->after, node->module))
         give_up(k);
     for (unsigned i = 0; i < node->edge_count; i++) kept->edges[i].node = node_number(k, node->edges[i].node);
     for (unsigned i = 0; i < node->saved_count; i++) {

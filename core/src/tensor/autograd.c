@@ -20,7 +20,7 @@ static tide_node *node_take(tide_machine *m, const tide_backward *backward, int 
     tide_node *node = tide_pool_alloc(m, bytes);
     node->references = 1;
     node->serial = ++m->serial;
-    node->bytes = bytes;
+    node->bytes = (uint32_t)bytes;
     node->backward = backward;
     node->edge_count = (uint16_t)edges;
     node->saved_capacity = (uint16_t)saved;
@@ -52,7 +52,7 @@ tide_node *tide_accumulator_of(tide_machine *m, tide_tensor *leaf) {
     node->op = "AccumulateGrad";
     node->output_count = 1;
     node->outputs[0] = (tide_meta){leaf->shape, leaf->dtype, leaf->is_dtensor};
-    node->variable = tide_retain(leaf);
+    node->of.accumulate_grad.variable = tide_retain(leaf);
     leaf->accumulator = node;
     return node;
 }
@@ -137,6 +137,7 @@ void tide_node_release(tide_machine *m, tide_node *node) {
     if (!node) return;
     TIDE_INVARIANT(node->references > 0);
     if (--node->references) return;
+    TIDE_INVARIANT(!node->state); /* no pass has it to run still */
     node->next = m->dying;
     m->dying = node;
     if (m->is_tearing_down) return;
@@ -144,10 +145,9 @@ void tide_node_release(tide_machine *m, tide_node *node) {
     while (m->dying) {
         tide_node *dead = m->dying;
         m->dying = dead->next;
-        TIDE_INVARIANT(!dead->state); /* no pass has it to run still */
-        if (dead->variable) {
-            dead->variable->accumulator = NULL;
-            tide_release(m, dead->variable);
+        if (tide_is_accumulator(dead)) {
+            dead->of.accumulate_grad.variable->accumulator = NULL;
+            tide_release(m, dead->of.accumulate_grad.variable);
         }
         while (dead->saved_count) tide_slot_clear(m, &dead->saved[--dead->saved_count]); /* members go last first */
         node_clear_saved(m, dead);
@@ -159,6 +159,7 @@ void tide_node_release(tide_machine *m, tide_node *node) {
         for (unsigned i = 0; i < dead->edge_count; i++) {
             tide_node *to = dead->edges[i].node;
             if (to && --to->references == 0) {
+                TIDE_INVARIANT(!to->state);
                 to->next = m->dying;
                 m->dying = to;
             }
@@ -261,7 +262,7 @@ static void put_grad(tide_machine *m, tide_tensor *leaf, tide_tensor *g) {
 
 static void accumulate_grad_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     (void)results;
-    tide_tensor *leaf = node->variable;
+    tide_tensor *leaf = node->of.accumulate_grad.variable;
     if (!leaf || !grads[0]) return;
     put_grad(m, leaf, grads[0]);
     if (m->gradient_ready && leaf->is_parameter) m->gradient_ready(m, leaf);
@@ -273,10 +274,10 @@ static void accumulate_grad_run(tide_machine *m, tide_node *node, tide_tensor **
 typedef struct tide_task_state {
     struct tide_task_state *outer;
     uint32_t task;
-    uint32_t dependencies;
-    bool is_needed;        /* exec_info: something that is asked for lies behind it */
-    tide_tensor **capture; /* where its gradient goes, in place of being run; NULL: nowhere */
-    tide_tensor *grads[];  /* one per output */
+    uint32_t dependencies : 31;
+    uint32_t is_needed : 1; /* exec_info: something that is asked for lies behind it */
+    tide_tensor **capture;  /* where its gradient goes, in place of being run; NULL: nowhere */
+    tide_tensor *grads[];   /* one per output */
 } task_state;
 
 typedef struct engine {

@@ -62,7 +62,7 @@ tide_tensor *tide_fail(tide_machine *m, tide_status status, const char *format, 
 
 /* ---- recycled memory ---- */
 
-enum { UNIT = 32 };
+enum { UNIT = 16 };
 
 void *tide_pool_alloc(tide_machine *m, size_t bytes) {
     size_t units = TIDE_CEIL_DIV(bytes, UNIT);

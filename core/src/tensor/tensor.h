@@ -118,6 +118,9 @@ typedef struct tide_meta {
  * ctx. Zero where nobody has set them. */
 typedef union tide_node_members {
     struct {
+        tide_tensor *variable; /* the leaf, owned */
+    } accumulate_grad;
+    struct {
         tide_dim mat2[2];
         bool is_mat1_column_major, is_mat2_column_major;
     } mm;
@@ -177,24 +180,25 @@ struct tide_node {
     uint32_t references;
     uint32_t order;  /* sequence number; AccumulateGrad: UINT32_MAX */
     uint32_t serial; /* see memo/layer_memo.c */
+    uint32_t walk;   /* of who walks the graph last: a number of machine.walk_count */
     const tide_backward *backward;
+    uint32_t bytes;
     uint16_t edge_count, output_count, output_capacity, saved_count, saved_capacity;
     uint8_t stream; /* on which forward ran, and so backward */
     bool is_spent;  /* its saved tensors were freed: it cannot run again */
     uint32_t module, statement;
     const char *op;
-    size_t bytes;
     tide_edge *edges;
     tide_meta *outputs;
     tide_saved *saved;
     tide_node_members of;
     tide_meta extra;                /* a shape for the backward that no saved tensor gives */
-    tide_tensor *variable;          /* of AccumulateGrad: the leaf, owned */
     tide_held *held;                /* owned, may be NULL */
     tide_tensor_hook *tensor_hooks; /* in the order in which they were registered; owned, may be NULL */
-    struct tide_task_state *state;  /* in the backward pass that runs, see autograd.c */
-    uint32_t walk;                  /* of who walks the graph last: a number of machine.walk_count */
-    struct tide_node *next;         /* among those that die */
+    union {
+        struct tide_task_state *state; /* in the backward pass that runs, see autograd.c */
+        struct tide_node *next;        /* among those that die, which no pass has to run */
+    };
 };
 
 /* How a dimension's number came about: a name, a literal, or an operation on two others. */
@@ -291,7 +295,7 @@ struct tide_machine {
     tide_sdpa_choice sdpa;
     bool makes_on_host, unifies_workspaces; /* a model before it is placed; cuBLASLt has the one of cuBLAS: linear.c */
 
-    void *free_lists[64]; /* by size in units of 32 bytes */
+    void *free_lists[128]; /* by size in units of 16 bytes */
     tide_symbol *symbols;
     uint32_t symbol_count, symbol_capacity;
     uint32_t *symbol_slots;
