@@ -24,21 +24,30 @@ static void put_size(tide_arena *arena, tide_json *object, const char *key, int6
     tide_json_put(arena, object, tide_text_of(key), value);
 }
 
+static void put_copy(tide_arena *arena, tide_json *object, const tide_json *entry) {
+    tide_json *copy = tide_json_new(arena, entry->kind);
+    *copy = *entry;
+    copy->next = NULL;
+    tide_json_put(arena, object, entry->key, copy);
+}
+
+static tide_json *config_of_class(tide_arena *arena, const char *architecture) {
+    tide_json *config = tide_json_new(arena, TIDE_JSON_OBJECT), *names = tide_json_new(arena, TIDE_JSON_ARRAY),
+              *name = tide_json_new(arena, TIDE_JSON_STRING);
+    name->text = tide_text_of(architecture);
+    names->first = name;
+    tide_json_put(arena, config, TIDE_TEXT("architectures"), names);
+    return config;
+}
+
 /* A head of EAGLE is a layer of the target's sizes; what its config.json says is not read. */
 static const tide_json *head_of_target(tide_serve_run *run, tide_arena *arena, tide_diagnostics *diags) {
     const tide_json *target = tide_serve_text_config(run->job.config);
-    tide_json *config = tide_json_new(arena, TIDE_JSON_OBJECT), *names = tide_json_new(arena, TIDE_JSON_ARRAY),
-              *name = tide_json_new(arena, TIDE_JSON_STRING);
-    name->text = tide_text_of(run->drafts.is_eagle3 ? "Eagle3LlamaForCausalLM" : "EagleLlamaForCausalLM");
-    names->first = name;
-    tide_json_put(arena, config, TIDE_TEXT("architectures"), names);
+    tide_json *config =
+        config_of_class(arena, run->drafts.is_eagle3 ? "Eagle3LlamaForCausalLM" : "EagleLlamaForCausalLM");
     for (size_t i = 0; i < TIDE_COUNT_OF(copied_keys); i++) {
         const tide_json *found = tide_json_at(target, copied_keys[i]);
-        if (!found) continue;
-        tide_json *copy = tide_json_new(arena, found->kind);
-        *copy = *found;
-        copy->next = NULL;
-        tide_json_put(arena, config, tide_text_of(copied_keys[i]), copy);
+        if (found) put_copy(arena, config, found);
     }
     put_size(arena, config, "num_hidden_layers", 1);
     if (run->drafts.is_eagle3) put_size(arena, config, "draft_vocab_size", EAGLE3_VOCABULARY);
@@ -50,12 +59,68 @@ static const tide_json *head_of_target(tide_serve_run *run, tide_arena *arena, t
     return config;
 }
 
+/* config/speculative.py, hf_config_override: the class that predicts further tokens, by model_type; NULL: vLLM has one that
+ * no description covers. */
+static const struct {
+    const char *model_type, *architecture;
+} mtp_classes[] = {{"deepseek_v3", "DeepSeekMTPModel"},
+                   {"glm4_moe", "Glm4MoeMTPModel"},
+                   {"qwen3_next", "Qwen3NextMTP"},
+                   {"deepseek_v32", NULL},
+                   {"ernie4_5_moe", NULL},
+                   {"exaone_moe", NULL},
+                   {"glm4_moe_lite", NULL},
+                   {"longcat_flash", NULL},
+                   {"mimo", NULL},
+                   {"nemotron_h", NULL},
+                   {"qwen3_5", NULL},
+                   {"qwen3_5_moe", NULL},
+                   {"qwen3_5_moe_text", NULL},
+                   {"qwen3_5_text", NULL}};
+
+/* The layers that predict further tokens are in the target's checkpoint: its config.json is theirs. */
+static bool read_predictor(tide_serve_run *run, tide_arena *arena, tide_diagnostics *diags) {
+    const tide_json *target = tide_serve_text_config(run->job.config), *type = tide_json_at(target, "model_type");
+    const char *place = "/settings/speculative_config";
+    size_t found = 0;
+    while (found < TIDE_COUNT_OF(mtp_classes) &&
+           !(tide_json_is(type, TIDE_JSON_STRING) && tide_text_is(type->text, mtp_classes[found].model_type)))
+        found++;
+    if (found == TIDE_COUNT_OF(mtp_classes))
+        return tide_error(diags, TIDE_ERR_FIELD_RANGE, place, "Unsupported speculative method: 'mtp'",
+                          "leave speculative_config out: the model has no layers that predict further tokens");
+    const char *architecture = mtp_classes[found].architecture;
+    if (!architecture)
+        return tide_error(diags, TIDE_ERR_UNSUPPORTED, place, "vLLM 0.32.0's MTP of this model is not described",
+                          "start the engine by `tidemark dry-run -- vllm serve ...`, which needs no description");
+    if (!run->job.enforce_eager)
+        return tide_error(diags, TIDE_ERR_UNSUPPORTED, "/settings/enforce_eager",
+                          "CUDA graphs of MTP are not described: what they take is measured with the model's",
+                          "enforce_eager=true is played to the byte");
+    int64_t layers = TIDE_SERVE_NUMBER(run->job.config, 1, "num_nextn_predict_layers");
+    if (layers < 1)
+        return tide_error(diags, TIDE_ERR_FIELD_RANGE, place, "num_nextn_predict_layers of config.json is 0",
+                          "leave speculative_config out: the model has no layers that predict further tokens");
+    if (!run->drafts.tokens) run->drafts.tokens = layers;
+    if (run->drafts.tokens > layers && run->drafts.tokens % layers != 0)
+        return tide_error(diags, TIDE_ERR_FIELD_RANGE, place,
+                          tide_format(arena, "num_speculative_tokens:%lld must be divisible by n_predict=%lld",
+                                      (long long)run->drafts.tokens, (long long)layers),
+                          NULL);
+    tide_json *config = config_of_class(arena, architecture);
+    for (const tide_json *entry = target->first; entry; entry = entry->next)
+        if (!tide_text_is(entry->key, "architectures")) put_copy(arena, config, entry);
+    run->drafts.config = config;
+    return true;
+}
+
 static bool read_draft_model(tide_serve_run *run, const char *name, tide_arena *arena, tide_diagnostics *diags) {
     if (run->drafts.are_ngrams) return true;
-    if (run->drafts.is_eagle && !tide_json_at(tide_serve_text_config(run->job.config), "intermediate_size"))
+    if (run->drafts.is_mtp) return read_predictor(run, arena, diags);
+    if (run->drafts.is_head && !tide_json_at(tide_serve_text_config(run->job.config), "intermediate_size"))
         return tide_error(diags, TIDE_ERR_UNSUPPORTED, "/settings/speculative_config",
                           "heads of EAGLE for this model are not described", "leave speculative_config out");
-    if (run->drafts.is_eagle) {
+    if (run->drafts.is_head) {
         run->drafts.config = head_of_target(run, arena, diags);
         return true;
     }
@@ -89,10 +154,11 @@ bool tide_serve_read_drafts(tide_serve_run *run, const tide_json *given, tide_ar
     const char *method = method_of(run, given, name, arena);
     d->are_ngrams = strcmp(method, "ngram") == 0;
     d->is_eagle3 = strcmp(method, "eagle3") == 0;
-    d->is_eagle = d->is_eagle3 || strcmp(method, "eagle") == 0;
-    if (!d->are_ngrams && !d->is_eagle && strcmp(method, "draft_model") != 0)
+    d->is_mtp = tide_text_ends(tide_text_of(method), TIDE_TEXT("mtp")); /* deepseek_mtp and others are old words */
+    d->is_head = d->is_eagle3 || d->is_mtp || strcmp(method, "eagle") == 0;
+    if (!d->are_ngrams && !d->is_head && strcmp(method, "draft_model") != 0)
         return tide_error(diags, TIDE_ERR_UNSUPPORTED, "/settings/speculative_config",
-                          "of vLLM 0.32.0's methods ngram, draft_model, eagle and eagle3 are described",
+                          "of vLLM 0.32.0's methods ngram, draft_model, eagle, eagle3 and mtp are described",
                           "start the engine by `tidemark dry-run -- vllm serve ...`, which needs no description");
     if (d->tokens < 0 || d->tokens > 1024)
         return tide_error(diags, TIDE_ERR_FIELD_RANGE, "/settings/speculative_config",
@@ -186,17 +252,31 @@ void tide_serve_propose(tide_serve_run *run, tide_description *runner, const tid
                         int64_t requests) {
     uint32_t target = run->model.root;
     run->model.root = run->draft_root;
-    if (run->drafts.is_eagle)
+    if (run->drafts.is_head)
         propose_by_head(run, runner, inputs, hidden, requests);
     else
         propose_by_model(run, runner, inputs, requests);
     run->model.root = target;
 }
 
+enum { AUX_STREAM_TOKENS = 256 }; /* envs.py, VLLM_SHARED_EXPERTS_STREAM_TOKEN_THRESHOLD */
+
+/* fused_moe/runner/shared_experts.py: in steps behind the first, shared experts of few requests run on a stream of their
+ * own, whose products have workspaces there. */
+uint64_t tide_serve_draft_steps(const tide_serve_run *run, int64_t requests) {
+    bool has_shared = TIDE_SERVE_NUMBER(run->job.config, 0, "n_shared_experts", "shared_expert_intermediate_size") > 0;
+    if (!run->drafts.is_mtp || run->drafts.tokens < 2 || requests > AUX_STREAM_TOKENS || !has_shared) return 0;
+    tide_report(run->machine.diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/speculative_config",
+                "shared experts of up to 256 requests run on a stream of their own when further tokens are drafted, which "
+                "is not played: two segments of 20 MiB at most",
+                NULL);
+    return UINT64_C(2) * TIDE_SERVE_SEGMENT;
+}
+
 /* target_dependent_ar/speculator.py, capture: graphs of the head's first pass and of those behind it are measured with
  * the target's, and hold its logits, of the target's vocabulary too; and a first start compiles with its embedding. */
 uint64_t tide_serve_head_graphs(tide_serve_run *run) {
-    if (!run->drafts.is_eagle) return 0;
+    if (!run->drafts.is_head) return 0;
     const tide_json *config = run->job.config;
     int64_t vocabulary = tide_serve_vocabulary(config), size = tide_dtype_bytes(run->model.state.dtype);
     int64_t logits = run->graphs.most * vocabulary * size;

@@ -13,6 +13,8 @@ tide_value tide_serve_aux_layers(tide_serve_run *run);
 void tide_serve_propose(tide_serve_run *run, tide_description *runner, const tide_value *inputs, tide_value hidden,
                         int64_t requests);
 
+/* What the steps behind the first may take beside it, at most. */
+uint64_t tide_serve_draft_steps(const tide_serve_run *run, int64_t requests);
 /* What CUDA graphs of the draft model may take beside the target's, at most. */
 uint64_t tide_serve_head_graphs(tide_serve_run *run);
 

@@ -261,7 +261,7 @@ void tide_serve_set_settings(tide_serve_run *run) {
     set_truth(run, "keeps_gates", run->weights.keeps_gates);
     set_truth(run, "has_cache_scales", run->weights.has_cache_scales);
     bool is_alone = job->tensor_parallel_size * job->pipeline_parallel_size * job->data_parallel_size == 1;
-    bool is_imported = run->drafts.config && !run->drafts.is_eagle; /* before the model */
+    bool is_imported = run->drafts.config && !run->drafts.is_head; /* before the model */
     set_truth(run, "imports_flashinfer", is_alone && !is_imported);
     set_value(run, "flashinfer", tide_none());
     set_value(run, "online_quantization", tide_none()); /* layers/quantization/online: made by its import */

@@ -192,7 +192,7 @@ static bool load_draft(tide_serve_run *run) {
                           "no description of vLLM 0.32.0's class of the draft model", NULL);
     tide_description *description = tide_description_load(&run->descriptions, tide_text_of(root->description));
     tide_model_setting(&run->model, "end_layer")->integer = tide_serve_layers(run->drafts.config);
-    if (!run->drafts.is_eagle && !shares_rope(run->job.config, run->drafts.config))
+    if (!run->drafts.is_head && !shares_rope(run->job.config, run->drafts.config))
         *tide_model_setting(&run->model, "rope_keys") = (tide_value){.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
     run->draft_root = description ? build(run, description, root->class_name, run->drafts.config) : 0;
     if (!run->draft_root) return false;
@@ -277,7 +277,7 @@ static void profile_run(tide_serve_run *run, tide_description *runner, uint32_t 
     if (job->first_start && !job->enforce_eager)
         tide_value_release(m, tide_serve_call_runner(run, runner, "generate_and_run_autotune_block", NULL, 0));
     tide_value sliced = tide_none();
-    if (run->draft_root && !run->drafts.is_eagle) { /* a slot of each request is for the draft's correction */
+    if (run->draft_root && !run->drafts.is_head) { /* a slot of each request is for the draft's correction */
         tide_value all[4] = {values[0], values[1], tide_none(), tide_of_int(job->max_num_batched_tokens - requests)};
         sliced = tide_serve_call_runner(run, runner, "capture_inputs", all, 4);
         values[0] = tide_serve_item(sliced, 0);
@@ -426,8 +426,9 @@ static bool is_described(tide_serve_run *run) {
         what =
             job->quantization != TIDE_quantization_none ? "/settings/quantization" : "/config.json/quantization_config";
     if (job->enable_lora && !takes_adapters(run)) what = "/settings/enable_lora";
-    bool is_draft_played = run->drafts.config && job->pipeline_parallel_size == 1 && run->weights.format &&
-                           strcmp(run->weights.format, "none") == 0 &&
+    bool is_stored = run->weights.format && (strcmp(run->weights.format, "none") == 0 ||
+                                             (run->drafts.is_mtp && strcmp(run->weights.format, "fp8_block") == 0));
+    bool is_draft_played = run->drafts.config && job->pipeline_parallel_size == 1 && is_stored &&
                            job->max_num_seqs < job->max_num_batched_tokens && !job->enable_lora && !job->cpu_offload_gb;
     if (run->drafts.tokens && !run->drafts.are_ngrams && !is_draft_played) what = "/settings/speculative_config";
     if (tide_json_at(run->job.config, "num_mel_bins") && !job->enforce_eager) what = "/settings/enforce_eager";
@@ -499,7 +500,7 @@ static bool play_start(tide_serve_run *run, const tide_job *job, const tide_serv
     uint32_t input_root = runner ? build(run, runner, "InputState", tide_serve_text_config(run->job.config)) : 0,
              model_root = 0;
     if (!input_root) return false;
-    const char *state = run->drafts.is_eagle ? "EagleState" : "DraftState";
+    const char *state = run->drafts.is_head ? "EagleState" : "DraftState";
     if (run->drafts.config && !build(run, runner, state, run->drafts.config)) return false;
     if (!load_model(run, runner, &model_root)) return false;
     run->runner = runner;
@@ -518,7 +519,7 @@ static bool play_start(tide_serve_run *run, const tide_job *job, const tide_serv
     tide_model_setting(&run->model, "takes_lora_pointers")->truth = false;
     if (m->has_failed) return false;
     if (!tide_cache_groups(run)) return false;
-    if (!run->is_pooling) run->figures.may_take = stream_k_bytes(run);
+    if (!run->is_pooling) run->figures.may_take = stream_k_bytes(run) + tide_serve_draft_steps(run, job->max_num_seqs);
     if (!job->enforce_eager && !run->is_pooling) {
         run->figures.may_take += split_bytes(run) + embedding_bytes(run) + tide_serve_head_graphs(run);
         run->figures.uncertain += latent_bytes(run);
