@@ -3,6 +3,8 @@
  * models/architectures/vllm/layers.json plays its formats. */
 #include <string.h>
 
+#include "base/units.h"
+
 #include "serve/config.h"
 #include "serve/serve.h"
 
@@ -33,6 +35,7 @@ static bool leaves_only_head(const tide_json *object, const char *key) {
 static bool leaves_gates(const tide_json *config, const tide_json *q, const char *key, tide_serve_weights *w) {
     const tide_json *names = tide_json_at(q, key);
     int64_t gates = 0;
+    if (names && names->kind != TIDE_JSON_ARRAY && names->kind != TIDE_JSON_NULL) return false;
     for (const tide_json *name = names ? names->first : NULL; name; name = name->next) {
         if (name->kind != TIDE_JSON_STRING) return false;
         bool is_plain = tide_text_ends(name->text, TIDE_TEXT("norm")) || tide_text_is(name->text, "lm_head") ||
@@ -69,13 +72,34 @@ static const char *fp8_format(const tide_json *config, const tide_json *q, tide_
     return config_says(q, "activation_scheme", "static") ? "fp8_static" : "fp8_dynamic";
 }
 
-static const char *packed_format(const tide_json *q, tide_serve_weights *w) {
+/* A pattern of re.match for the gate of each layer: "-:.*mlp.gate", with "$" or ".*" behind it. */
+static bool matches_gates(tide_text pattern) {
+    static const char *const gates[] = {"-:.*mlp\\.gate", "-:.*mlp.gate", "-:.*\\.mlp\\.gate", "-:.*.mlp.gate"};
+    tide_text ends[] = {TIDE_TEXT("$"), TIDE_TEXT(".*")};
+    for (size_t i = 0; i < TIDE_COUNT_OF(ends); i++)
+        if (tide_text_ends(pattern, ends[i])) pattern.length -= ends[i].length;
+    for (size_t i = 0; i < TIDE_COUNT_OF(gates); i++)
+        if (tide_text_is(pattern, gates[i])) return true;
+    return false;
+}
+
+/* auto_gptq.py, get_dynamic_override: patterns of layers that are kept. None, or gates of mixtures alone. */
+static bool overrides_only_gates(const tide_json *q, tide_serve_weights *w) {
+    const tide_json *patterns = tide_json_at(q, "dynamic");
+    for (const tide_json *entry = patterns ? patterns->first : NULL; entry; entry = entry->next) {
+        if (!matches_gates(entry->key)) return false;
+        w->keeps_gates = true;
+    }
+    return true;
+}
+
+static const char *packed_format(const tide_json *config, const tide_json *q, tide_serve_weights *w) {
     bool is_awq = config_says(q, "quant_method", "awq");
     const tide_json *symmetric = tide_json_at(q, "sym"), *zeros = tide_json_at(q, "zero_point");
     w->bits = size_of(q, "bits", "w_bit");
     w->group_size = size_of(q, "group_size", "q_group_size");
     if (!is_group_size(w->group_size) || asks_for(q, "desc_act") || asks_for(q, "lm_head") ||
-        tide_json_at(q, "dynamic") || !leaves_only_head(q, "modules_to_not_convert"))
+        !overrides_only_gates(q, w) || !leaves_gates(config, q, "modules_to_not_convert", w))
         return NULL;
     if (is_awq) return w->bits == 4 && (!zeros || zeros->is_true) ? "awq" : NULL;
     return (w->bits == 4 || w->bits == 8) && (!symmetric || symmetric->is_true) ? "gptq" : NULL;
@@ -121,7 +145,7 @@ tide_serve_weights tide_serve_weights_of(const tide_serve_run *run) {
     } else if (config_says(q, "quant_method", "fp8")) {
         w.format = fp8_format(config, q, &w, capability);
     } else if (config_says(q, "quant_method", "gptq") || config_says(q, "quant_method", "awq")) {
-        w.format = packed_format(q, &w);
+        w.format = packed_format(config, q, &w);
     } else if (config_says(q, "quant_method", "mxfp4") &&
                tide_text_is(run->architecture, "GptOssForCausalLM")) { /* gpt_oss's experts, by Triton kernels */
         w.format = capability == 90 ? "mxfp4" : NULL;

@@ -412,6 +412,7 @@ static bool describes_experts(const tide_serve_run *run) {
     const char *format = run->weights.format;
     if (!TIDE_SERVE_NUMBER(run->job.config, 0, "num_experts", "num_local_experts", "n_routed_experts")) return true;
     if (strcmp(format, "fp8") == 0) return run->device.capability >= 89;
+    if (strcmp(format, "gptq") == 0 || strcmp(format, "awq") == 0) return run->device.capability != 90; /* Humming's */
     for (size_t i = 0; i < TIDE_COUNT_OF(formats); i++)
         if (strcmp(format, formats[i]) == 0) return true;
     return false;
@@ -450,8 +451,8 @@ static bool is_described(tide_serve_run *run) {
             job->quantization != TIDE_quantization_none ? "/settings/quantization" : "/config.json/quantization_config";
     if (!what) return true;
     return tide_error(m->diags, TIDE_ERR_UNSUPPORTED, what,
-                      has_experts ? "of vLLM 0.32.0's experts those in 16 bits and in fp8 are described, the latter "
-                                    "on compute capability 8.9 and above"
+                      has_experts ? "of vLLM 0.32.0's experts those in 16 bits, in fp8 on compute capability 8.9 and "
+                                    "above, and in GPTQ and AWQ but on 9.0 are described"
                                   : "vLLM 0.32.0 with this is not described",
                       "start the engine by `tidemark dry-run -- vllm serve ...`, which needs no description");
 }
