@@ -59,8 +59,8 @@ static const tide_json *head_of_target(tide_serve_run *run, tide_arena *arena, t
     return config;
 }
 
-/* config/speculative.py, hf_config_override: the class that predicts further tokens, by model_type; NULL: vLLM has one that
- * no description covers. */
+/* config/speculative.py, hf_config_override: the class that predicts further tokens, by model_type; NULL: vLLM has one
+ * that no description covers. */
 static const struct {
     const char *model_type, *architecture;
 } mtp_classes[] = {{"deepseek_v3", "DeepSeekMTPModel"},
@@ -261,15 +261,16 @@ void tide_serve_propose(tide_serve_run *run, tide_description *runner, const tid
 
 enum { AUX_STREAM_TOKENS = 256 }; /* envs.py, VLLM_SHARED_EXPERTS_STREAM_TOKEN_THRESHOLD */
 
-/* fused_moe/runner/shared_experts.py: in steps behind the first, shared experts of few requests run on a stream of their
- * own, whose products have workspaces there. */
+/* fused_moe/runner/shared_experts.py: in steps behind the first, shared experts of few requests run on a stream of
+ * their own, whose products have workspaces there. */
 uint64_t tide_serve_draft_steps(const tide_serve_run *run, int64_t requests) {
     bool has_shared = TIDE_SERVE_NUMBER(run->job.config, 0, "n_shared_experts", "shared_expert_intermediate_size") > 0;
     if (!run->drafts.is_mtp || run->drafts.tokens < 2 || requests > AUX_STREAM_TOKENS || !has_shared) return 0;
-    tide_report(run->machine.diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/speculative_config",
-                "shared experts of up to 256 requests run on a stream of their own when further tokens are drafted, which "
-                "is not played: two segments of 20 MiB at most",
-                NULL);
+    tide_report(
+        run->machine.diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/speculative_config",
+        "shared experts of up to 256 requests run on a stream of their own when further tokens are drafted, which "
+        "is not played: two segments of 20 MiB at most",
+        NULL);
     return UINT64_C(2) * TIDE_SERVE_SEGMENT;
 }
 

@@ -26,10 +26,10 @@ enum { TIDE_SERVE_AUTO = -1 }; /* max_model_len: the longest that fits */
 
 /* speculative_config. */
 typedef struct tide_serve_drafts {
-    int64_t tokens;                    /* num_speculative_tokens */
-    bool are_ngrams, is_head, is_mtp;  /* is_head: EAGLE of either version, or MTP, on the target's hidden states */
+    int64_t tokens;                   /* num_speculative_tokens */
+    bool are_ngrams, is_head, is_mtp; /* is_head: EAGLE of either version, or MTP, on the target's hidden states */
     bool is_eagle3;
-    const tide_json *config;           /* of the draft model; NULL: there is none */
+    const tide_json *config; /* of the draft model; NULL: there is none */
 } tide_serve_drafts;
 
 /* How weights of linear layers are stored: none fp8 fp8_static fp8_dynamic fp8_channel int8_channel gptq awq wna16
