@@ -3,6 +3,7 @@
  *
  * A word is a link if it has a fragment of settings (#a=b, a=b&c=d or z=1.TEXT), a setting if it has a "=", a
  * file if there is one of that name, and the model's name otherwise. --NAME VALUE is a setting where it is no option.
+ * The command of a server is a file (pasted.c).
  */
 #include "cli.h"
 
@@ -27,6 +28,7 @@ void cli_arguments_free(cli_arguments *arguments) {
     list_free(arguments->with, arguments->with_count);
     list_free(arguments->where, arguments->where_count);
     cli_buffer_free(&arguments->link);
+    cli_buffer_free(&arguments->command);
     *arguments = (cli_arguments){0};
 }
 
@@ -97,9 +99,9 @@ static void option_take(cli_arguments *a, const char *name, const char *value) {
     if (strcmp(name, "--where") == 0) list_add(&a->where, &a->where_count, value, strlen(value));
 }
 
-/* --zero 2, --grad-accum=8, --padding: zero=2, grad_accum=8, padding=true. */
+/* --zero 2, --grad-accum=8, --padding, -tp 2: zero=2, grad_accum=8, padding=true, tp=2. */
 static void setting_take(cli_arguments *a, int argc, char **argv, int *at) {
-    const char *name = argv[*at] + 2, *equals = strchr(name, '=');
+    const char *name = argv[*at] + strspn(argv[*at], "-"), *equals = strchr(name, '=');
     const char *next = *at + 1 < argc && argv[*at + 1][0] != '-' ? argv[*at + 1] : NULL;
     cli_buffer word = {0};
     cli_append(&word, name, equals ? (size_t)(equals - name) : strlen(name));
@@ -119,7 +121,8 @@ static int option_read(cli_arguments *a, int argc, char **argv, int *at, unsigne
     const char *word = strcmp(argv[*at], "-h") == 0 ? "--help" : argv[*at];
     const char *equals = strchr(word, '=');
     size_t length = equals ? (size_t)(equals - word) : strlen(word);
-    bool is_setting = (takes & CLI_TAKES_SETTINGS) && strncmp(word, "--", 2) == 0 && length > 2;
+    bool is_short = length == 3 && word[2] == 'p'; /* -tp, -pp and -dp of vLLM */
+    bool is_setting = (takes & CLI_TAKES_SETTINGS) && length > 2 && (is_short || strncmp(word, "--", 2) == 0);
     for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
         const option *o = &options[i];
         if (strlen(o->name) != length || strncmp(o->name, word, length) != 0) continue;
@@ -243,6 +246,12 @@ int cli_arguments_read(cli_arguments *a, int argc, char **argv, unsigned takes) 
     *a = (cli_arguments){0};
     bool are_words = false; /* after "--" */
     for (int i = 0; i < argc; i++) {
+        bool may_serve = (takes & CLI_TAKES_SETTINGS) && !a->with_count && !a->command.length;
+        if (may_serve && cli_is_server_command(argc - i, argv + i)) {
+            argc = i + cli_server_command_read(&a->command, argc - i, argv + i);
+            are_words = false;
+            if (i == argc) break;
+        }
         const char *word = argv[i];
         if (!are_words && strcmp(word, "--") == 0) {
             are_words = true;

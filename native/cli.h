@@ -127,6 +127,7 @@ typedef struct cli_arguments {
     cli_buffer link; /* what stands in a link, or empty; words hold over it */
     char **paths;    /* files, in order */
     size_t path_count;
+    cli_buffer command; /* of a server, as a file is; empty: none is given */
     bool is_json, shows_bytes, shows_help;
     const char *of;                  /* explain */
     const char *stage;               /* explain */
@@ -175,6 +176,13 @@ enum {
 int cli_arguments_read(cli_arguments *arguments, int argc, char **argv, unsigned takes);
 void cli_arguments_add(cli_arguments *arguments, const char *word); /* unless it is there */
 void cli_arguments_free(cli_arguments *arguments);
+
+/* ---- pasted.c ---- */
+
+/* These words start an inference server. */
+bool cli_is_server_command(int argc, char **argv);
+/* Takes the server's words; the others are moved to the front of argv. Returns how many they are. */
+int cli_server_command_read(cli_buffer *command, int argc, char **argv);
 
 /* ---- links.c ---- */
 

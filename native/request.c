@@ -116,6 +116,12 @@ int cli_request(cli_buffer *request, const char *call, const cli_arguments *a, c
     int status = CLI_OK;
     for (size_t i = 0; i < a->path_count && status == CLI_OK; i++)
         status = append_file(request, a->paths[i], i == 0, &held);
+    if (a->command.length) {
+        cli_append_text(request,
+                        a->path_count ? ",{\"name\":\"the command\",\"text\":" : "{\"name\":\"the command\",\"text\":");
+        append_file_text(request, &a->command);
+        cli_append_text(request, "}");
+    }
     if (status == CLI_OK && held.path.length && !held.is_given_too)
         status = append_file(request, held.path.at, false, NULL);
     cli_buffer_free(&held.path);

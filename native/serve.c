@@ -195,6 +195,7 @@ const cli_command cli_serve_command = {
     "  --gpu NAME        the GPU (`tidemark describe gpus`)\n"
     "  input_len=N output_len=N   tokens of a request; without them, a ladder of lengths\n"
     "  request_lengths=MIX        several lengths: 1000:70,8000:30, or by percentiles p50:1000,p99:8000\n"
+    "  vllm serve ...             a server's command as it is pasted, beside --gpu and the like\n"
     "  concurrency=N              requests that are to fit: how many GPUs hold them is said, and which flags help\n"
     "  replicas=N                 servers on the same GPU\n"
     "  --json            the whole answer\n\n"

@@ -121,11 +121,19 @@ static void version_read(tide_job_arguments *arguments, tide_text value) {
             "update tidemark");
 }
 
+/* --no-enable-prefix-caching. */
+static const char *remedy_of_switch(tide_arena *arena, tide_text name) {
+    if (!tide_text_starts(name, TIDE_TEXT("no_"))) return NULL;
+    tide_setting_id id = tide_setting_find((tide_text){name.at + 3, name.length - 3});
+    bool is_switch = id < TIDE_SET_COUNT && tide_settings[id].type == TIDE_SETTING_BOOL;
+    return is_switch ? tide_format(arena, "write %s=false", tide_settings[id].name) : NULL;
+}
+
 static void unknown_read(tide_job_arguments *arguments, tide_text name) {
     const char *place = argument_place(arguments->arena, name);
     tide_text rest = name, first;
     tide_piece_next(&rest, '.', &first);
-    const char *word = tide_word_remedy(name);
+    const char *off = remedy_of_switch(arguments->arena, name), *word = off ? off : tide_word_remedy(name);
     const char *near = tide_setting_nearest(arguments->arena, rest.at ? first : name);
     const char *tail = rest.at && near && strcmp(near, "overrides") == 0 ? ".KEY" : "";
     tide_error(arguments->diags, TIDE_ERR_FIELD_UNKNOWN, place,

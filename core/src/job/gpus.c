@@ -3,6 +3,7 @@
 #include "job/builder.h"
 
 #include <ctype.h>
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/units.h"
@@ -96,6 +97,17 @@ static const tide_json *gpu_find(tide_arena *arena, const tide_json *list, const
     return NULL;
 }
 
+/* "2xl40s": NULL if it is no count of a GPU that is known. */
+static const char *remedy_of_count(tide_job_builder *b, const tide_json *list, const char *name) {
+    int64_t count;
+    tide_text rest = tide_text_of(name), number;
+    if (!tide_piece_next(&rest, 'x', &number) || !rest.at) return NULL;
+    if (!tide_text_to_i64(&count, tide_trimmed(number)) || count < 1) return NULL;
+    const char *gpu = tide_text_copy(b->arena, tide_trimmed(rest));
+    return tide_gpu_is_named(b->arena, list, gpu) ? tide_format(b->arena, "write gpus=%" PRId64 " gpu=%s", count, gpu)
+                                                  : NULL;
+}
+
 static void gpu_refuse(tide_job_builder *b, const tide_json *list, const char *name) {
     uint32_t count = 0, near_count = 0;
     const char **names = TIDE_NEW(b->arena, const char *, (list ? list->count : 0) + 1);
@@ -106,6 +118,7 @@ static void gpu_refuse(tide_job_builder *b, const tide_json *list, const char *n
             near = tide_format(b->arena, "%s%s%s", near, near_count++ ? " or " : "", gpu_string(row, "name"));
     }
     if (!near_count) near = tide_near_names(b->arena, tide_text_of(name), names, count);
+    const char *counted = remedy_of_count(b, list, name);
     const char *size = "give its memory as gpu_gib=SIZE", *shown = tide_shown(b->arena, tide_text_of(name));
     if (near_count > 1)
         tide_error(b->diags, TIDE_ERR_FIELD_RANGE, "/settings/gpu",
@@ -114,7 +127,9 @@ static void gpu_refuse(tide_job_builder *b, const tide_json *list, const char *n
     else
         tide_error(b->diags, TIDE_ERR_FIELD_RANGE, "/settings/gpu",
                    tide_format(b->arena, "\"%s\" is not a GPU that is known", shown),
-                   near ? tide_format(b->arena, "did you mean %s? Otherwise %s", near, size) : size);
+                   counted ? counted
+                   : near  ? tide_format(b->arena, "did you mean %s? Otherwise %s", near, size)
+                           : size);
 }
 
 const tide_json *tide_gpu_list(tide_arena *arena, tide_diagnostics *diags) {

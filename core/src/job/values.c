@@ -29,14 +29,32 @@ static bool value_is_unset(const value_reader *r) {
            tide_text_same(r->given, TIDE_TEXT("default"));
 }
 
-/* "8k" is 8192 in words; as a value the number is written. NULL: it is not of that kind. */
+/* "8k" is 8192 in words, "10GiB" as many bytes: as a value the number is written. NULL: it is not of that kind. */
 static const char *remedy_of_thousands(const value_reader *r) {
-    tide_text number = r->given;
-    int64_t value;
-    bool is_k = number.length > 1 && (number.at[number.length - 1] | ' ') == 'k';
-    if (!is_k || !tide_text_to_i64(&value, (tide_text){number.at, number.length - 1}) || value < 1) return NULL;
-    if (value > r->setting->most / 1024) return NULL;
-    return tide_format(r->arena, "write %" PRId64, value * 1024);
+    static const char units[] = "kmgt";
+    size_t digits = 0;
+    while (digits < r->given.length && strchr("0123456789.", r->given.at[digits])) digits++;
+    tide_text unit = {r->given.at + digits, r->given.length - digits};
+    const char *letter = unit.length ? strchr(units, unit.at[0] | ' ') : NULL;
+    bool is_unit =
+        letter && (unit.length == 1 || tide_text_same((tide_text){unit.at + 1, unit.length - 1}, TIDE_TEXT("b")) ||
+                   tide_text_same((tide_text){unit.at + 1, unit.length - 1}, TIDE_TEXT("ib")));
+    int64_t pico;
+    if (!is_unit || tide_decimal_read(&pico, (tide_text){r->given.at, digits}) != TIDE_DECIMAL_OK) return NULL;
+    int64_t size = INT64_C(1) << 10 * (letter - units + 1), whole = pico / TIDE_PICO;
+    if (whole > r->setting->most / size) return NULL;
+    int64_t value = whole * size + pico % TIDE_PICO / 1000000 * size / (TIDE_PICO / 1000000);
+    return value < 1 || value > r->setting->most ? NULL : tide_format(r->arena, "write %" PRId64, value);
+}
+
+/* "2xl40s": a count and a kind of GPU. */
+static const char *remedy_of_cards(const value_reader *r) {
+    int64_t count;
+    tide_text rest = r->given, number;
+    bool is_pair = tide_piece_next(&rest, 'x', &number) && rest.at && rest.length;
+    if (!is_pair || !tide_text_to_i64(&count, tide_trimmed(number)) || count < 1) return NULL;
+    if (rest.at[0] >= '0' && rest.at[0] <= '9') return NULL;
+    return tide_format(r->arena, "write gpus=%" PRId64 " gpu=%s", count, tide_shown(r->arena, tide_trimmed(rest)));
 }
 
 static const char *value_int(const value_reader *r) {
@@ -47,10 +65,12 @@ static const char *value_int(const value_reader *r) {
     tide_text synonym = tide_setting_choice_of(s, r->given);
     if (synonym.length) return tide_text_copy(r->arena, synonym);
     if (!tide_text_to_i64(&value, r->given)) {
+        const char *thousands = remedy_of_thousands(r);
         bool is_digits = r->given.length > 0;
         for (size_t i = 0; i < r->given.length; i++)
             is_digits = is_digits && r->given.at[i] >= '0' && r->given.at[i] <= '9';
-        return value_refuse(r, is_digits ? TIDE_ERR_FIELD_RANGE : TIDE_ERR_FIELD_TYPE, rule, remedy_of_thousands(r));
+        return value_refuse(r, is_digits ? TIDE_ERR_FIELD_RANGE : TIDE_ERR_FIELD_TYPE, rule,
+                            thousands ? thousands : remedy_of_cards(r));
     }
     if (value < s->least || value > s->most) return value_refuse(r, TIDE_ERR_FIELD_RANGE, rule, NULL);
     return tide_format(r->arena, "%" PRId64, value);
@@ -67,6 +87,18 @@ static const char *value_capability(const value_reader *r) {
     return value_int(&whole);
 }
 
+/* "90%", or 90 where a share is meant. */
+static const char *remedy_of_percent(const value_reader *r) {
+    int64_t pico;
+    tide_text number = r->given;
+    if (number.length && number.at[number.length - 1] == '%') number.length--;
+    if (r->setting->most != TIDE_PICO || tide_decimal_read(&pico, number) != TIDE_DECIMAL_OK) return NULL;
+    if (number.length == r->given.length && pico < 2 * TIDE_PICO) return NULL;
+    return pico > 0 && pico <= 100 * TIDE_PICO
+               ? tide_format(r->arena, "write %s", tide_decimal_text(r->arena, pico / 100))
+               : NULL;
+}
+
 static const char *read_number_value(const value_reader *r) {
     const tide_setting *s = r->setting;
     bool is_clip = s == &tide_settings[TIDE_SET_clip];
@@ -75,9 +107,9 @@ static const char *read_number_value(const value_reader *r) {
     tide_decimal state = tide_decimal_read(&pico, r->given);
     const char *rule = tide_format(r->arena, "must be a number from %s to %s", tide_decimal_text(r->arena, s->least),
                                    tide_decimal_text(r->arena, s->most));
-    if (state == TIDE_DECIMAL_NONE) return value_refuse(r, TIDE_ERR_FIELD_TYPE, rule, NULL);
+    if (state == TIDE_DECIMAL_NONE) return value_refuse(r, TIDE_ERR_FIELD_TYPE, rule, remedy_of_percent(r));
     if (state == TIDE_DECIMAL_LARGE || (state == TIDE_DECIMAL_OK && (pico < s->least || pico > s->most)))
-        return value_refuse(r, TIDE_ERR_FIELD_RANGE, rule, NULL);
+        return value_refuse(r, TIDE_ERR_FIELD_RANGE, rule, remedy_of_percent(r));
     bool is_fraction = s == &tide_settings[TIDE_SET_memory_fraction];
     if (state == TIDE_DECIMAL_FINE || (is_fraction && pico % (TIDE_PICO / 1000000)))
         return value_refuse(r, TIDE_ERR_FIELD_RANGE,

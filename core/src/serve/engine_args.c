@@ -16,6 +16,11 @@ static bool read_option_object(const tide_json **object, const tide_job *job, ti
     const char *place = tide_format(arena, "/settings/%s", name);
     *object = NULL;
     if (!tide_job_sets(job, id)) return true;
+    if (!strchr("[{", job->values[id][0]))
+        return tide_error(
+            diags, TIDE_ERR_FIELD_TYPE, place,
+            tide_format(arena, "is \"%s\"; must be a JSON object", tide_shown(arena, tide_text_of(job->values[id]))),
+            id == TIDE_SET_limit_mm_per_prompt ? "write {\"image\": 2}" : "write {\"NAME\": VALUE, ...}");
     *object = tide_json_parse(arena, tide_text_of(job->values[id]), place, diags);
     if (!*object) return false;
     return (*object)->kind == TIDE_JSON_OBJECT ||
