@@ -270,9 +270,10 @@ static bool takes_gpu(const tide_serve_run *run) {
                NULL);
 }
 
+/* In the order of config/model.py, __post_init__, and of what follows it: the first refusal is the engine's. */
 bool tide_serve_check(const tide_serve_run *run) {
     say_unused_limits(run);
-    return takes_gpu(run) && knows_architecture(run) && knows_quantization(run) && takes_length(run) &&
-           takes_dtype(run) && holds_requests(run) && takes_rank(run) && takes_ranks(run) && takes_drafts(run) &&
+    return takes_gpu(run) && knows_architecture(run) && takes_dtype(run) && takes_length(run) &&
+           knows_quantization(run) && holds_requests(run) && takes_rank(run) && takes_ranks(run) && takes_drafts(run) &&
            takes_block(run) && takes_cache_type(run);
 }
