@@ -117,6 +117,14 @@ bool tide_claims_train(const tide_claims *c);                      /* whether a 
 const char *tide_trl_kind(const tide_claims *c);
 void tide_trl_settle(tide_claims *c);
 
+/* Preferences or rewards by a program with trainers of its own, as it calls them: one of TRL's where that is near and
+ * asked for. */
+void tide_own_trainer_settle(tide_claims *c, const char *said);
+
+/* rl_programs.c: verl, OpenRLHF, NeMo-RL. */
+void tide_rl_settle(tide_claims *c);
+bool tide_is_of_rl(const tide_reader *reader);
+
 /* trl_rollouts.c: a key that only TRL's trainers which generate have; NULL: none. What such a file says of rollouts. */
 const char *tide_rollouts_key(const tide_claims *c);
 void tide_rollouts_settle(tide_claims *c);
@@ -190,6 +198,6 @@ extern const tide_key_table tide_trainer_keys, tide_model_keys, tide_fsdp_keys, 
     tide_accelerate_keys;
 extern const tide_reader tide_deepspeed_reader, tide_llama_factory_reader, tide_ms_swift_reader, tide_trainer_reader,
     tide_megatron_reader, tide_megatron_bridge_reader, tide_nemo_reader, tide_torchtune_reader, tide_torchtitan_reader,
-    tide_trl_command_reader, tide_launched_reader;
+    tide_trl_command_reader, tide_launched_reader, tide_verl_reader, tide_openrlhf_reader, tide_nemo_rl_reader;
 
 #endif

@@ -191,6 +191,54 @@ static const char *trl_kind_of(const tide_command_line *l, uint32_t at) {
     return NULL;
 }
 
+/* ---- openrlhf.cli.train_NAME --key value; verl.trainer.NAME section.key=value ---- */
+
+static tide_json *section_of(tide_arena *arena, tide_json *object, tide_text name) {
+    for (tide_json *entry = object->first; entry; entry = entry->next)
+        if (entry->kind == TIDE_JSON_OBJECT && tide_text_equal(entry->key, name)) return entry;
+    tide_json *made = tide_json_new(arena, TIDE_JSON_OBJECT);
+    tide_json_put(arena, object, tide_text_of(tide_text_copy(arena, name)), made);
+    return made;
+}
+
+/* An override of Hydra: its sections are made where they are not there. */
+static void put_override(tide_arena *arena, tide_json *root, const char *token) {
+    const char *equals = strchr(token, '=');
+    if (!equals || tide_shell_is_option(token)) return;
+    while (*token == '+') token++;
+    for (const char *dot = memchr(token, '.', (size_t)(equals - token)); dot;
+         dot = memchr(token, '.', (size_t)(equals - token))) {
+        tide_text name = {token, (size_t)(dot - token)};
+        root = section_of(arena, root, name);
+        token = dot + 1;
+    }
+    put(arena, root, tide_text_copy(arena, (tide_text){token, (size_t)(equals - token)}), equals + 1);
+}
+
+static bool read_rl_program(tide_reading *r, const tide_command_line *l) {
+    static const char openrlhf[] = "openrlhf.cli.train_", verl[] = "verl.trainer.";
+    for (uint32_t i = 0; i < l->count; i++) {
+        const char *token = l->tokens[i], *word = NULL;
+        if (strncmp(token, openrlhf, sizeof openrlhf - 1) == 0) {
+            tide_json *options = read_flags(l, i + 1, l->count, &word);
+            const char *kind = token + sizeof openrlhf - 1;
+            bool rewards = strncmp(kind, "ppo", 3) == 0;
+            if (!rewards || !tide_json_at(options, "advantage_estimator"))
+                put(l->arena, options, "trains", rewards ? "ppo" : kind);
+            read_launcher(r, l);
+            tide_claims_add(r->claims, &tide_openrlhf_reader, options, r->name, r->place);
+            return true;
+        }
+        if (strncmp(token, verl, sizeof verl - 1) != 0) continue;
+        tide_json *root = tide_json_new(l->arena, TIDE_JSON_OBJECT);
+        for (uint32_t k = i + 1; k < l->count; k++) put_override(l->arena, root, l->tokens[k]);
+        read_launcher(r, l);
+        tide_claims_add(r->claims, &tide_verl_reader, root, r->name, r->place);
+        return true;
+    }
+    return false;
+}
+
 /* The program from `from` on; whether there is one that is known. */
 static bool read_program(tide_reading *r, const tide_command_line *l, uint32_t from) {
     for (uint32_t i = from; i < l->count; i++) {
@@ -241,8 +289,7 @@ static bool refuse_program(tide_reading *r, const tide_command_line *l) {
     static const struct {
         const char *program, *what, *remedy;
     } rows[] = {
-        {"verl.trainer.*", "starts verl, which trains by rewards beside what generates: not described", NEAR_ACTOR},
-        {"openrlhf.cli.*", "starts OpenRLHF, whose trainers are its own and not described", NEAR_ACTOR},
+        {"openrlhf.cli.*", "starts OpenRLHF, and trains nothing", "give the command that trains"},
         {"*run_grpo*.py", "starts NeMo-RL, which trains by rewards beside what generates: not described", NEAR_ACTOR},
         {"nemo_automodel*", "starts NeMo AutoModel, whose recipes are not described", NEAR_SFT},
         {"automodel", "starts NeMo AutoModel, whose recipes are not described", NEAR_SFT},
@@ -272,7 +319,7 @@ bool tide_launch_read_script(tide_reading *r) {
         tide_shell_expand(&l, variables);
         uint32_t from = 0;
         bool is_known = false;
-        if (refuse_program(r, &l)) return true;
+        if (read_rl_program(r, &l) || refuse_program(r, &l)) return true;
         for (uint32_t i = 0; i < l.count && !is_known; i++)
             is_known = tide_shell_runs(l.tokens[i], "accelerate") || tide_shell_runs(l.tokens[i], "torchrun") ||
                        tide_shell_runs(l.tokens[i], "deepspeed") || tide_shell_runs(l.tokens[i], "trl") ||

@@ -326,7 +326,9 @@ static void settle_scaler(tide_claims *c) {
 }
 
 void tide_training_settle(tide_claims *c) {
-    if (tide_claims_have(c, TIDE_PROGRAM_megatron_lm)) return; /* whose launcher says how many processes there are */
+    for (const tide_claims_file *file = c->first; file; file = file->next)
+        if (tide_is_of_rl(file->reader)) return;               /* whose launcher says how many processes there are */
+    if (tide_claims_have(c, TIDE_PROGRAM_megatron_lm)) return; /* the same */
     tide_default_facts(c);
     settle_model(c);
     settle_parts(c);

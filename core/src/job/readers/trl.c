@@ -110,6 +110,7 @@ typedef struct own_trainer {
 
 #define ALL_LOGITS "makes the logits of every position (axolotl 0.19 has TRL 1.9)"
 #define ALL_IN_FP32 "takes the logits of every position to fp32, in a loss of its own"
+#define WORKERS "trains by workers of its own, which take turns with what generates"
 #define BEFORE_1 "is of TRL before 1.0, with losses of ms-swift's own"
 
 static const own_trainer *own_trainer_of(const tide_claims *c, const char *said) {
@@ -135,6 +136,16 @@ static const own_trainer *own_trainer_of(const tide_claims *c, const char *said)
         {TIDE_PROGRAM_ms_swift, "simpo", "cpo", BEFORE_1},
         {TIDE_PROGRAM_ms_swift, "rm", "reward", BEFORE_1},
         {TIDE_PROGRAM_ms_swift, "grpo", "grpo", BEFORE_1},
+        /* verl/workers/fsdp_workers.py; openrlhf/trainer; nemo_rl/models/policy */
+        {TIDE_PROGRAM_verl, "grpo", "grpo", WORKERS},
+        {TIDE_PROGRAM_verl, "rloo", "rloo", WORKERS},
+        {TIDE_PROGRAM_openrlhf, "dpo", "dpo", ALL_IN_FP32},
+        {TIDE_PROGRAM_openrlhf, "kto", "kto", ALL_IN_FP32},
+        {TIDE_PROGRAM_openrlhf, "grpo", "grpo", WORKERS},
+        {TIDE_PROGRAM_openrlhf, "reinforce", "grpo", WORKERS},
+        {TIDE_PROGRAM_openrlhf, "rloo", "rloo", WORKERS},
+        {TIDE_PROGRAM_nemo_rl, "dpo", "dpo", ALL_IN_FP32},
+        {TIDE_PROGRAM_nemo_rl, "grpo", "grpo", WORKERS},
     };
     for (size_t i = 0; i < TIDE_COUNT_OF(rows); i++)
         if (tide_claims_have(c, rows[i].program) && strcmp(rows[i].said, said) == 0) return &rows[i];
@@ -173,14 +184,14 @@ static const char *own_kind(tide_claims *c, const char *said) {
     return NULL;
 }
 
-static void settle_own(tide_claims *c, const char *said) {
+void tide_own_trainer_settle(tide_claims *c, const char *said) {
     const char *kind = own_kind(c, said);
     for (unsigned id = TIDE_SET_trainer_prompt_length; !kind && id <= TIDE_SET_trainer_batch_eval_metrics; id++)
         c->settings[id] = NULL;
     if (!kind) return;
     tide_settle(c, TIDE_FACT_trl, TIDE_SET_trainer, kind);
     if (strcmp(said, "simpo") == 0) tide_settle(c, TIDE_FACT_trl, TIDE_SET_trainer_loss_type, said);
-    if (strcmp(kind, "grpo") == 0) tide_rollouts_settle(c);
+    if (strcmp(kind, "grpo") == 0 || strcmp(kind, "rloo") == 0) tide_rollouts_settle(c);
 }
 
 /* Supervised training, or preferences of a trainer that is not named. */
@@ -291,7 +302,7 @@ void tide_trl_settle(tide_claims *c) {
     const char *kind = tide_trl_kind(c), *said = tide_fact_of(c, TIDE_FACT_trl);
     settle_rows(c, kind);
     if (said && !has_trl_file(c) && strcmp(said, "sft") != 0)
-        settle_own(c, said);
+        tide_own_trainer_settle(c, said);
     else if (kind)
         settle_kind(c, kind);
     else

@@ -1,0 +1,15 @@
+deepspeed --module openrlhf.cli.train_sft \
+   --max_len 4096 \
+   --dataset Open-Orca/OpenOrca \
+   --input_key question \
+   --train_batch_size 256 \
+   --micro_train_batch_size 2 \
+   --max_samples 500000 \
+   --pretrain meta-llama/Meta-Llama-3-8B \
+   --save_path ./checkpoint/llama3-8b-sft \
+   --zero_stage 2 \
+   --max_epochs 1 \
+   --packing_samples \
+   --bf16 \
+   --learning_rate 5e-6 \
+   --gradient_checkpointing --flash_attn
