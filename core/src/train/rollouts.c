@@ -4,6 +4,7 @@
 #include "train/rollouts.h"
 
 #include "base/units.h"
+#include "train/growing.h"
 
 static tide_function *rollout_function(tide_run *run, const char *name) {
     tide_function *found = tide_function_find(run->model.descriptions, NULL, tide_text_of(name));
@@ -37,29 +38,61 @@ static void mark_rollout_cache(tide_machine *m, tide_value v) {
     for (uint32_t i = 0; v.kind == TIDE_VALUE_LIST && i < v.list->count; i++) mark_rollout_cache(m, v.list->items[i]);
 }
 
+typedef struct rollouts {
+    tide_run *run;
+    const tide_job *job;
+    tide_function *token;
+    tide_value state, past; /* of the loop, from library/generation.json; keys and values */
+} rollouts;
+
+static bool sample_token(rollouts *r, int64_t i) {
+    tide_machine *m = &r->run->machine;
+    tide_model *model = &r->run->model;
+    const tide_value root = {.kind = TIDE_VALUE_MODULE, .module = model->root},
+                     arguments[] = {root, r->state, tide_of_bool(i == 0),
+                                    tide_of_bool(r->job->adapter == TIDE_adapter_none)};
+    *tide_model_setting(model, "experts_are_batched") = tide_of_bool(i > 0); /* _optimize_model_for_decode */
+    tide_model_setting(model, "past_length")->integer = i ? tide_prompt_length(r->job) + i - 1 : 0;
+    tide_value_release(m, tide_model_run(model, r->token, arguments, TIDE_COUNT_OF(arguments)));
+    mark_rollout_cache(m, r->past);
+    return !m->has_failed;
+}
+
+/* Token i behind the one that the prompt gives. */
+static bool sample_next(void *user, int64_t i) {
+    return sample_token(user, i + 1);
+}
+
+static uint32_t values_of_rollouts(void *user, tide_value *values) {
+    rollouts *r = user;
+    values[0] = r->state;
+    values[1] = r->past;
+    values[2] = *tide_model_setting(&r->run->model, "past_key_values");
+    return 3;
+}
+
+static void exchange_rollouts(void *user, const tide_value *values) {
+    rollouts *r = user;
+    r->state = values[0];
+    r->past = values[1];
+    *tide_model_setting(&r->run->model, "past_key_values") = values[2];
+}
+
 /* The loop of _sample(). accelerate wraps the forward() of what the trainer holds: over adapters that is peft's, and
  * generate() is the model's own, outside of autocast. No end token is drawn: every completion is as long as it may be.
  */
-static void sample_tokens(tide_run *run, const tide_job *job, tide_value state, tide_value past) {
-    tide_machine *m = &run->machine;
-    tide_model *model = &run->model;
-    tide_function *token = rollout_function(run, "generate_token");
-    tide_value *kept = tide_model_setting(model, "past_key_values"), *length = tide_model_setting(model, "past_length");
-    tide_value root = {.kind = TIDE_VALUE_MODULE, .module = model->root};
-    *kept = tide_value_retain(past);
+static void sample_tokens(rollouts *r) {
+    tide_machine *m = &r->run->machine;
+    tide_model *model = &r->run->model;
+    tide_value *kept = tide_model_setting(model, "past_key_values");
+    const tide_growing_loop loop = {r->run, r, sample_next, values_of_rollouts, exchange_rollouts};
+    *kept = tide_value_retain(r->past);
     tide_value *autocast = tide_model_setting(model, "autocast"), outside = *autocast;
-    if (job->adapter != TIDE_adapter_none) *autocast = tide_of_bool(false);
+    if (r->job->adapter != TIDE_adapter_none) *autocast = tide_of_bool(false);
     tide_model_setting(model, "logits_to_keep")->integer = 1;
-    for (int64_t i = 0; i < job->trainer_max_completion_length && token && !m->has_failed; i++) {
-        const tide_value arguments[] = {root, state, tide_of_bool(i == 0),
-                                        tide_of_bool(job->adapter == TIDE_adapter_none)};
-        *tide_model_setting(model, "experts_are_batched") = tide_of_bool(i > 0); /* _optimize_model_for_decode */
-        length->integer = i ? tide_prompt_length(job) + i - 1 : 0;
-        tide_value_release(m, tide_model_run(model, token, arguments, TIDE_COUNT_OF(arguments)));
-        mark_rollout_cache(m, past);
-    }
+    if (r->token && sample_token(r, 0)) tide_play_growing(&loop, r->job->trainer_max_completion_length - 1);
     tide_model_setting(model, "logits_to_keep")->integer = 0;
-    length->integer = 0;
+    tide_model_setting(model, "past_length")->integer = 0;
     *tide_model_setting(model, "experts_are_batched") = tide_none();
     *autocast = outside;
     tide_value_release(m, *kept);
@@ -81,7 +114,8 @@ void tide_generate_rollouts(tide_run *run, const tide_job *job) {
     if (made.kind == TIDE_VALUE_LIST) {
         tide_value past = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
         tide_list_push(m, made.list, past);
-        sample_tokens(run, job, made.list->items[0], past);
+        rollouts r = {run, job, rollout_function(run, "generate_token"), made.list->items[0], past};
+        sample_tokens(&r);
         tide_value_release(m, tide_model_run(model, end, &made, 1));
     }
     m->state.grad_enabled = true;

@@ -193,7 +193,7 @@ static const char *trl_kind_of(const tide_command_line *l, uint32_t at) {
 
 /* ---- openrlhf.cli.train_NAME --key value; verl.trainer.NAME section.key=value ---- */
 
-static tide_json *section_of(tide_arena *arena, tide_json *object, tide_text name) {
+static tide_json *override_section(tide_arena *arena, tide_json *object, tide_text name) {
     for (tide_json *entry = object->first; entry; entry = entry->next)
         if (entry->kind == TIDE_JSON_OBJECT && tide_text_equal(entry->key, name)) return entry;
     tide_json *made = tide_json_new(arena, TIDE_JSON_OBJECT);
@@ -209,7 +209,7 @@ static void put_override(tide_arena *arena, tide_json *root, const char *token) 
     for (const char *dot = memchr(token, '.', (size_t)(equals - token)); dot;
          dot = memchr(token, '.', (size_t)(equals - token))) {
         tide_text name = {token, (size_t)(dot - token)};
-        root = section_of(arena, root, name);
+        root = override_section(arena, root, name);
         token = dot + 1;
     }
     put(arena, root, tide_text_copy(arena, (tide_text){token, (size_t)(equals - token)}), equals + 1);

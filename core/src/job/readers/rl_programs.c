@@ -219,7 +219,7 @@ SECTION(nemo_rl);
 
 /* ---- what they say together ---- */
 
-static int64_t number_at(const tide_json *root, const char *section, const char *key, int64_t otherwise) {
+static int64_t rl_number_at(const tide_json *root, const char *section, const char *key, int64_t otherwise) {
     const tide_json *value = tide_json_at(section ? tide_json_at(root, section) : root, key);
     bool is_count = tide_json_is(value, TIDE_JSON_NUMBER) && value->is_integer && value->integer > 0;
     return is_count && value->integer <= INT32_MAX ? value->integer : otherwise;
@@ -230,26 +230,27 @@ typedef struct rl_sizes {
     int64_t step_rows, generation_rows, gpus;
 } rl_sizes;
 
-static rl_sizes sizes_of(const tide_claims *c, const tide_json *root) {
+static rl_sizes rl_sizes_of(const tide_claims *c, const tide_json *root) {
     rl_sizes s = {0};
     int64_t copies = 1;
     if (tide_claims_have(c, TIDE_PROGRAM_verl)) {
         const tide_json *roles = tide_json_at(root, "actor_rollout_ref");
-        copies = number_at(roles, "rollout", "n", 1);
-        s.gpus = number_at(root, "trainer", "n_gpus_per_node", 0) * number_at(root, "trainer", "nnodes", 1);
-        s.step_rows = roles ? number_at(roles, "actor", "ppo_mini_batch_size", 0) * copies
-                            : number_at(root, "data", "train_batch_size", 0);
-        s.generation_rows = number_at(root, "data", "train_batch_size", 0) * copies;
+        copies = rl_number_at(roles, "rollout", "n", 1);
+        s.gpus = rl_number_at(root, "trainer", "n_gpus_per_node", 0) * rl_number_at(root, "trainer", "nnodes", 1);
+        s.step_rows = roles ? rl_number_at(roles, "actor", "ppo_mini_batch_size", 0) * copies
+                            : rl_number_at(root, "data", "train_batch_size", 0);
+        s.generation_rows = rl_number_at(root, "data", "train_batch_size", 0) * copies;
     } else if (tide_claims_have(c, TIDE_PROGRAM_openrlhf)) {
-        copies = number_at(root, NULL, "n_samples_per_prompt", 1);
-        s.gpus = number_at(root, NULL, "actor_num_gpus_per_node", 0) * number_at(root, NULL, "actor_num_nodes", 1);
-        s.step_rows = number_at(root, NULL, "train_batch_size", 0);
-        s.generation_rows = number_at(root, NULL, "rollout_batch_size", 0) * copies;
+        copies = rl_number_at(root, NULL, "n_samples_per_prompt", 1);
+        s.gpus =
+            rl_number_at(root, NULL, "actor_num_gpus_per_node", 0) * rl_number_at(root, NULL, "actor_num_nodes", 1);
+        s.step_rows = rl_number_at(root, NULL, "train_batch_size", 0);
+        s.generation_rows = rl_number_at(root, NULL, "rollout_batch_size", 0) * copies;
     } else {
-        s.gpus = number_at(root, "cluster", "gpus_per_node", 0) * number_at(root, "cluster", "num_nodes", 1);
-        s.step_rows = number_at(root, "policy", "train_global_batch_size", 0);
-        s.generation_rows = number_at(root, "grpo", "num_prompts_per_step", 0) *
-                            number_at(root, "grpo", "num_generations_per_prompt", 1);
+        s.gpus = rl_number_at(root, "cluster", "gpus_per_node", 0) * rl_number_at(root, "cluster", "num_nodes", 1);
+        s.step_rows = rl_number_at(root, "policy", "train_global_batch_size", 0);
+        s.generation_rows = rl_number_at(root, "grpo", "num_prompts_per_step", 0) *
+                            rl_number_at(root, "grpo", "num_generations_per_prompt", 1);
     }
     if (!s.gpus) s.gpus = tide_fact_int(c, TIDE_FACT_processes, 0); /* of what launches it */
     return s;
@@ -311,7 +312,7 @@ void tide_rl_settle(tide_claims *c) {
     const tide_file_key *adapter = c->settings[TIDE_SET_adapter_r];
     c->at = file;
     const char *kind = kind_of_sections(c, file->root);
-    rl_sizes s = sizes_of(c, file->root);
+    rl_sizes s = rl_sizes_of(c, file->root);
     bool is_supervised = strcmp(kind, "sft") == 0, generates = !is_supervised && strcmp(kind, "dpo") != 0;
     c->inputs->asked_model = tide_fact_of(c, TIDE_FACT_model);
     c->inputs->asked_place = c->fact_places[TIDE_FACT_model];
