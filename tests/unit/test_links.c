@@ -145,11 +145,11 @@ static void members(void) {
 }
 
 static void other_words_hold(void) {
-    cJSON *request = request_of("estimate", "model=gpt2&mbs=4&was=1.0_0.0.1&v=1"),
+    cJSON *request = request_of("estimate", "model=gpt2&mbs=4&seq=16&was=1.0_0.0.1&v=1"),
           *words = cJSON_AddArrayToObject(request, "settings");
     cJSON_AddItemToArray(words, cJSON_CreateString("batch=2"));
     cJSON *answer = ask(request);
-    check(strcmp(text_at(answer, "link"), "model=gpt2&batch=2&v=1") == 0, "a word besides the link holds",
+    check(strcmp(text_at(answer, "link"), "model=gpt2&batch=2&seq=16&v=1") == 0, "a word besides the link holds",
           text_at(answer, "link"));
     check(cJSON_GetArraySize(at(answer, "diagnostics")) == 0, "without a remark", "");
     cJSON_Delete(answer);

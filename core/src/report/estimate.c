@@ -6,6 +6,7 @@
 
 #include "base/units.h"
 #include "report/batches.h"
+#include "report/causes.h"
 #include "report/job_events.h"
 #include "report/job_inputs.h"
 #include "report/members.h"
@@ -116,6 +117,7 @@ bool tide_write_estimate(tide_writer *w, tide_run *run, const tide_job *job, tid
     tide_write_steps(&r);
     tide_write_batches(&r);
     write_allocator(&r);
+    tide_report_causes(&r, diags);
     tide_write_assumptions(w, job, diags);
     tide_write_diagnostics(w, diags, false);
     return true;

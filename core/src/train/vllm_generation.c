@@ -75,7 +75,7 @@ bool tide_vllm_init(tide_vllm_generation *v, tide_run *run, const tide_job *job)
     if (job->trainer_vllm_enable_sleep_mode)
         sleep_engine(v, m);
     else
-        tide_report(m->diags, TIDE_WARNING, TIDE_OK, "/settings/trainer.vllm_enable_sleep_mode",
+        tide_report(m->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, "/settings/trainer.vllm_enable_sleep_mode",
                     tide_format(m->arena,
                                 "the engine is awake while the trainer trains: %s of its weights and cache lie beside "
                                 "gradients and optimizer state",

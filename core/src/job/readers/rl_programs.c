@@ -324,12 +324,12 @@ void tide_rl_settle(tide_claims *c) {
     tide_imply(c, TIDE_SET_optimizer, tide_claims_have(c, TIDE_PROGRAM_openrlhf) ? "adamw_fused" : "adamw");
     tide_imply(c, TIDE_SET_clip, "1.0");
     tide_imply(c, TIDE_SET_use_cache, "false");
-    settle_sizes(c, &s, generates);
-    settle_ranks(c, &s);
     if (generates && !tide_claims_have(c, TIDE_PROGRAM_openrlhf)) /* a colocated engine sleeps by default */
         tide_imply(c, TIDE_SET_trainer_vllm_enable_sleep_mode, "true");
     if (!is_supervised) tide_own_trainer_settle(c, kind);
     if (!is_supervised && !c->arguments->asked_trainer) return;
+    settle_sizes(c, &s, generates);
+    settle_ranks(c, &s);
     tide_claims_note(c, is_supervised ? "loss" : "workers", TIDE_KEY_UNSUPPORTED, NULL,
                      is_supervised ? "computes the loss outside of the model" : "trains by workers of its own");
     tide_report(c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, file->place,

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Causes of a peak that are no layers: logits, a reference model, an evaluation. */
+#include "report/causes.h"
+
+#include <string.h>
+
+#include "base/units.h"
+#include "report/allocations.h"
+
+enum { LOGITS_SHARE = 4, REFERENCE_SHARE = 8 }; /* a quarter of the peak, and an eighth */
+
+/* A value for each token and word of the vocabulary, and no weights. */
+static bool is_of_logits(const tide_run *run, const tide_allocation *a, uint32_t vocabulary) {
+    const tide_dim *dims = &run->machine.timeline.dims[a->shape];
+    return (a->factor == TIDE_FACTOR_ACTIVATION || a->factor == TIDE_FACTOR_TEMPORARY) && a->dims >= 2 &&
+           dims[a->dims - 1].name == vocabulary;
+}
+
+/* What lives at the peak and is of logits, and of a reference model. */
+static void measure_causes(const tide_job_report *r, uint64_t *logits, uint64_t *reference) {
+    const tide_timeline *t = &r->run->machine.timeline;
+    uint32_t vocabulary = tide_symbol_name(&r->run->machine, TIDE_TEXT("vocab"));
+    *logits = *reference = 0;
+    for (uint32_t i = 0; i < t->allocation_count; i++) {
+        const tide_allocation *a = &t->allocations[i];
+        if (a->born > r->replay.peak_event || a->died <= r->replay.peak_event) continue;
+        if (is_of_logits(r->run, a, vocabulary)) *logits += r->replay.block_bytes[i];
+        if (strcmp(a->op, "reference model") == 0) *reference += r->replay.block_bytes[i];
+    }
+}
+
+static void report_logits(const tide_job_report *r, tide_diagnostics *diags, uint64_t bytes) {
+    tide_arena *arena = r->w->arena;
+    const tide_job *job = r->job;
+    tide_parallel_kind_choice kind = job->parallel_kind;
+    bool is_cut = kind == TIDE_parallel_kind_tp || kind == TIDE_parallel_kind_pp || kind == TIDE_parallel_kind_native ||
+                  kind == TIDE_parallel_kind_megatron,
+         has_own_loss = is_cut || job->trainer > TIDE_trainer_hf,
+         checkpoints = job->checkpointing != TIDE_checkpointing_none;
+    tide_report(diags, TIDE_WARNING, TIDE_ERR_CONFLICT, "/settings/loss",
+                tide_format(arena,
+                            "the peak is the loss, not the layers: %s of %s are logits and what is made of them, a "
+                            "value for each token and word of the vocabulary%s",
+                            tide_gib(arena, bytes), tide_gib(arena, r->replay.allocated_peak),
+                            checkpoints ? ", which checkpoints save nothing of" : ""),
+                has_own_loss ? "fewer tokens in a batch take less"
+                : job->trainer == TIDE_trainer_hf
+                    ? "use_liger_kernel=true keeps none of them, fewer tokens in a batch less"
+                    : "loss=liger or loss=cut_cross_entropy keeps none of them, fewer tokens in a batch less");
+}
+
+static void report_reference(const tide_job_report *r, tide_diagnostics *diags, uint64_t bytes) {
+    bool generates = tide_trainer_generates(r->job);
+    tide_report(
+        diags, TIDE_WARNING, TIDE_ERR_CONFLICT, "/settings/trainer",
+        tide_format(r->w->arena, "a reference model takes %s beside the one that trains", tide_gib(r->w->arena, bytes)),
+        generates ? "trainer.beta=0 has none; adapter=lora takes the model without its adapters"
+                  : "trainer.precompute_ref_log_probs=true computes what it says ahead; adapter=lora takes the "
+                    "model without its adapters");
+}
+
+static void report_evaluation(const tide_job_report *r, tide_diagnostics *diags) {
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < r->replay.step_count; i++) {
+        const tide_step_figures *s = &r->replay.steps[i];
+        uint64_t peaks[] = {s->peak_forward, s->peak_backward, s->peak_optimizer};
+        for (size_t k = 0; k < TIDE_COUNT_OF(peaks); k++)
+            if (peaks[k] > most) most = peaks[k];
+    }
+    tide_report(diags, TIDE_WARNING, TIDE_ERR_CONFLICT, "/settings/trainer.eval_strategy",
+                tide_format(r->w->arena, "the evaluation needs %s more than the training",
+                            tide_gib(r->w->arena, r->replay.allocated_peak - most)),
+                r->job->trainer_compute_metrics
+                    ? "trainer.eval_accumulation_steps=1 takes the predictions to the host after each batch, "
+                      "trainer.per_device_eval_batch_size=1 makes less of them at once"
+                    : "trainer.per_device_eval_batch_size=1 evaluates one sample at a time");
+}
+
+void tide_report_causes(const tide_job_report *r, tide_diagnostics *diags) {
+    const tide_mark *end = tide_phase_end(&r->run->machine.timeline, r->replay.peak_event);
+    uint64_t logits, reference, peak = r->replay.allocated_peak;
+    if (r->run->serving || r->job->mode != TIDE_mode_train || !end || !r->replay.block_bytes) return;
+    measure_causes(r, &logits, &reference);
+    if (end->phase == TIDE_PHASE_EVALUATE) report_evaluation(r, diags);
+    if (logits >= peak / LOGITS_SHARE) report_logits(r, diags, logits);
+    if (reference && reference >= peak / REFERENCE_SHARE) report_reference(r, diags, reference);
+}
