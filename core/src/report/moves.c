@@ -2,9 +2,11 @@
 /* Moves of a layer, each played. */
 #include "report/moves.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/units.h"
+#include "report/ranks.h"
 
 static uint32_t stage_layers_of(const tide_stages *s, uint32_t stage) {
     uint32_t layers = 0;
@@ -63,6 +65,42 @@ static void write_move(tide_writer *w, const tide_move *move, const tide_what_if
     tide_write_close(w, '}');
 }
 
+static uint32_t rank_with_stage(const tide_stages *s, uint32_t stage) {
+    uint32_t at = 0;
+    while (s->of_rank[at] != stage) at++;
+    return at / s->chunks;
+}
+
+static tide_what_if play_rank(const tide_query *q, const tide_move *move, int64_t rank) {
+    const char **words = TIDE_NEW(q->arena, const char *, move->count + 1);
+    memcpy(words, move->words, move->count * sizeof *words);
+    words[move->count] = tide_format(q->arena, "parallel.rank=%" PRId64, rank);
+    return tide_what_if_play(q, words, move->count + 1);
+}
+
+enum { NOT_OF_A_ROW = -1 };
+
+static tide_rank_need need_after(const tide_what_if *played) {
+    return (tide_rank_need){.rank = NOT_OF_A_ROW, .allocated = played->allocated, .reserved = played->reserved};
+}
+
+/* Of the rank that needs the most then. A move changes two ranks; the others need what they did. */
+static tide_what_if play_move(const tide_query *q, const tide_run *run, const tide_move *move) {
+    const tide_stages *s = &run->stages;
+    if (run->rank_need_count != s->ranks) return tide_what_if_play(q, move->words, move->count);
+    int64_t changed[] = {rank_with_stage(s, move->from) * s->apart, rank_with_stage(s, move->to) * s->apart};
+    tide_what_if most = play_rank(q, move, changed[0]), beside = play_rank(q, move, changed[1]);
+    if (most.status != TIDE_OK || beside.status != TIDE_OK) return most.status != TIDE_OK ? most : beside;
+    if (tide_rank_needs_more(need_after(&beside), need_after(&most))) most = beside;
+    tide_rank_need greatest = need_after(&most);
+    for (uint32_t i = 0; i < s->ranks; i++) {
+        tide_rank_need other = run->rank_needs[i];
+        bool is_changed = other.rank == changed[0] || other.rank == changed[1];
+        if (!is_changed && tide_rank_needs_more(other, greatest)) greatest = other;
+    }
+    return greatest.rank == NOT_OF_A_ROW ? most : play_rank(q, move, greatest.rank);
+}
+
 void tide_write_moves(tide_writer *w, const tide_query *q, const tide_run *run, const tide_job *job, uint64_t need) {
     if (!tide_moves_layers(run)) return;
     tide_what_if now = {.stages = run->stages,
@@ -73,7 +111,7 @@ void tide_write_moves(tide_writer *w, const tide_query *q, const tide_run *run, 
     uint32_t count = tide_moves_of(&now, q->arena, moves);
     tide_write_open_at(w, "moves", '[');
     for (uint32_t i = 0; i < count; i++) {
-        tide_what_if after = tide_what_if_play(q, moves[i].words, moves[i].count);
+        tide_what_if after = play_move(q, run, &moves[i]);
         if (after.status == TIDE_OK) write_move(w, &moves[i], &after, need);
     }
     tide_write_close(w, ']');

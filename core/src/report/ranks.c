@@ -10,7 +10,7 @@
 #include "report/serving.h"
 #include "serve/serve.h"
 
-static bool is_more(tide_rank_need a, tide_rank_need b) {
+bool tide_rank_needs_more(tide_rank_need a, tide_rank_need b) {
     return a.reserved != b.reserved ? a.reserved > b.reserved : a.allocated > b.allocated;
 }
 
@@ -59,7 +59,7 @@ static tide_run *greatest_of(tide_run *first, tide_job *job, tide_arena *arena, 
         if (!try_rank(&now, job, first->other_ranks[i], arena, first->cache)) return NULL;
         needs[i + 1] = now.needs;
         *played = tide_format(arena, "%s, %" PRId64, *played, now.needs.rank);
-        const trial less = is_more(now.needs, most.needs) ? most : now;
+        const trial less = tide_rank_needs_more(now.needs, most.needs) ? most : now;
         if (less.run == most.run) most = now;
         if (less.arena) tide_arena_free(less.arena);
     }
@@ -67,6 +67,32 @@ static tide_run *greatest_of(tide_run *first, tide_job *job, tide_arena *arena, 
     memcpy(most.run->rank_needs, needs, (count + 1) * sizeof *needs);
     set_rank(job, arena, most.needs.rank);
     return most.run;
+}
+
+static const tide_rank_need *need_of(const tide_run *run, int64_t rank) {
+    for (uint32_t i = 0; i < run->rank_need_count; i++)
+        if (run->rank_needs[i].rank == rank) return &run->rank_needs[i];
+    return NULL;
+}
+
+bool tide_run_stages(tide_run *run, tide_job *job, tide_arena *arena) {
+    uint32_t count = run->stages.ranks;
+    tide_rank_need needs[TIDE_OTHER_RANKS + 1];
+    int64_t shown = job->parallel_rank;
+    if (!run->rank_need_count || count > TIDE_OTHER_RANKS + 1) return true;
+    for (uint32_t i = 0; i < count; i++) {
+        int64_t rank = i * run->stages.apart;
+        const tide_rank_need *played = need_of(run, rank);
+        trial now = {0};
+        bool ok = played || try_rank(&now, job, rank, arena, run->cache);
+        if (!ok) return false;
+        needs[i] = played ? *played : now.needs;
+        if (now.arena) tide_arena_free(now.arena);
+    }
+    set_rank(job, arena, shown);
+    if (count) memcpy(run->rank_needs, needs, count * sizeof *needs);
+    if (count) run->rank_need_count = count;
+    return true;
 }
 
 tide_run *tide_run_what_if(tide_description_cache *cache, tide_job *job, tide_arena *arena, tide_diagnostics *diags) {

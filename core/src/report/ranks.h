@@ -13,4 +13,11 @@ tide_run *tide_run_ranks(tide_description_cache *cache, tide_job *job, tide_aren
 /* The same for one of several jobs: alone by tide_run_next, or of the rank that needs the most. */
 tide_run *tide_run_what_if(tide_description_cache *cache, tide_job *job, tide_arena *arena, tide_diagnostics *diags);
 
+/* Plays the ranks of a pipeline that need no more than those that were played, for a row of each stage. A pipeline of
+ * more ranks than rows are kept for stays as it is. False: memory ran out. */
+bool tide_run_stages(tide_run *run, tide_job *job, tide_arena *arena);
+
+/* By what is reserved, then by what is allocated. */
+bool tide_rank_needs_more(tide_rank_need a, tide_rank_need b);
+
 #endif

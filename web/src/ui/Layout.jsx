@@ -22,12 +22,12 @@ const SIDE = 12;
 const STEP = 14;
 const MOST_SHOWN = 64;
 
-/** The stages that the answer has no peak of: others need as much or more. @param {Report} r @param {import('../layout.js').Layout} layout */
+/** The stages that the answer has no peak of: it is of one rank alone, or of more stages than it has rows. What is brief has them later. @param {Report} r @param {import('../layout.js').Layout} layout */
 function useStages(r, layout) {
   const [got, setGot] = useState(/** @type {{of: Report, rows: Row[]} | null} */ (null));
   const isGood = failure.value === null;
   useEffect(() => {
-    if (!isGood) return;
+    if (!isGood || r.brief) return;
     const left = stagesLeft(layout, r.ranks ?? []);
     const stop = new AbortController();
     /** @type {Row[]} */
