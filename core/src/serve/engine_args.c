@@ -261,6 +261,10 @@ void tide_serve_set_settings(tide_serve_run *run) {
     set_value(run, "weight_format",
               (tide_value){.kind = TIDE_VALUE_TEXT,
                            .text = tide_text_of(run->weights.format ? run->weights.format : "none")});
+    set_value(run, "language_format", *tide_model_setting(&run->model, "weight_format"));
+    set_value(run, "tower_format",
+              (tide_value){.kind = TIDE_VALUE_TEXT,
+                           .text = tide_text_of(run->weights.tower_format ? run->weights.tower_format : "none")});
     set_int(run, "group_size", run->weights.group_size);
     set_int(run, "values_per_int32", 32 / run->weights.bits);
     set_truth(run, "keeps_gates", run->weights.keeps_gates);

@@ -41,7 +41,7 @@ static bool leaves_gates(const tide_json *config, const tide_json *q, const char
         bool is_plain = tide_text_ends(name->text, TIDE_TEXT("norm")) || tide_text_is(name->text, "lm_head") ||
                         tide_text_ends(name->text, TIDE_TEXT("embed_tokens")) ||
                         tide_text_ends(name->text, TIDE_TEXT("e_score_correction_bias")) ||
-                        tide_text_is(name->text, "gate");
+                        tide_text_is(name->text, "visual") || tide_text_is(name->text, "gate");
         gates += tide_text_ends(name->text, TIDE_TEXT(".mlp.gate"));
         if (!is_plain && !tide_text_ends(name->text, TIDE_TEXT(".mlp.gate"))) return false;
     }
@@ -127,16 +127,23 @@ static const char *compressed_format(const tide_json *q, tide_serve_weights *w, 
     return capability == 89 || capability == 90 ? "fp8_channel" : NULL;
 }
 
+/* Qwen's vision towers: as they are in a checkpoint of AWQ that keeps "visual" (auto_awq.py, is_layer_skipped). */
+static bool keeps_tower(const tide_serve_run *run, const tide_json *q) {
+    const tide_json *names = tide_json_at(q, "modules_to_not_convert"), *name = names ? names->first : NULL;
+    return tide_text_contains(run->architecture, TIDE_TEXT("Qwen")) && config_says(q, "quant_method", "awq") && name &&
+           !name->next && name->kind == TIDE_JSON_STRING && tide_text_is(name->text, "visual");
+}
+
 tide_serve_weights tide_serve_weights_of(const tide_serve_run *run) {
     const tide_json *config = run->job.config, *q = tide_json_at(config, "quantization_config");
     int capability = run->device.capability;
-    tide_serve_weights w = {.bits = 8, .group_size = 128};
+    tide_serve_weights w = {.bits = 8, .group_size = 128, .tower_format = "none"};
     const tide_engine_root *root = tide_engine_root_of("vllm", run->architecture);
     if (!q) q = tide_json_at(tide_serve_text_config(config), "quantization_config");
     if (q && q->kind == TIDE_JSON_NULL) q = NULL;
     if (!q && run->job.quantization == TIDE_quantization_none) {
         w.format = "none";
-    } else if (!root || run->job.cpu_offload_gb || tide_json_at(config, "vision_config") ||
+    } else if (!root || run->job.cpu_offload_gb || (tide_json_at(config, "vision_config") && !keeps_tower(run, q)) ||
                tide_json_at(config, "num_mel_bins")) { /* which parts of a tower are quantised is not described */
         w.format = NULL;
     } else if (!q) {

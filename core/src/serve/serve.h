@@ -36,6 +36,7 @@ typedef struct tide_serve_drafts {
  * mxfp4. */
 typedef struct tide_serve_weights {
     const char *format;       /* NULL: not described */
+    const char *tower_format; /* of a vision tower's */
     int64_t bits, group_size; /* of packed formats */
     bool keeps_gates;         /* of mixtures, in the type of the activations */
     bool has_cache_scales;    /* quantization/kv_cache.py: attention has scales to load */
