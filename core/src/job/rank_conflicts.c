@@ -28,6 +28,26 @@ static bool is_of_one_gpu(tide_optimizer_choice optimizer) {
            optimizer == TIDE_optimizer_adamw_schedulefree_single || optimizer == TIDE_optimizer_sgd_schedulefree;
 }
 
+/* torch.distributed.tensor has no rule for these operations. */
+static void check_dtensors(tide_job_builder *b) {
+    static const struct {
+        tide_optimizer_choice optimizer;
+        const char *operation, *remedy;
+    } without_rule[] = {{TIDE_optimizer_sgd_fused, "_fused_sgd_", "use sgd_momentum"},
+                        {TIDE_optimizer_adagrad_fused, "_fused_adagrad_", "use adagrad"}};
+    const tide_job *job = b->job;
+    bool has_dtensors =
+        job->parallel_kind == TIDE_parallel_kind_fsdp2 || job->parallel_kind == TIDE_parallel_kind_tp ||
+        (job->parallel_kind == TIDE_parallel_kind_native && job->parallel_dp * job->parallel_cp * job->parallel_tp > 1);
+    for (unsigned i = 0; i < TIDE_COUNT_OF(without_rule) && has_dtensors; i++)
+        if (job->optimizer == without_rule[i].optimizer)
+            tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_optimizer,
+                                tide_format(b->arena,
+                                            "\"Operator aten.%s.default does not have a sharding strategy registered\"",
+                                            without_rule[i].operation),
+                                without_rule[i].remedy);
+}
+
 static void check_rank(tide_job_builder *b) {
     const tide_job *job = b->job;
     int64_t dp = job->parallel_dp, rank = job->parallel_rank,
@@ -227,6 +247,7 @@ bool tide_kind_reads(const tide_job *job, tide_setting_id id) {
 
 void tide_check_rank_conflicts(tide_job_builder *b) {
     check_rank(b);
+    check_dtensors(b);
     check_refused(b);
     check_changes_nothing(b);
 }

@@ -284,7 +284,7 @@ bool tide_play_loop(tide_run *run, const tide_job *job) {
     take_inputs(&l);
     if (!is_training) return tide_infer(run, job, &l.batch);
     m->module = m->statement = 0;
-    if (!l.optimizer) l.optimizer = tide_optimizer_new(&run->model, job);
+    if (!l.optimizer) tide_optimizer_construct(l.optimizer = tide_optimizer_new(&run->model, job));
     if (job->main_grads != TIDE_main_grads_none && run->trainable > 0)
         l.main_grads = tide_main_grads_new(&run->model, l.optimizer);
     if (job->offload_activations == TIDE_offload_activations_all) l.offload = tide_offload_new(m, false);

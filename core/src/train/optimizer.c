@@ -101,6 +101,56 @@ static void make_states(tide_optimizer *optimizer, parameter_state *p) {
     for (int i = 0; i < kind->states; i++) tide_list_push(m, p->state, tide_of_tensor(state_like(optimizer->model, p)));
 }
 
+static tide_tensor *temporary(tide_optimizer *optimizer, const parameter_state *p) {
+    optimizer->model->m->module = p->module;
+    return tide_empty_like(optimizer->model->m, p->tensor, p->tensor->dtype);
+}
+
+/* The lists that a name of Python's holds from one dtype's turn to the next. */
+typedef struct held {
+    tide_tensor **made;
+    uint32_t count, lists;
+} held;
+
+static void let_go(tide_machine *m, held *h) {
+    tide_freeing before = tide_freeing_begins(m, TIDE_FREED_BY_LOOP, "optimizer.step");
+    m->module = m->statement = 0;
+    for (uint32_t list = 0; list < h->lists; list++)
+        for (uint32_t i = h->count; i-- > 0;) tide_release(m, h->made[list * h->count + i]);
+    *h = (held){0};
+    tide_freeing_ends(m, before);
+}
+
+/* What stands before the '|', or after it for a group with weight decay; nothing there: the same for both. */
+static const char *form_of(const char *forms, bool decays, const char **end) {
+    const char *bar = strchr(forms, '|');
+    *end = bar && !decays ? bar : forms + strlen(forms);
+    return bar && decays ? bar + 1 : forms;
+}
+
+/* Each operation that reads gradients, some of them twice, redistributes those of another placement; *last: what the
+ * last one made is held. */
+static void redistribute_gradients(tide_optimizer *optimizer, parameter_state **with, uint32_t count, bool decays,
+                                   held *last) {
+    tide_machine *m = optimizer->model->m;
+    const char *end, *read = form_of(optimizer->row->reads, decays, &end);
+    uint32_t some = 0;
+    for (uint32_t i = 0; i < count; i++) some += with[i]->is_redistributed;
+    if (some && read == end)
+        tide_fail(m, TIDE_ERR_UNSUPPORTED, "%s over DTensors is not described; use adamw, adamw_fused or sgd",
+                  optimizer->row->name);
+    for (; some && read < end && !m->has_failed; read++) {
+        held now = {TIDE_NEW(m->arena, tide_tensor *, (size_t)some * 9), 0, 1};
+        for (int turn = 0; turn < *read - '0'; turn++)
+            for (uint32_t i = 0; i < count; i++)
+                if (with[i]->is_redistributed) now.made[now.count++] = temporary(optimizer, with[i]);
+        if (last && read + 1 == end)
+            *last = now;
+        else
+            let_go(m, &now);
+    }
+}
+
 /* ---- parameter by parameter: functions of the description language ---- */
 
 typedef struct turns {
@@ -117,6 +167,7 @@ static void next_turn(void *user, uint32_t turn, tide_value *arguments) {
     parameter_state *p = t->with[turn];
     tide_model *model = t->optimizer->model;
     bool is_embedding = t->optimizer->has_trainer && is_a(model, p->module, "Embedding");
+    redistribute_gradients(t->optimizer, &p, 1, t->decays, NULL);
     model->m->module = p->module;
     *tide_model_setting(model, "state_is_fp32") = tide_of_bool(is_embedding);
     arguments[0] = tide_of_tensor(tide_retain(p->tensor));
@@ -174,10 +225,13 @@ tide_optimizer *tide_optimizer_new(tide_model *model, const tide_job *job) {
     optimizer->body = tide_function_find(model->descriptions, NULL, tide_text_of(name));
     optimizer->init =
         tide_function_find(model->descriptions, NULL, tide_text_of(tide_format(m->arena, "%s_init", name)));
-    m->op = "optimizer";
-    if (optimizer->row->made == 'c')
-        for (uint32_t i = 0; i < optimizer->count; i++) make_states(optimizer, &optimizer->parameters[i]);
     return optimizer;
+}
+
+void tide_optimizer_construct(tide_optimizer *optimizer) {
+    optimizer->model->m->op = "optimizer";
+    for (uint32_t i = 0; i < optimizer->count && optimizer->row->made == 'c'; i++)
+        make_states(optimizer, &optimizer->parameters[i]);
 }
 
 uint32_t tide_optimizer_members(const tide_optimizer *optimizer, tide_optimized *members) {
@@ -203,64 +257,20 @@ void tide_optimizer_replace(tide_optimizer *optimizer, const tide_optimized *mem
                                                      .state = tide_list_new(optimizer->model->m)};
 }
 
-static tide_tensor *temporary(tide_optimizer *optimizer, const parameter_state *p) {
-    optimizer->model->m->module = p->module;
-    return tide_empty_like(optimizer->model->m, p->tensor, p->tensor->dtype);
-}
-
-/* The lists that a name of Python's holds from one dtype's turn to the next. */
-typedef struct held {
-    tide_tensor **made;
-    uint32_t count, lists;
-} held;
-
-static void let_go(tide_machine *m, held *h) {
-    tide_freeing before = tide_freeing_begins(m, TIDE_FREED_BY_LOOP, "optimizer.step");
-    m->module = m->statement = 0;
-    for (uint32_t list = 0; list < h->lists; list++)
-        for (uint32_t i = h->count; i-- > 0;) tide_release(m, h->made[list * h->count + i]);
-    *h = (held){0};
-    tide_freeing_ends(m, before);
-}
-
-/* Each operation that reads gradients, some of them twice, redistributes those of another placement. */
-static void redistribute_gradients(tide_optimizer *optimizer, parameter_state **with, uint32_t count,
-                                   const char *reads) {
-    tide_machine *m = optimizer->model->m;
-    uint32_t some = 0;
-    for (uint32_t i = 0; i < count; i++) some += with[i]->is_redistributed;
-    if (some && !*reads)
-        tide_fail(m, TIDE_ERR_UNSUPPORTED, "%s over DTensors is not described; use adamw, adamw_fused or sgd",
-                  optimizer->row->name);
-    for (; some && *reads && !m->has_failed; reads++) {
-        tide_tensor **made = TIDE_NEW(m->arena, tide_tensor *, (size_t)some * 9);
-        uint32_t n = 0;
-        for (int turn = 0; turn < *reads - '0'; turn++)
-            for (uint32_t i = 0; i < count; i++)
-                if (with[i]->is_redistributed) made[n++] = temporary(optimizer, with[i]);
-        while (n-- > 0) tide_release(m, made[n]);
-    }
-}
-
-/* One round of the foreach form: `lists` temporaries per parameter, list after list; `last` keeps them. */
+/* One round of the foreach form: `lists` temporaries per parameter, list after list; `last` keeps them. read: what
+ * lives until they are made. */
 static void play_round(tide_optimizer *optimizer, parameter_state **with, uint32_t count, int lists, bool makes_states,
-                       held *last) {
+                       held *read, held *last) {
     tide_machine *m = optimizer->model->m;
     tide_tensor **made = TIDE_NEW(m->arena, tide_tensor *, (size_t)count * (size_t)lists + 1);
     for (int list = 0; list < lists; list++)
         for (uint32_t i = 0; i < count; i++) made[(uint32_t)list * count + i] = temporary(optimizer, with[i]);
+    let_go(m, read);
     if (makes_states)
         for (uint32_t i = 0; i < count; i++) make_states(optimizer, with[i]);
     held now = {made, count, (uint32_t)lists};
     let_go(m, last ? last : &now);
     if (last) *last = now;
-}
-
-/* What stands before the '|', or after it for a group with weight decay; nothing there: the same for both. */
-static const char *form_of(const char *forms, bool decays, const char **end) {
-    const char *bar = strchr(forms, '|');
-    *end = bar && !decays ? bar : forms + strlen(forms);
-    return bar && decays ? bar + 1 : forms;
 }
 
 /* _group_tensors_by_device_and_dtype: an unordered map, whose newest dtype comes first. */
@@ -283,6 +293,7 @@ static void step_range(tide_optimizer *optimizer, uint32_t from, uint32_t to, he
         if (optimizer->parameters[i].tensor->grad) with[count++] = &optimizer->parameters[i];
     bool decays = optimizer->parameters[from].group == 0 && (optimizer->decays || kind->decays);
     const char *end, *lists = form_of(kind->lists, decays, &end);
+    bool adds = decays && strchr(kind->lists, '|'); /* weight decay to gradients, in new ones */
     bool is_late = kind->made == 'l' && lists < end, is_first = count && !with[0]->has_state;
     if (!is_late)
         for (uint32_t i = 0; i < count; i++) make_states(optimizer, with[i]);
@@ -295,10 +306,12 @@ static void step_range(tide_optimizer *optimizer, uint32_t from, uint32_t to, he
         uint32_t alike_count = 0;
         for (uint32_t i = 0; i < count; i++)
             if (with[i]->tensor->dtype == dtypes[dtype_count]) alike[alike_count++] = with[i];
-        redistribute_gradients(optimizer, alike, alike_count, kind->reads);
+        held sum = {0};
+        if (!optimizer->body) redistribute_gradients(optimizer, alike, alike_count, decays, adds ? &sum : NULL);
         for (const char *round = lists; round < end && *round != '-'; round++)
-            play_round(optimizer, alike, alike_count, *round - '0', is_late && round == lists,
+            play_round(optimizer, alike, alike_count, *round - '0', is_late && round == lists, &sum,
                        round + 1 == end ? last : NULL);
+        let_go(m, &sum);
     }
     if (kind->made != 'g') let_go(m, last);
     if (!is_rest) play_turns(optimizer, optimizer->body, with, count, decays);

@@ -22,6 +22,8 @@ typedef struct tide_optimized {
 /* The job's optimizer over the parameters that train, in one group, or with norms and biases in a group of their own.
  */
 tide_optimizer *tide_optimizer_new(tide_model *model, const tide_job *job);
+/* What its constructor allocates: states of the members that it has. */
+void tide_optimizer_construct(tide_optimizer *optimizer);
 
 /* torch.nn.utils.clip_grad_norm_ over what the optimizer updates, in the order of parameters. The norm, owned by the
  * caller; NULL: nothing has a gradient. */

@@ -21,8 +21,12 @@ const tide_strategy *tide_wrap_model(tide_run *run, const tide_job *job, tide_wr
                         .is_last = true,
                         .plays_all = run->plays_all,
                         .has_trainer = job->mode == TIDE_mode_train && job->trainer != TIDE_trainer_none};
+    /* the optimizer of DeepSpeed and of a trainer is given the model as it was */
+    bool is_made_first = w->has_trainer || tide_job_has_deepspeed(job);
+    if (optimizer && is_made_first) tide_optimizer_construct(optimizer);
     if (!strategy) return &tide_one_gpu;
     if (strategy->wrap) strategy->wrap(w);
+    if (!is_made_first && !run->machine.has_failed) tide_optimizer_construct(optimizer);
     run->stages = w->stages;
     if (w->stages.ranks)
         run->other_rank_count = tide_ranks_of_stages(&w->stages, run->other_ranks);
