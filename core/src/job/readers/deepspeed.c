@@ -388,7 +388,10 @@ static void note_rest(const deepspeed_reader *r, const tide_json *root) {
                          may_matter ? "is not described" : NULL);
         if (may_matter)
             tide_report(r->claims->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, tide_claims_place(r->claims, key),
-                        "is not described and may matter", NULL);
+                        "is not described and may matter",
+                        tide_text_is(entry->key, "pipeline")
+                            ? "near to a PipelineEngine: parallel.kind=native with parallel.pp"
+                            : NULL);
     }
 }
 
