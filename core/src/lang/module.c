@@ -79,8 +79,10 @@ static void list_parameters(tide_model *model, uint32_t instance, int depth) {
         if (is_listed || v.tensor->is_absent) continue;
         v.tensor->offset = -1;
         TIDE_ROOM(m->arena, model->parameters, model->parameter_count, model->parameter_capacity);
-        model->parameters[model->parameter_count++] = (tide_parameter_row){
-            v.tensor, instance, tide_dotted(m->arena, tide_text_of(of->path), of->of->members[i].name)};
+        model->parameters[model->parameter_count++] =
+            (tide_parameter_row){.tensor = v.tensor,
+                                 .module = instance,
+                                 .name = tide_dotted(m->arena, tide_text_of(of->path), of->of->members[i].name)};
     }
     for (uint32_t i = 0; i < of->of->member_count; i++)
         list_within(model, of->slots[of->of->parameter_count + i], depth + 1);
@@ -168,7 +170,9 @@ tide_tensor *tide_model_untie(tide_model *model, uint32_t instance, const tide_t
         *slot = tide_of_tensor(own);
         TIDE_ROOM(m->arena, model->parameters, model->parameter_count, model->parameter_capacity);
         model->parameters[model->parameter_count++] =
-            (tide_parameter_row){own, instance, tide_dotted(m->arena, tide_text_of(of->path), of->of->members[i].name)};
+            (tide_parameter_row){.tensor = own,
+                                 .module = instance,
+                                 .name = tide_dotted(m->arena, tide_text_of(of->path), of->of->members[i].name)};
         return own;
     }
     return NULL;

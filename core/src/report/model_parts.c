@@ -33,8 +33,8 @@ static uint32_t write_part_parameters(tide_writer *w, const tide_run *run, const
     for (uint32_t k = i; k < model->parameter_count; k++) {
         if (strcmp(part_name(run, &model->parameters[k]), part) != 0) continue;
         if (k == next) next = k + 1;
-        total += tide_count(model->parameters[k].tensor);
-        if (model->parameters[k].tensor->requires_grad) trainable += tide_count(model->parameters[k].tensor);
+        total += model->parameters[k].count;
+        if (!run->serving && model->parameters[k].tensor->requires_grad) trainable += model->parameters[k].count;
     }
     tide_write_open(w, '{');
     tide_write_string_at(w, "name", part);

@@ -85,8 +85,11 @@ bool tide_run_serving(tide_run *run, const tide_job *job, tide_arena *arena, tid
     run->parameters = serving->run->parameters;
     if (serving->run->figures.buffer_count) return true; /* of which no model is played */
     tide_model_list_parameters(&run->model);             /* of the model, not of the runner's state */
-    for (uint32_t i = 0; i < run->model.parameter_count; i++)
-        run->parameters += tide_model_count(&run->model, &run->model.parameters[i]);
+    for (uint32_t i = 0; i < run->model.parameter_count; i++) {
+        tide_parameter_row *p = &run->model.parameters[i];
+        p->count = tide_model_count(&run->model, p);
+        run->parameters += p->count;
+    }
     return true;
 }
 

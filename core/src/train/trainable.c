@@ -47,9 +47,9 @@ void tide_choose_trainable(tide_run *run, const tide_job *job) {
 
 void tide_count_parameters(tide_run *run) {
     for (uint32_t i = 0; i < run->model.parameter_count; i++) {
-        const tide_parameter_row *p = &run->model.parameters[i];
-        int64_t count = tide_model_count(&run->model, p);
-        run->parameters += count;
-        if (p->tensor->requires_grad) run->trainable += count;
+        tide_parameter_row *p = &run->model.parameters[i];
+        p->count = tide_model_count(&run->model, p);
+        run->parameters += p->count;
+        if (p->tensor->requires_grad) run->trainable += p->count;
     }
 }

@@ -260,8 +260,8 @@ static void take_over(matcher *m) {
     for (uint32_t i = 0; i < m->stored->count; i++) {
         const tide_stored *s = &m->stored->tensors[i];
         if (m->is_taken[i] || !s->count) continue;
-        model->extra[model->extra_count++] =
-            (tide_parameter_row){stored_tensor(model, s), model->root, tide_text_copy(model->m->arena, s->name)};
+        model->extra[model->extra_count++] = (tide_parameter_row){
+            .tensor = stored_tensor(model, s), .module = model->root, .name = tide_text_copy(model->m->arena, s->name)};
         extra++;
     }
     tide_model_list_parameters(model);
