@@ -507,22 +507,18 @@ tide_tensor *tide_set_grad_fn(tide_machine *m, tide_node *node, tide_tensor *t);
 void tide_run_backward(tide_machine *m, tide_tensor *root);
 /* torch.autograd.backward with a given gradient, which stays the caller's. */
 void tide_run_backward_from(tide_machine *m, tide_tensor *const *roots, tide_tensor *const *grads, int count);
-
 /* torch.autograd.grad from edges of the graph, to nodes whose gradients are not accumulated but given to the caller:
  * grads[i], owned, NULL where none came. What does not lead to them is not run. retain_graph: what nodes have saved
  * stays. */
 void tide_autograd_grad(tide_machine *m, const tide_edge *outputs, tide_tensor *const *grad_outputs, uint32_t count,
                         tide_node *const *inputs, uint32_t input_count, tide_tensor **grads, bool retain_graph);
-
 /* Of a node that is about to run: its incoming gradients, one for each output; borrowed, NULL where there is none. */
 tide_tensor *const *tide_incoming_grads(const tide_node *node);
 
 /* Gradient helpers: broadcast dimensions summed away, with the sum's scratch; takes over g. */
 tide_tensor *tide_sum_to(tide_machine *m, tide_tensor *g, const tide_shape *shape);
-
 /* AsyncCollectiveTensor.wait(): `t` is about to be read; the collective that makes it lets go of its input. */
 void tide_wait_tensor(tide_machine *m, const tide_tensor *t);
-
 /* Makes t the last holder of these tensors: they die right before it, in this order. Takes them over. */
 void tide_hold(tide_machine *m, tide_tensor *t, tide_tensor *const *held, uint32_t count);
 
