@@ -440,6 +440,13 @@ static bool is_described(tide_serve_run *run) {
                     "range, a segment for each layer",
                     NULL);
     }
+    if (!what && strcmp(run->weights.format, "awq") == 0 && tide_json_at(run->job.config, "vision_config")) {
+        run->figures.uncertain += TIDE_SERVE_SEGMENT;
+        tide_report(m->diags, TIDE_ASSUMPTION, TIDE_OK, "/config.json/quantization_config",
+                    "where the tower's tensors lie among what repacking leaves in the allocator is not certain: the "
+                    "number of blocks is within a range, a segment",
+                    NULL);
+    }
     if (!what && strcmp(run->weights.format, "fp8_block") == 0 && run->device.capability == 90)
         tide_report(m->diags, TIDE_ASSUMPTION, TIDE_OK, "/config.json/quantization_config",
                     "products of blocks are CUTLASS's, and Triton's of experts, as with VLLM_USE_DEEP_GEMM=0: what "
