@@ -232,6 +232,10 @@ static void set_drafts(tide_serve_run *run) {
     set_value(run, "aux_hidden_states", (tide_value){.kind = TIDE_VALUE_LIST, .list = tide_list_new(&run->machine)});
 }
 
+static void set_text(tide_serve_run *run, const char *name, const char *text) {
+    set_value(run, name, (tide_value){.kind = TIDE_VALUE_TEXT, .text = tide_text_of(text ? text : "none")});
+}
+
 void tide_serve_set_settings(tide_serve_run *run) {
     const tide_job *job = &run->job;
     tide_machine *m = &run->machine;
@@ -258,13 +262,9 @@ void tide_serve_set_settings(tide_serve_run *run) {
     set_int(run, "cache_block_size", job->block_size);
     set_truth(run, "has_fp8_cache", tide_serve_has_fp8_cache(job));
     run->weights = tide_serve_weights_of(run);
-    set_value(run, "weight_format",
-              (tide_value){.kind = TIDE_VALUE_TEXT,
-                           .text = tide_text_of(run->weights.format ? run->weights.format : "none")});
+    set_text(run, "weight_format", run->weights.format);
     set_value(run, "language_format", *tide_model_setting(&run->model, "weight_format"));
-    set_value(run, "tower_format",
-              (tide_value){.kind = TIDE_VALUE_TEXT,
-                           .text = tide_text_of(run->weights.tower_format ? run->weights.tower_format : "none")});
+    set_text(run, "tower_format", run->weights.tower_format);
     set_int(run, "group_size", run->weights.group_size);
     set_int(run, "values_per_int32", 32 / run->weights.bits);
     set_truth(run, "keeps_gates", run->weights.keeps_gates);
