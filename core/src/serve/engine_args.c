@@ -117,6 +117,44 @@ bool tide_serve_scales_heads(const tide_job *job) {
     return cache_types[job->kv_cache_dtype].scale_bytes > 0;
 }
 
+enum {
+    DEFAULT_ITEM_LIMIT = 999, /* config/multimodal.py */
+    MAX_PIXELS = 12845056     /* transformers, models/qwen2_vl/image_processing_qwen2_vl.py */
+};
+
+/* limit_mm_per_prompt, of a modality: a number, or an object with a count. */
+static int64_t item_limit(const tide_serve_run *run, const char *modality) {
+    if (run->job.language_model_only) return 0;
+    const tide_json *given = tide_json_at(run->limits, modality), *count = tide_json_at(given, "count");
+    if (count) given = count;
+    return given && given->kind == TIDE_JSON_NUMBER && given->is_integer && given->integer >= 0 ? given->integer
+                                                                                                : DEFAULT_ITEM_LIMIT;
+}
+
+static bool supports_media(const tide_serve_run *run) {
+    const tide_json *config = run->job.config;
+    if (tide_json_at(config, "num_mel_bins")) return item_limit(run, "audio") > 0;
+    return tide_json_at(config, "vision_config") &&
+           (item_limit(run, "image") > 0 || (tide_json_at(config, "video_token_id") && item_limit(run, "video") > 0));
+}
+
+/* transformers_utils/model_arch_config_convertor.py, is_mm_prefix_lm: images see all of themselves. */
+static bool has_image_prefix(const tide_serve_run *run) {
+    const tide_json *said = tide_json_at(run->job.config, "is_mm_prefix_lm"),
+                    *type = tide_json_at(run->job.config, "model_type");
+    if (!supports_media(run)) return false;
+    if (said) return tide_json_is_true(said);
+    return tide_json_is_text(type, "gemma3") || tide_json_is_text(type, "paligemma");
+}
+
+/* attention/backends/triton_flashinfer.py: on Blackwell, for heads of these sizes, blocks of its own. */
+static int64_t attention_block_size(const tide_serve_run *run) {
+    int64_t head = TIDE_SERVE_NUMBER(run->job.config, 256, "head_dim"); /* Gemma3TextConfig's default */
+    bool is_composite = run->device.capability / 10 == 10 && has_image_prefix(run) && (head == 256 || head == 512) &&
+                        !tide_serve_scales_heads(&run->job);
+    return is_composite ? 64 : 16;
+}
+
 /* The smallest block of the first backend in cuda.py, _get_backend_priorities: FlashInfer's, FlashMLA's, others'. */
 static int64_t latent_block_size(int capability, bool is_fp8) {
     if (capability == 100) return 32;
@@ -128,7 +166,8 @@ void tide_serve_take_defaults(tide_serve_run *run) {
     if (!job->gpu_memory_utilization) job->gpu_memory_utilization = TIDE_PICO / 100 * 92;
     bool is_latent = tide_json_at(job->config, "kv_lora_rank") != NULL;
     bool is_fp8 = tide_serve_has_fp8_cache(job);
-    if (!job->block_size) job->block_size = is_latent ? latent_block_size(run->device.capability, is_fp8) : 16;
+    if (!job->block_size)
+        job->block_size = is_latent ? latent_block_size(run->device.capability, is_fp8) : attention_block_size(run);
     run->figures.max_model_len = job->max_model_len > 0 ? job->max_model_len : tide_serve_default_length(job->config);
     batch_defaults(run);
     run->figures.max_num_seqs = job->max_num_seqs;
@@ -163,27 +202,6 @@ static void layers_of_stage(int64_t layers, int64_t stage, int64_t stages, int64
         *end = *start + here;
         if (i < stage) *start = *end;
     }
-}
-
-enum {
-    DEFAULT_ITEM_LIMIT = 999, /* config/multimodal.py */
-    MAX_PIXELS = 12845056     /* transformers, models/qwen2_vl/image_processing_qwen2_vl.py */
-};
-
-/* limit_mm_per_prompt, of a modality: a number, or an object with a count. */
-static int64_t item_limit(const tide_serve_run *run, const char *modality) {
-    if (run->job.language_model_only) return 0;
-    const tide_json *given = tide_json_at(run->limits, modality), *count = tide_json_at(given, "count");
-    if (count) given = count;
-    return given && given->kind == TIDE_JSON_NUMBER && given->is_integer && given->integer >= 0 ? given->integer
-                                                                                                : DEFAULT_ITEM_LIMIT;
-}
-
-static bool supports_media(const tide_serve_run *run) {
-    const tide_json *config = run->job.config;
-    if (tide_json_at(config, "num_mel_bins")) return item_limit(run, "audio") > 0;
-    return tide_json_at(config, "vision_config") &&
-           (item_limit(run, "image") > 0 || (tide_json_at(config, "video_token_id") && item_limit(run, "video") > 0));
 }
 
 /* config/vllm.py, with_hf_config: whether embeddings are tied is said by the whole configuration of a composite. */
