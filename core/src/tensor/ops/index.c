@@ -7,45 +7,17 @@
 
 #include "base/units.h"
 
-enum {
-    SCAN_TILE = 4992,
-    SCAN_TILE_BOOL = 896,
-    SELECT_TILE = 4224,
-    COUNT_TILE = 4096,
-    SORT_TILE = 4608,
-    SORT_TILE_4_BYTES = 5376,
-    SORT_ALONE = 2304
-};
+enum { SCAN_TILE = 4992, SCAN_TILE_BOOL = 896, SELECT_TILE = 4224, COUNT_TILE = 4096, SORT_ALONE = 2304 };
 
-/* How CUB lays out its scratch (cub/util_temporary_storage.cuh, AliasTemporaries): each part takes a multiple of 256
- * bytes, and 255 more align the first. A part of a few counters is one such multiple. */
-enum { PART = 256, ALIGNING = PART - 1, COUNTERS = PART };
-/* cub/device/dispatch/dispatch_radix_sort.cuh, InvokeOnesweep: for each of 256 digits a 64-bit count a pass, and 32
- * bits of look-back a tile. */
-enum { RADIX_DIGITS = 256, DIGIT_COUNTS = 8 * RADIX_DIGITS, DIGIT_LOOKBACK = 4 * RADIX_DIGITS };
 /* cub/agent/single_pass_scan_operators.cuh, ScanTileState: TILE_STATUS_PADDING. */
 enum { TILE_PADDING = 32 };
 /* cuda/Embedding.cu, embedding_dense_backward_cuda: up to so many indices a kernel needs no sorting. */
 enum { UNSORTED_INDICES = 3072 };
 
-/* cub::DeviceRadixSort of keys of so many bits with int64 values: one pass for every 8 bits; several passes go back and
- * forth between two buffers. */
-static int64_t sort_scratch_of(int64_t n, int64_t bits, int64_t key_bytes) {
-    int64_t passes = bits > 8 ? (bits + 7) / 8 : 1, tile = key_bytes > 4 ? SORT_TILE : SORT_TILE_4_BYTES;
-    return (passes > 1 ? TIDE_ROUND_UP(key_bytes * n, PART) + TIDE_ROUND_UP(8 * n, PART) : 0) + ALIGNING + COUNTERS +
-           DIGIT_COUNTS * passes + DIGIT_LOOKBACK * TIDE_CEIL_DIV(n, tile);
-}
-
-/* Of int64 keys up to `limit`. */
-static int64_t sort_scratch(int64_t n, int64_t limit) {
-    int64_t bits = 0;
-    for (; limit > 0; limit >>= 1) bits++;
-    return sort_scratch_of(n, bits, 8);
-}
-
 /* cub::DeviceScan: a state per tile, twice as wide as what is summed. */
 static int64_t scan_scratch_of(int64_t n, int64_t tile, int64_t bytes) {
-    return ALIGNING + COUNTERS + TIDE_ROUND_UP(2 * bytes * (TILE_PADDING + TIDE_CEIL_DIV(n, tile)), PART);
+    return TIDE_CUB_ALIGNING + TIDE_CUB_PART +
+           TIDE_ROUND_UP(2 * bytes * (TILE_PADDING + TIDE_CEIL_DIV(n, tile)), TIDE_CUB_PART);
 }
 
 static int64_t scan_scratch(int64_t n, int64_t tile) {
@@ -54,7 +26,8 @@ static int64_t scan_scratch(int64_t n, int64_t tile) {
 
 /* cub::DeviceSelect behind nonzero: one 8-byte state per tile. */
 static int64_t select_scratch(int64_t n) {
-    return ALIGNING + COUNTERS + TIDE_ROUND_UP(8 * (TILE_PADDING + TIDE_CEIL_DIV(n, SELECT_TILE)), PART);
+    return TIDE_CUB_ALIGNING + TIDE_CUB_PART +
+           TIDE_ROUND_UP(8 * (TILE_PADDING + TIDE_CEIL_DIV(n, SELECT_TILE)), TIDE_CUB_PART);
 }
 
 /* cub::DeviceReduce behind the count of nonzero (cub/device/dispatch/dispatch_reduce.cuh, InvokePasses): a 32-bit sum a
@@ -62,7 +35,7 @@ static int64_t select_scratch(int64_t n) {
  */
 static int64_t count_scratch(const tide_device *device, int64_t n) {
     int64_t blocks = 5 * (int64_t)device->sms * (device->threads_per_sm / 256);
-    return n <= COUNT_TILE ? 1 : ALIGNING + TIDE_ROUND_UP(4 * blocks, PART);
+    return n <= COUNT_TILE ? 1 : TIDE_CUB_ALIGNING + TIDE_ROUND_UP(4 * blocks, TIDE_CUB_PART);
 }
 
 /* ---- making tensors ---- */
@@ -107,7 +80,7 @@ static void embedding_run(tide_machine *m, tide_node *node, tide_tensor **grads,
     }
     int64_t segments = n < rows ? n : rows, partials = segments + n / 10; /* NROWS_PER_THREAD 10 */
     tide_tensor *sorted = tide_scratch(m, 8 * n), *origin = tide_scratch(m, 8 * n), *range = tide_scratch(m, 8 * n);
-    tide_alloc_and_free(m, sort_scratch(n, rows));
+    tide_alloc_and_free(m, tide_sort_scratch(n, rows));
     tide_release(m, range);
     results[0] = tide_empty(m, node->extra.shape, grads[0]->dtype);
     tide_tensor *offsets = tide_scratch(m, 8 * n), *count = tide_scratch(m, 8), *ones = tide_scratch(m, 8 * n);
@@ -196,7 +169,8 @@ static void put_accumulated(tide_machine *m, tide_tensor *g, int64_t n, int64_t 
     tide_release(m, positions);
     tide_tensor *value = tide_contiguous(m, g);
     tide_tensor *sorted = tide_scratch(m, 8 * n), *range = tide_scratch(m, 8 * n), *origin = tide_scratch(m, 8 * n);
-    tide_alloc_and_free(m, n <= SORT_ALONE ? 1 : sort_scratch(n, limit - 1)); /* a single block sorts without scratch */
+    tide_alloc_and_free(
+        m, n <= SORT_ALONE ? 1 : tide_sort_scratch(n, limit - 1)); /* a single block sorts without scratch */
     tide_release(m, origin);
     tide_release(m, range);
     tide_release(m, sorted);
@@ -276,13 +250,13 @@ static tide_value op_index(tide_machine *m, tide_value *a) {
 
 /* ---- gather, index_select: one output, a gradient of the whole input ---- */
 
-static void gather_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+void tide_gather_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *saved[2] = {tide_saved_at(m, node, 0), tide_saved_at(m, node, 1)};
     results[0] = tide_empty(m, node->extra.shape, grads[0]->dtype);
     tide_release(m, saved[1]);
     tide_release(m, saved[0]);
 }
-static const tide_backward gather_backward = {"GatherBackward0", gather_run};
+static const tide_backward gather_backward = {"GatherBackward0", tide_gather_run};
 
 static tide_value op_gather(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]), *index = tide_arg_tensor(m, a[2]);
@@ -488,66 +462,6 @@ static tide_value op_cumsum(tide_machine *m, tide_value *a) {
     return tide_of_tensor(tide_set_grad_fn(m, node, out));
 }
 
-/* ---- sort, topk: values and indices; the gradient goes back to where the values were (cuda/Sort.cpp, TensorTopK.cu)
- * ---- */
-
-enum { SMALL_SORT = 4096 };
-
-static tide_value pair_of(tide_machine *m, const tide_backward *backward, tide_tensor *x, const tide_shape *shape) {
-    tide_node *node = tide_node_new(m, backward, &x, 1);
-    if (node) node->extra.shape = x->shape;
-    tide_value list = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
-    tide_list_push(m, list.list, tide_of_tensor(tide_set_grad_fn(m, node, tide_empty(m, shape, x->dtype))));
-    tide_tensor *indices = tide_empty(m, shape, TIDE_INT64);
-    tide_save(m, node, indices);
-    tide_list_push(m, list.list, tide_of_tensor(indices));
-    return list;
-}
-
-static const tide_backward sort_backward = {"SortBackward0", gather_run};
-static const tide_backward topk_backward = {"TopkBackward0", gather_run};
-
-/* Along the last dimension. Rows of up to 4,096 are sorted in place beside an arange; a longer row by radix. */
-static tide_value op_sort(tide_machine *m, tide_value *a) {
-    tide_tensor *x = tide_arg_tensor(m, a[0]);
-    int64_t length = x->shape->dims ? x->shape->dim[x->shape->dims - 1].size : 1;
-    if (length > SMALL_SORT && tide_count(x) != length) {
-        tide_fail(m, TIDE_ERR_UNSUPPORTED, "sort: several rows of more than %d elements are not described", SMALL_SORT);
-        return tide_none();
-    }
-    tide_value made = pair_of(m, &sort_backward, x, x->shape);
-    tide_tensor *range = tide_scratch(m, 8 * length);
-    int64_t bytes = tide_dtype_bytes((tide_dtype)x->dtype);
-    if (length > SMALL_SORT)
-        tide_alloc_and_free(m, bytes == 4 ? sort_scratch_of(length, 32, bytes) : sort_scratch(length, INT64_MAX));
-    tide_release(m, range);
-    return made;
-}
-
-/* Values and indices of the greatest along the last dimension. */
-static tide_value op_max_along(tide_machine *m, tide_value *a) {
-    tide_tensor *x = tide_arg_tensor(m, a[0]);
-    tide_shape shape = *x->shape;
-    if (shape.dims) shape.dims--;
-    tide_value made = pair_of(m, &topk_backward, x, &shape);
-    if (shape.dims) tide_reduction_scratch(m, x, 1u << shape.dims, 16); /* a value and an index */
-    return made;
-}
-
-static tide_value op_topk(tide_machine *m, tide_value *a) {
-    tide_tensor *x = tide_arg_tensor(m, a[0]);
-    tide_shape shape = *x->shape;
-    int last = shape.dims - 1;
-    int64_t k = tide_arg_int(m, a[1]);
-    if (last < 0 || k < 0 || k > shape.dim[last].size) {
-        tide_fail(m, TIDE_ERR_SHAPE, "topk: %lld of %s", (long long)k, tide_shape_text(m, x->shape));
-        return tide_none();
-    }
-    shape.dim[last].size = k;
-    shape.dim[last].name = a[1].symbol;
-    return pair_of(m, &topk_backward, x, &shape);
-}
-
 /* torch.cuda.empty_cache() */
 static tide_value op_empty_cache(tide_machine *m, tide_value *a) {
     (void)a;
@@ -572,9 +486,6 @@ static const tide_op index_ops[] = {
     {"put_rows_", "x, mask, values", TIDE_CAST_NONE, op_put_rows},
     {"index_add_", "x, index, source", TIDE_CAST_NONE, op_index_add},
     {"masked_select", "x, mask, like", TIDE_CAST_NONE, op_masked_select},
-    {"sort", "x", TIDE_CAST_NONE, op_sort},
-    {"max_along_last", "x", TIDE_CAST_NONE, op_max_along},
-    {"topk", "x, k", TIDE_CAST_NONE, op_topk},
     {"cumsum", "x, dim=0, dtype=none", TIDE_CAST_NONE, op_cumsum},
 };
 TIDE_OP_TABLE(index)

@@ -3,22 +3,13 @@
 #include "tensor/ops/ops.h"
 
 extern const tide_op_table tide_view_ops, tide_copy_ops, tide_cat_ops, tide_pointwise_ops, tide_reduce_ops,
-    tide_linear_ops, tide_softmax_ops, tide_norm_ops, tide_attention_ops, tide_conv_ops, tide_index_ops,
+    tide_linear_ops, tide_softmax_ops, tide_norm_ops, tide_attention_ops, tide_conv_ops, tide_index_ops, tide_sort_ops,
     tide_cached_ops, tide_transformer_engine_ops;
 
-const tide_op_table *const tide_op_tables[TIDE_OP_TABLES] = {&tide_view_ops,
-                                                             &tide_copy_ops,
-                                                             &tide_cat_ops,
-                                                             &tide_pointwise_ops,
-                                                             &tide_reduce_ops,
-                                                             &tide_linear_ops,
-                                                             &tide_softmax_ops,
-                                                             &tide_norm_ops,
-                                                             &tide_attention_ops,
-                                                             &tide_conv_ops,
-                                                             &tide_index_ops,
-                                                             &tide_cached_ops,
-                                                             &tide_transformer_engine_ops};
+const tide_op_table *const tide_op_tables[TIDE_OP_TABLES] = {
+    &tide_view_ops,   &tide_copy_ops,    &tide_cat_ops,    &tide_pointwise_ops,         &tide_reduce_ops,
+    &tide_linear_ops, &tide_softmax_ops, &tide_norm_ops,   &tide_attention_ops,         &tide_conv_ops,
+    &tide_index_ops,  &tide_sort_ops,    &tide_cached_ops, &tide_transformer_engine_ops};
 
 const tide_op *tide_op_find(tide_text name) {
     for (int t = 0; t < TIDE_OP_TABLES; t++)

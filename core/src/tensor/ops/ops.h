@@ -71,6 +71,17 @@ tide_tensor *tide_sum_plain(tide_machine *m, const tide_tensor *x, unsigned mask
 /* The scratch alone of a reduction over those dimensions, of partial results of so many bytes. */
 void tide_reduction_scratch(tide_machine *m, const tide_tensor *x, unsigned mask, int64_t accumulator);
 
+/* ---- index.c ---- */
+/* The backward of gather(), and of what else is taken by indices. */
+void tide_gather_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results);
+
+/* ---- sort.c ---- */
+/* How CUB lays out its scratch (cub/util_temporary_storage.cuh, AliasTemporaries): each part takes a multiple of 256
+ * bytes, and 255 more align the first. A part of a few counters is one such multiple. */
+enum { TIDE_CUB_PART = 256, TIDE_CUB_ALIGNING = TIDE_CUB_PART - 1 };
+/* Scratch of a radix sort of so many int64 keys up to `limit`, with int64 values. */
+int64_t tide_sort_scratch(int64_t n, int64_t limit);
+
 /* ---- attention.c ---- */
 tide_tensor *tide_empty_of(tide_machine *m, tide_dtype dtype, int dims, const int64_t *sizes);
 #define TIDE_EMPTY(m, dtype, ...)                                                                                      \
@@ -102,7 +113,7 @@ typedef struct tide_op_table {
 #define TIDE_OP_TABLE(file)                                                                                            \
     const tide_op_table tide_##file##_ops = {file##_ops, sizeof file##_ops / sizeof *file##_ops};
 
-enum { TIDE_OP_TABLES = 13 };
+enum { TIDE_OP_TABLES = 14 };
 extern const tide_op_table *const tide_op_tables[TIDE_OP_TABLES];
 
 /* NULL if there is no such operation. */

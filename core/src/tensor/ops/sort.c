@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sorting and the greatest: aten/src/ATen/native/cuda/{Sort,TensorTopK}.cu. Its scratch: see Note [Library scratch]. */
+#include "base/units.h"
+#include "tensor/ops/ops.h"
+
+enum { SORT_TILE = 4608, SORT_TILE_4_BYTES = 5376, SORT_TILE_KEYS = 5760 };
+/* cub/device/dispatch/dispatch_radix_sort.cuh, InvokeOnesweep: for each of 256 digits a 64-bit count a pass, and 32
+ * bits of look-back a tile. */
+enum { RADIX_DIGITS = 256, DIGIT_COUNTS = 8 * RADIX_DIGITS, DIGIT_LOOKBACK = 4 * RADIX_DIGITS };
+
+/* cub::DeviceRadixSort of keys of so many bits with int64 values: one pass for every 8 bits; several passes go back and
+ * forth between two buffers. */
+static int64_t sort_scratch_of(int64_t n, int64_t bits, int64_t key_bytes) {
+    int64_t passes = bits > 8 ? (bits + 7) / 8 : 1, tile = key_bytes > 4 ? SORT_TILE : SORT_TILE_4_BYTES;
+    return (passes > 1 ? TIDE_ROUND_UP(key_bytes * n, TIDE_CUB_PART) + TIDE_ROUND_UP(8 * n, TIDE_CUB_PART) : 0) +
+           TIDE_CUB_ALIGNING + TIDE_CUB_PART + DIGIT_COUNTS * passes + DIGIT_LOOKBACK * TIDE_CEIL_DIV(n, tile);
+}
+
+int64_t tide_sort_scratch(int64_t n, int64_t limit) {
+    int64_t bits = 0;
+    for (; limit > 0; limit >>= 1) bits++;
+    return sort_scratch_of(n, bits, 8);
+}
+
+/* ---- sort, topk: values and indices; the gradient goes back to where the values were (cuda/Sort.cpp, TensorTopK.cu)
+ * ---- */
+
+enum { SMALL_SORT = 4096 };
+
+static tide_value pair_of(tide_machine *m, const tide_backward *backward, tide_tensor *x, const tide_shape *shape) {
+    tide_node *node = tide_node_new(m, backward, &x, 1);
+    if (node) node->extra.shape = x->shape;
+    tide_value list = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
+    tide_list_push(m, list.list, tide_of_tensor(tide_set_grad_fn(m, node, tide_empty(m, shape, x->dtype))));
+    tide_tensor *indices = tide_empty(m, shape, TIDE_INT64);
+    tide_save(m, node, indices);
+    tide_list_push(m, list.list, tide_of_tensor(indices));
+    return list;
+}
+
+static const tide_backward sort_backward = {"SortBackward0", tide_gather_run};
+static const tide_backward topk_backward = {"TopkBackward0", tide_gather_run};
+
+/* cuda/Sort.cu, segmented_sort_pairs_by_full_sort(): an int2 of index and row for each element is sorted with it, then
+ * by rows. */
+static void sort_few_rows(tide_machine *m, int64_t n, int64_t key_bytes) {
+    tide_tensor *pairs = tide_scratch(m, 8 * n), *sorted = tide_scratch(m, 8 * n),
+                *keys = tide_scratch(m, key_bytes * n);
+    tide_alloc_and_free(m, sort_scratch_of(n, 8 * key_bytes, key_bytes));
+    tide_release(m, keys);
+    tide_alloc_and_free(m, TIDE_CUB_ALIGNING + TIDE_CUB_PART + DIGIT_COUNTS +
+                               DIGIT_LOOKBACK * TIDE_CEIL_DIV(n, SORT_TILE_KEYS));
+    tide_release(m, sorted);
+    tide_release(m, pairs);
+}
+
+/* segmented_sort_pairs(): the other buffers of a segmented radix sort, which has no counters. */
+static void sort_many_rows(tide_machine *m, int64_t n, int64_t key_bytes) {
+    tide_tensor *reversed = tide_scratch(m, 8 * n);
+    tide_alloc_and_free(m, TIDE_ROUND_UP(key_bytes * n, TIDE_CUB_PART) + TIDE_ROUND_UP(8 * n, TIDE_CUB_PART) +
+                               TIDE_CUB_ALIGNING);
+    tide_release(m, reversed);
+}
+
+static void sort_one_row(tide_machine *m, int64_t length, int64_t key_bytes) {
+    tide_tensor *range = tide_scratch(m, 8 * length);
+    if (length > SMALL_SORT)
+        tide_alloc_and_free(m, key_bytes == 4 ? sort_scratch_of(length, 32, key_bytes)
+                                              : tide_sort_scratch(length, INT64_MAX));
+    tide_release(m, range);
+}
+
+/* From so many rows on they are segments of one sort; rows of so many elements are sorted one by one; a sort is of at
+ * most so many elements. */
+enum { MANY_ROWS = 128, LONG_ROW = 1000000 };
+
+/* Along the last dimension. Rows of up to 4,096 are sorted in place beside an arange; longer ones by radix
+ * (launch_stable_sort_kernel). */
+static tide_value op_sort(tide_machine *m, tide_value *a) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]);
+    int64_t length = x->shape->dims ? x->shape->dim[x->shape->dims - 1].size : 1, n = tide_count(x),
+            key_bytes = tide_dtype_bytes((tide_dtype)x->dtype);
+    bool has_rows = length > SMALL_SORT && n != length;
+    if (has_rows && (length >= LONG_ROW || n > INT32_MAX || key_bytes != 4)) {
+        tide_fail(m, TIDE_ERR_UNSUPPORTED, "sort: several rows of %lld elements of %s are not described",
+                  (long long)length, tide_dtype_names[x->dtype]);
+        return tide_none();
+    }
+    tide_value made = pair_of(m, &sort_backward, x, x->shape);
+    if (!has_rows)
+        sort_one_row(m, length, key_bytes);
+    else if (n / length < MANY_ROWS)
+        sort_few_rows(m, n, key_bytes);
+    else
+        sort_many_rows(m, n, key_bytes);
+    return made;
+}
+
+/* Values and indices of the greatest along the last dimension. */
+static tide_value op_max_along(tide_machine *m, tide_value *a) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]);
+    tide_shape shape = *x->shape;
+    if (shape.dims) shape.dims--;
+    tide_value made = pair_of(m, &topk_backward, x, &shape);
+    if (shape.dims) tide_reduction_scratch(m, x, 1u << shape.dims, 16); /* a value and an index */
+    return made;
+}
+
+static tide_value op_topk(tide_machine *m, tide_value *a) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]);
+    tide_shape shape = *x->shape;
+    int last = shape.dims - 1;
+    int64_t k = tide_arg_int(m, a[1]);
+    if (last < 0 || k < 0 || k > shape.dim[last].size) {
+        tide_fail(m, TIDE_ERR_SHAPE, "topk: %lld of %s", (long long)k, tide_shape_text(m, x->shape));
+        return tide_none();
+    }
+    shape.dim[last].size = k;
+    shape.dim[last].name = a[1].symbol;
+    return pair_of(m, &topk_backward, x, &shape);
+}
+
+static const tide_op sort_ops[] = {
+    {"sort", "x", TIDE_CAST_NONE, op_sort},
+    {"max_along_last", "x", TIDE_CAST_NONE, op_max_along},
+    {"topk", "x, k", TIDE_CAST_NONE, op_topk},
+};
+TIDE_OP_TABLE(sort)
