@@ -79,7 +79,7 @@ typedef struct tide_parameter_row {
     tide_tensor *tensor;
     uint32_t module;
     const char *name; /* "model.layers.3.mlp.up_proj.weight" */
-    int64_t count; /* of what is packed in it, once the model is loaded */
+    int64_t count;    /* of what is packed in it, once the model is loaded */
 } tide_parameter_row;
 
 struct tide_model {

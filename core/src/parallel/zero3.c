@@ -191,8 +191,11 @@ static void setup_for_real_optimizer(zero3 *z) {
     create_fp32_partitions(z);
     for (uint32_t s = 0; s < z->sub_group_count; s++)
         if (sub_group_numel(z, s) > largest) largest = sub_group_numel(z, s);
-    if (!z->offload_optimizer) /* initialize_optimizer_states: gradient_buffer */
-        tide_release(m, tide_flat_of(m, tide_zero3_name, largest, TIDE_FP32, TIDE_FACTOR_GRADIENT));
+    tide_tensor *gradient_buffer = NULL; /* initialize_optimizer_states */
+    if (!z->offload_optimizer)
+        gradient_buffer = tide_flat_of(m, tide_zero3_name, largest, TIDE_FP32, TIDE_FACTOR_GRADIENT);
+    tide_optimizer_construct(z->w->optimizer); /* Adagrad is made anew, over the partitions */
+    tide_release(m, gradient_buffer);
     if (z->contiguous_gradients)
         z->ipg_buffer = tide_flat_of(m, tide_zero3_name, z->reduce_bucket_size, z->communication_data_type,
                                      TIDE_FACTOR_COMMUNICATION);

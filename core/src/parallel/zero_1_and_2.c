@@ -505,6 +505,7 @@ static void zero_wrap(tide_wrapper *w, bool partition_gradients) {
     tide_tensor *zeros[2] = {NULL};
     for (uint32_t i = 0; i < z->group_count && !z->cpu_offload; i++) /* initialize_optimizer_states */
         zeros[i] = tide_flat_of(m, zero12_name, z->groups[i].partition_size, TIDE_FP32, TIDE_FACTOR_GRADIENT);
+    tide_optimizer_construct(w->optimizer); /* Adagrad is made anew, over the partitions */
     for (uint32_t i = 0; i < z->group_count; i++) tide_release(m, zeros[i]);
     w->state = m->wrapper = z;
     m->gradient_ready = zero12_gradient_ready;
