@@ -65,7 +65,7 @@ static void leave_out_rounds(tide_player *p, const tide_repetition *of) {
     if (!r->then_playing) r->looked_from = of->growth ? r->playing : 0;
     uint64_t retries = tide_caching_counters(p->allocator).alloc_retries;
     if (r->then_playing && r->now.count == r->then.count &&
-        memcmp(r->now.at, r->then.at, r->now.count * sizeof *r->now.at) == 0) {
+        (!r->now.count || memcmp(r->now.at, r->then.at, r->now.count * sizeof *r->now.at) == 0)) {
         uint32_t round = played - r->then_playing, rounds = left / round;
         if (of->growth) {
             tide_player_skip(p, of, round);

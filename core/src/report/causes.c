@@ -76,10 +76,16 @@ static void report_evaluation(const tide_job_report *r, tide_diagnostics *diags)
                     : "trainer.per_device_eval_batch_size=1 evaluates one sample at a time");
 }
 
+/* Where there is room, nobody asks for a cause. */
+static bool leaves_room(const tide_job_report *r) {
+    uint64_t there = r->job->device_bytes;
+    return there && tide_job_device_bytes(r->job, &r->replay) <= there - there / 100 * TIDE_SPARE_PERCENT;
+}
+
 void tide_report_causes(const tide_job_report *r, tide_diagnostics *diags) {
     const tide_mark *end = tide_phase_end(&r->run->machine.timeline, r->replay.peak_event);
     uint64_t logits, reference, peak = r->replay.allocated_peak;
-    if (r->run->serving || r->job->mode != TIDE_mode_train || !end || !r->replay.block_bytes) return;
+    if (r->run->serving || r->job->mode != TIDE_mode_train || !end || !r->replay.block_bytes || leaves_room(r)) return;
     measure_causes(r, &logits, &reference);
     if (end->phase == TIDE_PHASE_EVALUATE) report_evaluation(r, diags);
     if (logits >= peak / LOGITS_SHARE) report_logits(r, diags, logits);

@@ -39,6 +39,9 @@ uint64_t tide_job_report_need(const tide_job_report *r);
 /* Fills on_card. */
 bool tide_job_report_on_card(tide_job_report *r);
 
+/* Of a GPU: what another driver or kernel may take. */
+enum { TIDE_SPARE_PERCENT = 3 };
+
 /* Whether a job fits its GPU. Of a model without a description of its own, and of versions that no run is recorded of,
  * the figure is a range, which may cross what the GPU has. */
 typedef enum tide_fit { TIDE_FITS, TIDE_FITS_NOT, TIDE_CANNOT_TELL } tide_fit;

@@ -7,6 +7,7 @@
 
 #include "base/units.h"
 #include "report/job_events.h"
+#include "report/job_report.h"
 #include "report/members.h"
 #include "report/ranks.h"
 #include "report/serving.h"
@@ -94,14 +95,13 @@ bool tide_what_if_evaluates(const tide_what_if *v) {
     return strategy[0] && strcmp(strategy, "no") != 0;
 }
 
-enum { SPARE_PERCENT = 3 };
-
 bool tide_what_if_holds(const tide_what_if *v) {
     return v->status == TIDE_OK && v->fits && (v->serves || !v->there || v->need <= v->there);
 }
 
 bool tide_what_if_lasts(const tide_what_if *v) {
-    return tide_what_if_holds(v) && (v->serves || v->need <= v->there - v->there / 100 * SPARE_PERCENT || !v->there);
+    return tide_what_if_holds(v) &&
+           (v->serves || v->need <= v->there - v->there / 100 * TIDE_SPARE_PERCENT || !v->there);
 }
 
 const char *tide_what_if_setting(const tide_what_if *v, const char *name) {
