@@ -459,11 +459,7 @@ static void write_change(tide_writer *w, const tide_what_if *now, const tried_ch
     tide_write_open(w, '{');
     tide_write_string_at(w, "title", change->title);
     tide_write_string_at(w, "effect", change->effect);
-    tide_write_open_at(w, "settings", '[');
-    for (uint32_t k = 0; k < change->count; k++) tide_write_string(w, change->words[k]);
-    tide_write_close(w, ']');
-    tide_write_int_at(w, "saves", (int64_t)(now->need - change->verdict.need));
-    tide_write_what_if(w, &change->verdict);
+    tide_write_changed(w, change->words, change->count, now->need, &change->verdict);
     tide_write_close(w, '}');
 }
 

@@ -23,7 +23,7 @@ static void measure_causes(const tide_job_report *r, uint64_t *logits, uint64_t 
     *logits = *reference = 0;
     for (uint32_t i = 0; i < t->allocation_count; i++) {
         const tide_allocation *a = &t->allocations[i];
-        if (a->born > r->replay.peak_event || a->died <= r->replay.peak_event) continue;
+        if (!tide_is_live(a, r->replay.peak_event)) continue;
         if (is_of_logits(r->run, a, vocabulary)) *logits += r->replay.block_bytes[i];
         if (strcmp(a->op, "reference model") == 0) *reference += r->replay.block_bytes[i];
     }
@@ -79,7 +79,7 @@ static void report_evaluation(const tide_job_report *r, tide_diagnostics *diags)
 /* Where there is room, nobody asks for a cause. */
 static bool leaves_room(const tide_job_report *r) {
     uint64_t there = r->job->device_bytes;
-    return there && tide_job_device_bytes(r->job, &r->replay) <= there - there / 100 * TIDE_SPARE_PERCENT;
+    return there && tide_leaves_spare(tide_job_device_bytes(r->job, &r->replay), there);
 }
 
 void tide_report_causes(const tide_job_report *r, tide_diagnostics *diags) {

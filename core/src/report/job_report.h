@@ -39,9 +39,6 @@ uint64_t tide_job_report_need(const tide_job_report *r);
 /* Fills on_card. */
 bool tide_job_report_on_card(tide_job_report *r);
 
-/* Of a GPU: what another driver or kernel may take. */
-enum { TIDE_SPARE_PERCENT = 3 };
-
 /* Whether a job fits its GPU. Of a model without a description of its own, and of versions that no run is recorded of,
  * the figure is a range, which may cross what the GPU has. */
 typedef enum tide_fit { TIDE_FITS, TIDE_FITS_NOT, TIDE_CANNOT_TELL } tide_fit;
@@ -68,6 +65,11 @@ void tide_write_event_place(tide_job_report *r, uint32_t event);
 /* Members of the answers to "events", a window of them, and to "state". */
 bool tide_write_job_events(tide_writer *w, tide_run *run, const tide_job *job, const tide_window *window);
 bool tide_write_job_state(tide_writer *w, tide_run *run, const tide_job *job, const tide_state_query *query);
+
+/* Whether 3 % of the GPU are left beside what is needed: another driver or kernel takes more. */
+static inline bool tide_leaves_spare(uint64_t need, uint64_t there) {
+    return need <= there - there / 100 * 3;
+}
 
 static inline bool tide_is_live(const tide_allocation *a, uint32_t event) {
     return a->born <= event && event < a->died;

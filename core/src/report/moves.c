@@ -57,11 +57,7 @@ static void write_move(tide_writer *w, const tide_move *move, const tide_what_if
     tide_write_open(w, '{');
     tide_write_int_at(w, "from", move->from);
     tide_write_int_at(w, "to", move->to);
-    tide_write_open_at(w, "settings", '[');
-    for (uint32_t k = 0; k < move->count; k++) tide_write_string(w, move->words[k]);
-    tide_write_close(w, ']');
-    tide_write_int_at(w, "saves", (int64_t)(need - after->need));
-    tide_write_what_if(w, after);
+    tide_write_changed(w, move->words, move->count, need, after);
     tide_write_close(w, '}');
 }
 

@@ -100,8 +100,7 @@ bool tide_what_if_holds(const tide_what_if *v) {
 }
 
 bool tide_what_if_lasts(const tide_what_if *v) {
-    return tide_what_if_holds(v) &&
-           (v->serves || v->need <= v->there - v->there / 100 * TIDE_SPARE_PERCENT || !v->there);
+    return tide_what_if_holds(v) && (v->serves || !v->there || tide_leaves_spare(v->need, v->there));
 }
 
 const char *tide_what_if_setting(const tide_what_if *v, const char *name) {
@@ -171,4 +170,13 @@ void tide_write_what_if(tide_writer *w, const tide_what_if *v) {
         tide_write_int_at(w, "requests", v->requests);
         tide_write_int_at(w, "tokens", v->tokens);
     }
+}
+
+void tide_write_changed(tide_writer *w, const char *const *words, uint32_t count, uint64_t need,
+                        const tide_what_if *after) {
+    tide_write_open_at(w, "settings", '[');
+    for (uint32_t i = 0; i < count; i++) tide_write_string(w, words[i]);
+    tide_write_close(w, ']');
+    tide_write_int_at(w, "saves", (int64_t)(need - after->need));
+    tide_write_what_if(w, after);
 }

@@ -44,6 +44,9 @@ bool tide_what_if_now(tide_what_if *now, const tide_query *q, tide_diagnostics *
 
 /* Members of the open object: whether it fits, and what it needs. */
 void tide_write_what_if(tide_writer *w, const tide_what_if *what_if);
+/* The same of a change: its settings, and what it saves of `need`. */
+void tide_write_changed(tide_writer *w, const char *const *words, uint32_t count, uint64_t need,
+                        const tide_what_if *after);
 
 /* Whether a trainer evaluates between steps; one GPU alone does. */
 bool tide_what_if_evaluates(const tide_what_if *what_if);
