@@ -149,19 +149,16 @@ static void keep_tensor(capture *k, tide_tensor *t, tide_tensor *kept) {
 
 /* The node with room for what it saved, and no more. */
 static tide_node *trimmed(capture *k, const tide_node *node) {
-    size_t edges = node->edge_count * sizeof *node->edges, saved = node->saved_count * sizeof *node->saved,
-           outputs = node->output_count * sizeof *node->outputs, bytes = sizeof *node + edges + saved + outputs;
+    uint32_t bytes = tide_node_bytes(node->edge_count, node->output_count, node->saved_count);
     tide_node *kept = tide_arena_alloc(k->arena, bytes);
     *kept = *node;
-    kept->bytes = (uint32_t)bytes;
+    kept->bytes = bytes;
     kept->saved_capacity = kept->saved_count;
     kept->output_capacity = kept->output_count;
-    kept->edges = (tide_edge *)(kept + 1);
-    kept->saved = (tide_saved *)(kept->edges + kept->edge_count);
-    kept->outputs = (tide_meta *)(kept->saved + kept->saved_count);
-    memcpy(kept->edges, node->edges, edges);
-    memcpy(kept->saved, node->saved, saved);
-    memcpy(kept->outputs, node->outputs, outputs);
+    tide_node_lay_out(kept);
+    memcpy(kept->edges, node->edges, node->edge_count * sizeof *node->edges);
+    memcpy(kept->saved, node->saved, node->saved_count * sizeof *node->saved);
+    memcpy(kept->outputs, node->outputs, node->output_count * sizeof *node->outputs);
     return kept;
 }
 

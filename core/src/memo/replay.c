@@ -70,9 +70,7 @@ static void make_tensors(const replay *k, uint32_t moved) {
 
 static void make_node(const replay *k, const tide_node *from, tide_node *made) {
     memcpy(made, from, from->bytes);
-    made->edges = (tide_edge *)(made + 1);
-    made->saved = (tide_saved *)(made->edges + made->edge_count);
-    made->outputs = (tide_meta *)(made->saved + made->saved_capacity);
+    tide_node_lay_out(made);
     made->serial = ++k->m->serial;
     made->order += k->m->node_order - k->of->first_order;
     made->module = k->modules[made->module];

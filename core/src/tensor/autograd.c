@@ -14,20 +14,28 @@
 static void accumulate_grad_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results);
 static const tide_backward accumulate_grad = {"AccumulateGrad", accumulate_grad_run};
 
+uint32_t tide_node_bytes(unsigned edges, unsigned outputs, unsigned saved) {
+    return (uint32_t)(sizeof(tide_node) + edges * sizeof(tide_edge) + outputs * sizeof(tide_meta) +
+                      saved * sizeof(tide_saved));
+}
+
+void tide_node_lay_out(tide_node *node) {
+    node->edges = (tide_edge *)(node + 1);
+    node->saved = (tide_saved *)(node->edges + node->edge_count);
+    node->outputs = (tide_meta *)(node->saved + node->saved_capacity);
+}
+
 static tide_node *node_take(tide_machine *m, const tide_backward *backward, int edges, int outputs, int saved) {
-    size_t bytes = sizeof(tide_node) + (size_t)edges * sizeof(tide_edge) + (size_t)outputs * sizeof(tide_meta) +
-                   (size_t)saved * sizeof(tide_saved);
+    uint32_t bytes = tide_node_bytes((unsigned)edges, (unsigned)outputs, (unsigned)saved);
     tide_node *node = tide_pool_alloc(m, bytes);
     node->references = 1;
     node->serial = ++m->serial;
-    node->bytes = (uint32_t)bytes;
+    node->bytes = bytes;
     node->backward = backward;
     node->edge_count = (uint16_t)edges;
     node->saved_capacity = (uint16_t)saved;
     node->output_capacity = (uint16_t)outputs;
-    node->edges = (tide_edge *)(node + 1);
-    node->saved = (tide_saved *)(node->edges + edges);
-    node->outputs = (tide_meta *)(node->saved + saved);
+    tide_node_lay_out(node);
     node->module = m->module;
     node->statement = m->statement;
     node->op = m->op;

@@ -484,6 +484,10 @@ tide_node *tide_node_new(tide_machine *m, const tide_backward *backward, tide_te
 tide_node *tide_node_with(tide_machine *m, const tide_backward *backward, tide_tensor *const *inputs, int count,
                           int outputs, int saved);
 void tide_node_release(tide_machine *m, tide_node *node);
+/* The bytes of a node with so many edges, outputs and saved tensors. */
+uint32_t tide_node_bytes(unsigned edges, unsigned outputs, unsigned saved);
+/* Points the node at its edges, saved tensors and outputs, which follow it in the same memory. */
+void tide_node_lay_out(tide_node *node);
 /* The AccumulateGrad of a leaf, which exists as long as any graph refers to it; owned by the caller. */
 tide_node *tide_accumulator_of(tide_machine *m, tide_tensor *leaf);
 bool tide_is_accumulator(const tide_node *node);
