@@ -10,7 +10,7 @@
 #include <tidemark/tidemark.h>
 
 #include "lang/lang.h"
-#include "train/train.h"
+#include "report/ranks.h"
 
 enum { WORD_LIMIT = 24 };
 
@@ -137,6 +137,7 @@ static needs needs_said(const words *given, const tide_source *file, bool says) 
         file ? (tide_file){TIDE_TEXT("entry.json"), {file->text, file->length}} : (tide_file){{NULL, 0}, {NULL, 0}};
     tide_job *job = tide_job_build(&arena, texts, given->count, &config, file != NULL, &diags);
     tide_run *run = TIDE_NEW(&arena, tide_run, 1);
+    run->frameworks = &tide_frameworks_of_jobs;
     if (job) job->steps = 3;
     if (job && tide_run_job(run, job, &arena, &diags))
         measure(&run->machine.timeline, &n);
@@ -319,6 +320,7 @@ static bool find_names(family *f) {
     for (uint32_t i = 0; i < f->word_count; i++) texts[i] = tide_text_of(f->words[i]);
     tide_job *job = tide_job_build(&arena, texts, f->word_count, NULL, 0, &diags);
     tide_run *run = TIDE_NEW(&arena, tide_run, 1);
+    run->frameworks = &tide_frameworks_of_jobs;
     bool ok = job && tide_run_job(run, job, &arena, &diags) && run->model.parameter_count > 1;
     if (ok) {
         name_module(f->first, sizeof f->first, run->model.parameters[below(run->model.parameter_count)].name);

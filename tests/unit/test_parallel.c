@@ -11,7 +11,7 @@
 
 #include <tidemark/tidemark.h>
 
-#include "train/train.h"
+#include "report/ranks.h"
 
 enum { BLOCK = 512, SEGMENT = 2 << 20 };
 
@@ -104,6 +104,7 @@ static held play(const char *words, tide_phase phase) {
     }
     tide_job *job = tide_job_build(&arena, list, count, NULL, 0, &diags);
     tide_run *run = TIDE_NEW(&arena, tide_run, 1);
+    run->frameworks = &tide_frameworks_of_jobs;
     if (job && tide_run_job(run, job, &arena, &diags))
         sum(&h, run, phase);
     else

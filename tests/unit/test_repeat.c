@@ -10,13 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/train.h"
+#include "report/ranks.h"
 
 static int passed, failed;
 static unsigned repeated, repeated_calls;
 
 static tide_run *play(tide_arena *arena, const tide_job *job, bool plays_all, tide_diagnostics *diags) {
     tide_run *run = TIDE_NEW(arena, tide_run, 1);
+    run->frameworks = &tide_frameworks_of_jobs;
     run->plays_all = plays_all;
     return tide_run_job(run, job, arena, diags) ? run : NULL;
 }

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "report/allocator_options.h"
-#include "train/train.h"
+#include "report/ranks.h"
 
 static int passed, failed;
 static unsigned plays;
@@ -69,6 +69,7 @@ static void check_job(const char *line, unsigned most) {
     }
     tide_job *job = tide_job_build(&arena, words, count, NULL, 0, &diags);
     tide_run *run = TIDE_NEW(&arena, tide_run, 1);
+    run->frameworks = &tide_frameworks_of_jobs;
     const char *wrong =
         job && tide_run_job(run, job, &arena, &diags) ? wrong_of(run, job, most, &arena) : "the job does not run";
     if (wrong) printf("%s: %s (%u plays)\n", line, wrong, plays);

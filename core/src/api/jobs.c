@@ -4,6 +4,7 @@
 
 #include "api/calls.h"
 #include "lang/lang.h"
+#include "parallel/strategies.h"
 #include "tidemark/tidemark.h"
 #include "train/lint.h"
 

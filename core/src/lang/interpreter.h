@@ -180,4 +180,12 @@ uint32_t tide_intern(tide_arena *arena, const char ***list, uint32_t *count, uin
 /* The slot that a dotted path names, below an instance; NULL if there is none. */
 tide_value *tide_slot_at(tide_model *model, uint32_t instance, tide_text path);
 
+/* A value is read by more than its identity. */
+static inline void tide_value_is_read(tide_value v) {
+    if (v.kind != TIDE_VALUE_LIST) return;
+    v.list->is_read = true;
+    for (uint32_t i = 0; i < v.list->count; i++)
+        if (v.list->items[i].kind == TIDE_VALUE_LIST) v.list->items[i].list->is_read = true;
+}
+
 #endif

@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "train/adapters.h"
+
 enum { QUANT_MAP = 256 /* values of a byte: bitsandbytes/functional.py, create_dynamic_map */ };
 
 static bool has_params4bit(const tide_model *model) {

@@ -128,4 +128,5 @@ const tide_strategy tide_megatron_strategy = {.dialect = "megatron",
                                               .load = megatron_load,
                                               .wrap = megatron_wrap,
                                               .step = megatron_step,
+                                              .other_ranks = tide_ranks_of_stages,
                                               .in_flight = megatron_in_flight};

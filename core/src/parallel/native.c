@@ -260,5 +260,8 @@ static uint32_t native_in_flight(const tide_wrapper *w) {
     return tide_pipeline_most_in_flight(&((const native *)w->state)->pipeline);
 }
 
-const tide_strategy tide_native_strategy = {
-    .load = tide_load_on_meta, .wrap = native_wrap, .step = native_step, .in_flight = native_in_flight};
+const tide_strategy tide_native_strategy = {.load = tide_load_on_meta,
+                                            .wrap = native_wrap,
+                                            .step = native_step,
+                                            .other_ranks = tide_ranks_of_stages,
+                                            .in_flight = native_in_flight};

@@ -5,11 +5,11 @@
  * hooks that the training loop calls when the model is loaded, before and after modules run, when a gradient is ready
  * and at the step. One rank is played. Files and names are those of the framework, so that its next release is a diff
  * that can be read; what several of them send is collectives.c, what NCCL holds besides is nccl.c, and strategies.c
- * says which one a job has. Nobody outside includes a header of this folder. */
+ * says which one a job has. Of the headers of this folder only strategies.h is for others. */
 #ifndef TIDE_PARALLEL_PARALLEL_H
 #define TIDE_PARALLEL_PARALLEL_H
 
-#include "train/strategy.h"
+#include "parallel/strategies.h"
 
 /* Streams of the allocator: 0 is the one that computes. A reference model has its own behind those of the policy. */
 enum { TIDE_STREAM_SIDE = 1, TIDE_STREAM_SECOND, TIDE_STREAM_THIRD, TIDE_STREAMS_OF_MODEL = TIDE_STREAM_THIRD };
@@ -55,6 +55,11 @@ void tide_cast_and_place_model(tide_wrapper *w, tide_dtype dtype);
 
 /* tide_strategy.prepare_reference of DeepSpeed's stages 0 to 2. */
 void tide_prepare_whole_reference(tide_wrapper *w);
+
+/* ---- pipeline_ranks.c ---- */
+
+/* tide_strategy.other_ranks of a pipeline: those that may need more than rank 0 */
+uint32_t tide_ranks_of_stages(const tide_wrapper *w, int64_t *ranks);
 
 /* ---- meta_init.c ---- */
 

@@ -4,7 +4,7 @@
  * Note [Ranks of a pipeline]: the first has the embedding, the last the loss. Of those between, one holds no more
  * micro-batches in flight than one before it has, stage by stage, and so needs no more where it has no more layers of
  * any kind. Where a rank's stages lie in a V, those behind its turn hold ever more: none stands for another. */
-#include "train/strategy.h"
+#include "parallel/parallel.h"
 
 static bool is_in_a_v(const tide_stages *s) {
     return s->chunks > 1 && s->of_rank[1] != s->ranks;
@@ -20,7 +20,8 @@ static bool covers(const tide_stages *s, uint32_t rank, uint32_t other) {
     return true;
 }
 
-uint32_t tide_ranks_of_stages(const tide_stages *s, int64_t *ranks) {
+uint32_t tide_ranks_of_stages(const tide_wrapper *w, int64_t *ranks) {
+    const tide_stages *s = &w->stages;
     uint32_t count = 0;
     if (s->ranks < 2) return 0;
     for (uint32_t rank = 1; rank + 1 < s->ranks && count + 1 < TIDE_OTHER_RANKS; rank++) {

@@ -38,5 +38,8 @@ static uint32_t pp_in_flight(const tide_wrapper *w) {
     return tide_pipeline_most_in_flight(w->state);
 }
 
-const tide_strategy tide_pp_strategy = {
-    .load = tide_load_on_meta, .wrap = pp_wrap, .step = pp_step, .in_flight = pp_in_flight};
+const tide_strategy tide_pp_strategy = {.load = tide_load_on_meta,
+                                        .wrap = pp_wrap,
+                                        .step = pp_step,
+                                        .other_ranks = tide_ranks_of_stages,
+                                        .in_flight = pp_in_flight};

@@ -5,10 +5,13 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "parallel/strategies.h"
 #include "report/job_events.h"
 #include "report/job_report.h"
 #include "report/serving.h"
 #include "serve/serve.h"
+
+const tide_frameworks tide_frameworks_of_jobs = {tide_strategy_find, tide_start_colocated};
 
 bool tide_rank_needs_more(tide_rank_need a, tide_rank_need b) {
     return a.reserved != b.reserved ? a.reserved > b.reserved : a.allocated > b.allocated;
@@ -42,7 +45,7 @@ static bool try_rank(trial *t, tide_job *job, int64_t rank, tide_arena *arena, t
     tide_arena_init(t->arena, tide_arena_memory(arena), arena->escape);
     t->run = TIDE_NEW(t->arena, tide_run, 1);
     t->run->cache = cache;
-    t->run->start_colocated = tide_start_colocated;
+    t->run->frameworks = &tide_frameworks_of_jobs;
     set_rank(job, arena, rank);
     return tide_run_job(t->run, job, t->arena, unheard) && measure(&t->needs, t->run, job);
 }
@@ -105,7 +108,7 @@ tide_run *tide_run_what_if(tide_description_cache *cache, tide_job *job, tide_ar
 tide_run *tide_run_ranks(tide_description_cache *cache, tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
     tide_run *run = TIDE_NEW(arena, tide_run, 1);
     run->cache = cache;
-    run->start_colocated = tide_start_colocated;
+    run->frameworks = &tide_frameworks_of_jobs;
     if (job->mode == TIDE_mode_serve) return tide_run_serving(run, job, arena, diags) ? run : NULL;
     bool is_alone = job->parallel_dp * job->parallel_tp * job->parallel_pp * job->parallel_cp < 2;
     bool is_free = !tide_job_sets(job, TIDE_SET_parallel_rank) && !is_alone;

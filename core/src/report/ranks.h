@@ -17,6 +17,9 @@ tide_run *tide_run_what_if(tide_description_cache *cache, tide_job *job, tide_ar
  * more ranks than rows are kept for stays as it is. False: memory ran out. */
 bool tide_run_stages(tide_run *run, tide_job *job, tide_arena *arena);
 
+/* Every framework that a job may have; for whom plays one rank alone, with tide_run_job. */
+extern const tide_frameworks tide_frameworks_of_jobs;
+
 /* By what is reserved, then by what is allocated. */
 bool tide_rank_needs_more(tide_rank_need a, tide_rank_need b);
 

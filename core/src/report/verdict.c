@@ -3,6 +3,7 @@
 #include "report/verdict.h"
 
 #include "base/units.h"
+#include "parallel/strategies.h"
 #include "report/allocations.h"
 #include "report/allocator_options.h"
 #include "report/batches.h"

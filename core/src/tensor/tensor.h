@@ -593,12 +593,6 @@ static inline void tide_value_release(tide_machine *m, tide_value v) {
         tide_list_release(m, v.list);
 }
 tide_list *tide_list_new(tide_machine *m);
-static inline void tide_value_is_read(tide_value v) { /* by more than its identity */
-    if (v.kind != TIDE_VALUE_LIST) return;
-    v.list->is_read = true;
-    for (uint32_t i = 0; i < v.list->count; i++)
-        if (v.list->items[i].kind == TIDE_VALUE_LIST) v.list->items[i].list->is_read = true;
-}
 void tide_list_push(tide_machine *m, tide_list *list, tide_value v); /* takes v over */
 
 #endif

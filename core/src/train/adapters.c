@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/regex.h"
-#include "train/strategy.h"
 
 bool tide_is_named(const char *name, const char **prefixes, uint32_t count) {
     tide_text text = tide_text_of(name), inner = text;

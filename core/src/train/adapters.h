@@ -9,6 +9,9 @@
 /* Linear layers become bitsandbytes' ones, nothing being on the device yet. False after an error. */
 bool tide_quantise(tide_model *model, const tide_job *job);
 
+/* Whether a weight is one of bitsandbytes' 4 bits, in whatever type it is stored. */
+bool tide_is_params4bit(const tide_model *model, uint32_t parameter);
+
 /* peft.prepare_model_for_kbit_training, which empties the allocator's cache. */
 void tide_prepare_kbit(tide_model *model);
 

@@ -292,8 +292,7 @@ bool tide_make_model(tide_run *run, const tide_job *job) {
         return tide_error(diags, TIDE_ERR_FIELD_MISSING, "/config.json/model_type",
                           "the configuration has no model_type",
                           "give the config.json of a transformers, timm or diffusers model");
-    const tide_strategy *strategy = tide_strategy_find(job);
-    if (strategy && strategy->dialect) return make_dialect(run, job, strategy->dialect);
+    if (run->strategy && run->strategy->dialect) return make_dialect(run, job, run->strategy->dialect);
     if (!load_library(run, job)) return false;
     if (!find_model(run->model.user, type->text, &description_name, &class_name) &&
         !find_stand_in(run->model.user, job->config, &description_name, &class_name))

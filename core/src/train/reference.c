@@ -55,7 +55,7 @@ static void name_allocations(tide_machine *m, uint32_t first) {
 tide_reference *tide_reference_new(tide_run *run, const tide_job *job) {
     tide_model *model = &run->model;
     tide_machine *m = &run->machine;
-    const tide_strategy *strategy = tide_strategy_find(job);
+    const tide_strategy *strategy = run->strategy;
     tide_reference *r = TIDE_NEW(m->arena, tide_reference, 1);
     uint32_t first = m->timeline.allocation_count;
     bool is_on_meta = model->state.is_on_meta, is_on_host = m->makes_on_host;

@@ -9,7 +9,6 @@
 #include "tensor/checkpoint.h"
 #include "train/adapters.h"
 #include "train/liger.h"
-#include "train/strategy.h"
 #include "train/weights.h"
 
 static const tide_sdpa_choice sdpa_of[] = {[TIDE_sdpa_backend_default] = TIDE_SDPA_DEFAULT,
@@ -21,6 +20,7 @@ static const tide_sdpa_choice sdpa_of[] = {[TIDE_sdpa_backend_default] = TIDE_SD
 static void prepare(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
     tide_machine *m = &run->machine;
     tide_machine_init(m, arena, diags);
+    run->strategy = run->frameworks ? run->frameworks->strategy_of(job) : NULL;
     m->device = (tide_device){(int)job->capability, job->gpu.sms, job->gpu.threads_per_sm};
     m->sdpa = sdpa_of[job->sdpa_backend];
     m->state.keeps_workspaces = job->gemm_workspace == TIDE_gemm_workspace_kept;
@@ -162,7 +162,7 @@ bool tide_load(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagn
     if (is_quantised && !tide_quantise(&run->model, job)) return false;
     if (job->quant_from_pretrained) warm_up(run, job);
     if (!tide_check_prefixes(run, job)) return false;
-    const tide_strategy *strategy = tide_strategy_find(job);
+    const tide_strategy *strategy = run->strategy;
     if (strategy && strategy->load) strategy->load(&run->model, job);
     bool is_on_host = !tide_trainer_places_model(job);
     run->model.state.is_on_meta = run->model.state.is_on_meta || (is_on_host && !run->model.parameter_made);

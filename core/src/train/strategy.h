@@ -67,22 +67,4 @@ typedef struct tide_strategy {
     uint32_t (*in_flight)(const tide_wrapper *w);
 } tide_strategy;
 
-/* train/adapters.c: a weight of bitsandbytes' 4 bits, in whatever type it is stored. */
-bool tide_is_params4bit(const tide_model *model, uint32_t parameter);
-
-/* parallel/pipeline_ranks.c: ranks of a pipeline that may need more than rank 0, at most TIDE_OTHER_RANKS. */
-uint32_t tide_ranks_of_stages(const tide_stages *s, int64_t *ranks);
-
-/* parallel/nccl.c: bytes of NCCL's buffers on the device, which PyTorch's allocator does not know, and for how many
- * communicators; 0 for one GPU. An estimate. */
-int64_t tide_nccl_bytes(const tide_job *job, int64_t *communicators);
-
-/* parallel/pipeline_table.c: {"schedule": {name, stages, microbatches, ranks: [{in_flight, passes}]}}, passes as
- * PyTorch writes them: stage, letter, micro-batch. False after an error: the job has no pipeline, or one that is
- * refused. */
-bool tide_write_schedule(tide_writer *w, const tide_job *job, tide_diagnostics *diags);
-
-/* parallel/collectives.c: the strategy of parallel.kind; NULL for one GPU. */
-const tide_strategy *tide_strategy_find(const tide_job *job);
-
 #endif

@@ -46,15 +46,22 @@ typedef struct tide_colocated {
 typedef bool tide_colocated_start(tide_colocated *engine, const tide_job *job, uint64_t beside, tide_arena *arena,
                                   tide_diagnostics *diags);
 
+/* What plays frameworks around the loop, from layers above. */
+typedef struct tide_frameworks {
+    const tide_strategy *(*strategy_of)(const tide_job *job); /* NULL for one GPU */
+    tide_colocated_start *start_colocated;
+} tide_frameworks;
+
 /* Everything that playing a job leaves behind. */
 typedef struct tide_run {
     tide_machine machine;
     tide_descriptions descriptions;
     tide_model model;
     int64_t parameters, trainable;
-    tide_description_cache *cache;         /* NULL: nothing is shared */
-    tide_colocated_start *start_colocated; /* NULL: a job with such an engine cannot be played */
-    const char *margin_reason;             /* of the margin */
+    tide_description_cache *cache;     /* NULL: nothing is shared */
+    const tide_frameworks *frameworks; /* NULL: only jobs of one GPU without an engine can be played */
+    const tide_strategy *strategy;     /* of the job; NULL for one GPU */
+    const char *margin_reason;         /* of the margin */
     uint64_t margin;    /* bytes by which what is reserved may be more or less; see Note [Small requests] */
     bool plays_all;     /* each micro-batch and each call of a layer, none is taken from another: for tests */
     uint32_t in_flight; /* see train/strategy.h */
@@ -72,7 +79,7 @@ typedef struct tide_run {
     struct tide_serving *serving; /* of a server's start (report/serving.h); NULL: of a training or inference job */
 } tide_run;
 
-/* Plays a job into run->machine.timeline. *run is zero, but for plays_all, cache and start_colocated. False after an
+/* Plays a job into run->machine.timeline. *run is zero, but for plays_all, cache and frameworks. False after an
  * error, which is reported. */
 bool tide_run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags);
 

@@ -233,7 +233,7 @@ static void precompute(tide_trainer_run *t, const tide_job *job) {
 /* prepare_deepspeed(self.model): an engine without an optimizer casts and places what comes under that of the training
  * later. */
 static void prepare_for_precomputing(tide_trainer_run *t) {
-    const tide_strategy *strategy = tide_strategy_find(t->job);
+    const tide_strategy *strategy = t->run->strategy;
     tide_wrapper w = {.model = &t->run->model, .job = t->job, .ranks = t->job->parallel_dp, .has_trainer = true};
     if (tide_job_has_deepspeed(t->job) && strategy->prepare_reference) strategy->prepare_reference(&w);
 }

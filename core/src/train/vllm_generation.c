@@ -63,7 +63,8 @@ bool tide_vllm_init(tide_vllm_generation *v, tide_run *run, const tide_job *job)
     if (!tide_has_colocated_engine(job)) return true;
     m->module = m->statement = 0;
     tide_timeline_empty_cache(&m->timeline);
-    if (!run->start_colocated || !run->start_colocated(&v->engine, job, live_bytes(&m->timeline), m->arena, m->diags))
+    if (!run->frameworks ||
+        !run->frameworks->start_colocated(&v->engine, job, live_bytes(&m->timeline), m->arena, m->diags))
         return false;
     run->margin += v->engine.uncertain;
     run->margin_reason = "compiled code and CUDA graphs of the engine decide";

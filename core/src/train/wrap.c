@@ -5,7 +5,7 @@
 const tide_strategy tide_one_gpu;
 
 const tide_strategy *tide_wrap_model(tide_run *run, const tide_job *job, tide_wrapper *w) {
-    const tide_strategy *strategy = tide_strategy_find(job);
+    const tide_strategy *strategy = run->strategy;
     tide_optimizer *optimizer = NULL;
     if (job->parallel_kind != TIDE_parallel_kind_none && !strategy) {
         tide_error(run->machine.diags, TIDE_ERR_UNSUPPORTED, "/settings/parallel.kind",
@@ -28,9 +28,7 @@ const tide_strategy *tide_wrap_model(tide_run *run, const tide_job *job, tide_wr
     if (strategy->wrap) strategy->wrap(w);
     if (!is_made_first && !run->machine.has_failed) tide_optimizer_construct(optimizer);
     run->stages = w->stages;
-    if (w->stages.ranks)
-        run->other_rank_count = tide_ranks_of_stages(&w->stages, run->other_ranks);
-    else if (strategy->other_ranks && !run->machine.has_failed)
+    if (strategy->other_ranks && !run->machine.has_failed)
         run->other_rank_count = strategy->other_ranks(w, run->other_ranks);
     if (strategy->in_flight && !run->machine.has_failed) run->in_flight = strategy->in_flight(w);
     run->machine.state.factor = TIDE_FACTOR_TEMPORARY;

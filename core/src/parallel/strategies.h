@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The face of parallel/: which strategy a job plays, and what is asked of one without a run. */
+#ifndef TIDE_PARALLEL_STRATEGIES_H
+#define TIDE_PARALLEL_STRATEGIES_H
+
+#include "train/strategy.h"
+
+/* strategies.c: that of parallel.kind; NULL for one GPU. */
+const tide_strategy *tide_strategy_find(const tide_job *job);
+
+/* nccl.c: bytes of NCCL's buffers on the device, which PyTorch's allocator does not know, and for how many
+ * communicators; 0 for one GPU. An estimate. */
+int64_t tide_nccl_bytes(const tide_job *job, int64_t *communicators);
+
+/* pipeline_table.c: {"schedule": {name, stages, microbatches, ranks: [{in_flight, passes}]}}, passes as PyTorch writes
+ * them: stage, letter, micro-batch. False after an error: the job has no pipeline, or one that is refused. */
+bool tide_write_schedule(tide_writer *w, const tide_job *job, tide_diagnostics *diags);
+
+#endif
