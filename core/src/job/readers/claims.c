@@ -87,7 +87,7 @@ void tide_claim_fact(tide_claims *c, const char *key, const char *given, tide_fa
         c->fact_places[fact] = tide_claims_place(c, key);
         return;
     }
-    if (fact == TIDE_FACT_preference) return; /* several keys say it */
+    if (fact == TIDE_FACT_preference || fact == TIDE_FACT_own_preference) return; /* several keys say it */
     if (strcmp(c->facts[fact]->value, given) != 0) overrule(c, entry, c->facts[fact], "another file");
 }
 

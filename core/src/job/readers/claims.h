@@ -117,6 +117,11 @@ bool tide_claims_train(const tide_claims *c);                      /* whether a 
 const char *tide_trl_kind(const tide_claims *c);
 void tide_trl_settle(tide_claims *c);
 
+/* preference_names.c: the last method of preferences or rewards that a name has; NULL: none, or a supervised one behind
+ * it. And whether the files are named after one, which is an error then; not where a trainer is asked for. */
+const char *tide_preference_word(tide_arena *arena, tide_text text);
+bool tide_refuse_named_preferences(tide_claims *c);
+
 /* Preferences or rewards by a program with trainers of its own, as it calls them: one of TRL's where that is near and
  * asked for. */
 void tide_own_trainer_settle(tide_claims *c, const char *said);

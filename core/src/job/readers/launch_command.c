@@ -153,7 +153,7 @@ static uint32_t read_launcher(tide_reading *r, const tide_command_line *l) {
 
 /* ---- programs ---- */
 
-static const tide_key_row trl_command_rows[] = {KEY_HOLDS("config", tide_trainer_keys)};
+static const tide_key_row trl_command_rows[] = {KEY_HOLDS("config", tide_trainer_keys), KEY_NEUTRAL("script")};
 
 static const tide_key_table trl_command_keys = {
     .rows = trl_command_rows, .count = TIDE_COUNT_OF(trl_command_rows), .more = &tide_trainer_keys};
@@ -179,6 +179,14 @@ static void settle_launched(tide_claims *c) {
 /* axolotl train FILE, llamafactory-cli train FILE. */
 const tide_reader tide_launched_reader = {.title = "a command line", .precedence = 0, .settle = settle_launched};
 
+/* A script that takes a file of TrainingArguments. */
+static const tide_reader script_reader = {.title = "a command line",
+                                          .keys = &trl_command_keys,
+                                          .program = TIDE_PROGRAM_transformers,
+                                          .joins = true,
+                                          .precedence = TIDE_PRECEDENCE_MOST,
+                                          .settle = settle_launched};
+
 static const char *trl_kind_of(const tide_command_line *l, uint32_t at) {
     static const char *const kinds[] = {"sft", "dpo", "kto", "reward", "grpo", "rloo", "orpo", "cpo"};
     const char *token = l->tokens[at];
@@ -186,7 +194,8 @@ static const char *trl_kind_of(const tide_command_line *l, uint32_t at) {
     bool is_script = strstr(token, "trl/scripts/") || strstr(token, "examples/scripts/");
     for (size_t i = 0; i < TIDE_COUNT_OF(kinds); i++)
         if ((is_trl && strcmp(l->tokens[at + 1], kinds[i]) == 0) ||
-            (is_script && tide_shell_runs(token, tide_format(l->arena, "%s.py", kinds[i]))))
+            (is_script && tide_shell_runs(token, tide_format(l->arena, "%s.py", kinds[i]))) ||
+            strcmp(token, tide_format(l->arena, "trl.scripts.%s", kinds[i])) == 0)
             return kinds[i];
     return NULL;
 }
@@ -239,6 +248,19 @@ static bool read_rl_program(tide_reading *r, const tide_command_line *l) {
     return false;
 }
 
+/* A script with a file of arguments, and options that hold over those in it. */
+static bool read_script(tide_reading *r, const tide_command_line *l, const char *script, const char *file,
+                        tide_json *options) {
+    tide_text name = tide_text_of(file ? file : "");
+    bool has_file = tide_text_ends(name, TIDE_TEXT(".yaml")) || tide_text_ends(name, TIDE_TEXT(".yml")) ||
+                    tide_text_ends(name, TIDE_TEXT(".json"));
+    if (!has_file && !tide_json_at(options, "config")) return false;
+    if (has_file) put(l->arena, options, "config", file);
+    if (tide_preference_word(l->arena, tide_text_of(script))) put(l->arena, options, "script", script);
+    tide_claims_add(r->claims, &script_reader, options, r->name, r->place);
+    return true;
+}
+
 /* The program from `from` on; whether there is one that is known. */
 static bool read_program(tide_reading *r, const tide_command_line *l, uint32_t from) {
     for (uint32_t i = from; i < l->count; i++) {
@@ -252,7 +274,8 @@ static bool read_program(tide_reading *r, const tide_command_line *l, uint32_t f
              of_megatron = tide_shell_runs(token, "pretrain_gpt.py"),
              is_script = strlen(token) > 3 && strcmp(token + strlen(token) - 3, ".py") == 0;
         if (!kind && !of_swift && !of_factory && !of_axolotl && !is_script) continue;
-        uint32_t behind = i + (is_script || strcmp(token, "axolotl.cli.train") == 0 ? 1 : 2);
+        bool is_module = strcmp(token, "axolotl.cli.train") == 0 || strncmp(token, "trl.scripts.", 12) == 0;
+        uint32_t behind = i + (is_script || is_module ? 1 : 2);
         tide_json *options = read_flags(l, behind, l->count, &word);
         const tide_reader *reader = kind          ? &tide_trl_command_reader
                                     : of_swift    ? &tide_ms_swift_reader
@@ -267,8 +290,11 @@ static bool read_program(tide_reading *r, const tide_command_line *l, uint32_t f
             tide_claims_add(r->claims, &tide_launched_reader, launched, r->name, r->place);
             return true;
         }
-        if (of_axolotl || (is_script && !kind && !of_megatron && !takes_arguments)) continue;
+        bool is_unknown = is_script && !kind && !of_megatron;
+        if (is_unknown && read_script(r, l, token, word, options)) return true;
+        if (of_axolotl || (is_unknown && !takes_arguments)) continue;
         if (kind) put(l->arena, options, "trl", kind);
+        if (is_unknown && tide_preference_word(l->arena, tide_text_of(token))) put(l->arena, options, "script", token);
         if (of_swift && strcmp(next, "rlhf") == 0 && !tide_json_at(options, "rlhf_type"))
             put(l->arena, options, "rlhf_type", "dpo"); /* swift/arguments/rlhf_args.py */
         tide_claims_add(r->claims, reader, options, r->name, r->place);
@@ -287,21 +313,30 @@ static bool refuse_program(tide_reading *r, const tide_command_line *l) {
     "say model=NAME, batch, seq, dtype, optimizer, checkpointing and parallel.kind: an SFT of transformers is near "   \
     "to it"
     static const struct {
-        const char *program, *what, *remedy;
+        const char *program, *verbs, *what, *remedy; /* verbs: words of which one is behind it; "": any */
     } rows[] = {
-        {"openrlhf.cli.*", "starts OpenRLHF, and trains nothing", "give the command that trains"},
-        {"*run_grpo*.py", "starts NeMo-RL, which trains by rewards beside what generates: not described", NEAR_ACTOR},
-        {"nemo_automodel*", "starts NeMo AutoModel, whose recipes are not described", NEAR_SFT},
-        {"automodel", "starts NeMo AutoModel, whose recipes are not described", NEAR_SFT},
-        {"tune", "starts torchtune, whose models are its own and not described", NEAR_SFT},
+        {"openrlhf.cli.*", "", "starts OpenRLHF, and trains nothing", "give the command that trains"},
+        {"*run_grpo*.py", "", "starts NeMo-RL, which trains by rewards beside what generates: not described",
+         NEAR_ACTOR},
+        {"nemo_automodel*", "", "starts NeMo AutoModel, whose recipes are not described", NEAR_SFT},
+        {"automodel", "", "starts NeMo AutoModel, whose recipes are not described", NEAR_SFT},
+        {"tune", "run", "starts torchtune, whose models are its own and not described", NEAR_SFT},
+        {"megatron", "sft|pt|rlhf", "starts ms-swift's Megatron, which is not described",
+         "say parallel.kind=megatron with its sizes for Megatron-Core's own loop"},
+        {"trl",
+         "a2po|async_grpo|bco|distillation|gkd|gmpo|gold|minillm|nash_md|online_dpo|papo|ppo|prm|sdft|sdpo|tpo|xpo",
+         "starts a trainer of TRL's that is not described",
+         "trainer=sft, dpo, kto, orpo, cpo, reward, grpo and rloo are"},
     };
 #undef NEAR_ACTOR
 #undef NEAR_SFT
     for (uint32_t i = 0; i < l->count; i++)
         for (size_t k = 0; k < TIDE_COUNT_OF(rows); k++) {
             bool is_it = tide_text_matches(tide_text_of(l->tokens[i]), tide_text_of(rows[k].program));
-            bool runs =
-                strcmp(rows[k].program, "tune") != 0 || (i + 1 < l->count && strcmp(l->tokens[i + 1], "run") == 0);
+            bool runs = !rows[k].verbs[0];
+            tide_text rest = tide_text_of(rows[k].verbs), verb;
+            while (i + 1 < l->count && tide_piece_next(&rest, '|', &verb))
+                runs = runs || tide_text_is(verb, l->tokens[i + 1]);
             if (!is_it || !runs) continue;
             tide_file_refuse(r, TIDE_ERR_MODEL_UNKNOWN, rows[k].what, rows[k].remedy);
             return true;

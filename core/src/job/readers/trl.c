@@ -83,14 +83,15 @@ const char *tide_trl_kind(const tide_claims *c) {
 /* Preferences are no supervised training: where a file of TRL's leaves open by which trainer, or another program has
  * such keys, nothing is played. */
 static void refuse_unknown(tide_claims *c) {
-    static const tide_fact facts[] = {TIDE_FACT_precomputes, TIDE_FACT_beta,       TIDE_FACT_loss_type,
-                                      TIDE_FACT_trl,         TIDE_FACT_completion, TIDE_FACT_preference};
+    static const tide_fact facts[] = {TIDE_FACT_precomputes,   TIDE_FACT_beta,       TIDE_FACT_loss_type,
+                                      TIDE_FACT_trl,           TIDE_FACT_completion, TIDE_FACT_preference,
+                                      TIDE_FACT_own_preference};
     bool is_of_trl = has_trl_file(c);
+    if (tide_fact_is(c, TIDE_FACT_trl, "sft")) return;
     for (size_t i = 0; i < TIDE_COUNT_OF(facts); i++) {
         const tide_file_key *key = c->facts[facts[i]];
         const char *kind = facts[i] == TIDE_FACT_loss_type && key ? kind_of_loss(key->value) : NULL;
-        bool is_supervised = (!is_of_trl && facts[i] == TIDE_FACT_loss_type) || (kind && strcmp(kind, "sft") == 0) ||
-                             tide_fact_is(c, facts[i], "sft");
+        bool is_supervised = (!is_of_trl && facts[i] == TIDE_FACT_loss_type) || (kind && strcmp(kind, "sft") == 0);
         bool is_of_others = !is_of_trl && facts[i] == TIDE_FACT_preference; /* have keys of that name */
         if (!key || is_supervised || is_of_others) continue;
         tide_error(c->diags, TIDE_ERR_UNSUPPORTED, c->fact_places[facts[i]],
@@ -100,6 +101,7 @@ static void refuse_unknown(tide_claims *c) {
                    is_of_trl ? "say trainer=dpo, kto, orpo, cpo, grpo or rloo" : NULL);
         return;
     }
+    if (is_of_trl) tide_refuse_named_preferences(c);
 }
 
 /* What programs over TRL's trainers do otherwise; trainer NULL: nothing is near. */

@@ -1,0 +1,1 @@
+trl online_dpo --model_name_or_path Qwen/Qwen2.5-0.5B
