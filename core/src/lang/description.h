@@ -51,6 +51,7 @@ typedef struct tide_class {
                                 checkpoint_seq) */
     bool never_generates;    /* "@generates": false: inference is one forward pass, as the class has no generate() */
     bool is_zero_leaf;       /* "@zero_leaf": among those that DeepSpeed gathers whole (zero/leaf_module_config.py) */
+    bool holds_parts;        /* "@parts": what it holds are parts of the model, it is none itself */
     bool loss_is_apart;      /* "@loss_apart": the loop computes the loss from the output, which does not hold it */
     tide_text input_embeddings;  /* "@input_embeddings": path of what get_input_embeddings() returns, or empty */
     tide_text output_embeddings; /* "@output_embeddings": likewise for get_output_embeddings() */

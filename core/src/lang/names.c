@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names of modules: their paths, parts and layers, and what is at a path. */
+#include <string.h>
+
 #include "lang/interpreter.h"
 
 uint32_t tide_intern(tide_arena *arena, const char ***list, uint32_t *count, uint32_t *capacity, tide_text text) {
@@ -20,33 +22,39 @@ static bool is_all_digits(tide_text text) {
     return text.length > 0;
 }
 
-/* How many characters of a path lead to a chunk of a pipeline's rank and to its decoder, as Megatron-Core names them
- * (models/gpt/gpt_model.py); `chunk` is its number. 0: none do. */
-static size_t chunk_prefix(tide_text path, tide_text *chunk) {
-    static const char chunks[] = "chunks.", decoder[] = "decoder";
-    size_t end = sizeof chunks - 1;
-    if (!tide_text_starts(path, tide_text_of(chunks))) return 0;
-    while (end < path.length && path.at[end] != '.') end++;
-    *chunk = (tide_text){path.at + sizeof chunks - 1, end - (sizeof chunks - 1)};
-    if (end < path.length) end++;
-    tide_text rest = {path.at + end, path.length - end};
-    if (!tide_text_starts(rest, tide_text_of(decoder))) return end;
-    if (rest.length == sizeof decoder - 1) return path.length;
-    return rest.at[sizeof decoder - 1] == '.' ? end + sizeof decoder : end;
+/* The last of the modules with "@parts" that lead from the root to an instance, itself among them; 0: none does. */
+static uint32_t holder_of_parts(const tide_model *model, uint32_t instance) {
+    uint32_t holder = 0;
+    for (uint32_t i = instance; i; i = model->instances[i].parent) {
+        if (!model->instances[i].of->holds_parts) holder = 0;
+        if (!holder && model->instances[i].of->holds_parts) holder = i;
+    }
+    return holder;
 }
 
-/* Whether the rank of a pipeline has several chunks: then a layer's name says of which it is. */
-static bool has_chunks(const tide_model *model) {
-    const tide_instance *root = &model->instances[model->root];
-    uint32_t slot = root->of ? tide_attribute_slot(root->of, TIDE_TEXT("chunks")) : UINT32_MAX;
-    return slot != UINT32_MAX && root->slots[slot].kind == TIDE_VALUE_LIST && root->slots[slot].list->count > 1;
+/* The number in its list of the module that holds parts, as of the chunks of a pipeline's rank in Megatron-Core; empty
+ * where there is no list, or it has no other. */
+static tide_text number_of_holder(tide_model *model, uint32_t holder) {
+    for (uint32_t i = holder; i; i = model->instances[i].parent) {
+        const tide_instance *of = &model->instances[i];
+        if (!of->is_item) continue;
+        size_t dot = of->name.length;
+        while (of->name.at[dot - 1] != '.') dot--;
+        const tide_value *list = tide_slot_at(model, of->parent, (tide_text){of->name.at, dot - 1});
+        bool is_alone = !list || list->kind != TIDE_VALUE_LIST || list->list->count < 2;
+        return is_alone ? TIDE_TEXT("") : (tide_text){of->name.at + dot, of->name.length - dot};
+    }
+    return TIDE_TEXT("");
 }
 
-/* The part is the first component of the path, base models left out; the layer is what follows up to a number. */
-static void place_instance(tide_model *model, tide_instance *of) {
-    tide_text path = tide_text_of(of->path), chunk = TIDE_TEXT("");
-    size_t to_chunk = chunk_prefix(path, &chunk);
-    path = (tide_text){path.at + to_chunk, path.length - to_chunk};
+/* The part is the first component of the path below what holds parts, base models left out; the layer is what follows
+ * up to a number. */
+static void place_instance(tide_model *model, uint32_t instance) {
+    tide_instance *of = &model->instances[instance];
+    uint32_t holder = holder_of_parts(model, instance);
+    size_t above = strlen(model->instances[holder].path);
+    if (above && holder != instance) above++;
+    tide_text path = {of->path + above, strlen(of->path) - above};
     while (tide_text_starts(path, TIDE_TEXT("model.")) || tide_text_starts(path, TIDE_TEXT("base_model."))) {
         size_t skip = path.at[0] == 'm' ? 6 : 11;
         path = (tide_text){path.at + skip, path.length - skip};
@@ -74,8 +82,8 @@ static void place_instance(tide_model *model, tide_instance *of) {
         stop = dot + 1;
     }
     tide_text layer = {rest.at, stop};
-    if (chunk.length && layer.length && has_chunks(model))
-        layer = tide_text_of(tide_dotted(model->m->arena, chunk, layer));
+    tide_text number = number_of_holder(model, holder);
+    if (number.length && layer.length) layer = tide_text_of(tide_dotted(model->m->arena, number, layer));
     of->layer = tide_intern(model->m->arena, &model->layers, &model->layer_count, &model->layer_capacity, layer);
 }
 
@@ -101,7 +109,7 @@ static void name_instance(tide_model *model, uint32_t instance, uint32_t parent,
     while (digits && name.at[digits - 1] != '.') digits--;
     of->is_item = digits && is_all_digits((tide_text){name.at + digits, name.length - digits});
     of->path = parent ? tide_dotted(model->m->arena, tide_text_of(above), name) : "";
-    place_instance(model, of);
+    place_instance(model, instance);
     for (uint32_t i = 0; i < of->of->member_count; i++)
         name_value(model, of->slots[of->of->parameter_count + i], instance, of->of->members[i].name, depth + 1);
 }
