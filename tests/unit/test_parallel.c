@@ -349,7 +349,7 @@ static void check_megatron(uint64_t *seed) {
                                           NULL};
     const int64_t norms = 4096 * 17;
     int tp = 1 << random_below(seed, 4), pp = 1 << random_below(seed, 3), dp = 1 + (int)random_below(seed, 3);
-    int chunks = pp > 1 ? 1 + (int)random_below(seed, 2) : 1;
+    bool is_interleaved = pp > 1 && random_below(seed, 2);
     const char *option = one_of(seed, options);
     char words[600];
     shown = words;
@@ -357,9 +357,8 @@ static void check_megatron(uint64_t *seed) {
     for (int stage = 0; stage < pp; stage++)
         for (int replica = 0; replica < dp; replica++) {
             snprintf(words, sizeof words,
-                     "%s parallel.kind=megatron tp=%d pp=%d dp=%d parallel.virtual_stages=%d parallel.microbatches=%d "
-                     "rank=%d%s",
-                     model, tp, pp, dp, chunks, pp, tp * (replica + dp * stage), option);
+                     "%s parallel.kind=megatron tp=%d pp=%d dp=%d %s parallel.microbatches=%d rank=%d%s", model, tp, pp,
+                     dp, is_interleaved ? "parallel.virtual_stages=2" : "", pp, tp * (replica + dp * stage), option);
             held h = play(words, TIDE_PHASE_OPTIMIZER);
             if (!h.plays) return;
             all += replica ? 0 : tp * h.trainable;
@@ -495,9 +494,7 @@ static void check_alone(uint64_t *seed) {
     check(more >= -2 * tokens && more <= 2 * tokens, "one rank needs other than one GPU", rank.most, one.most);
     snprintf(words, sizeof words, "%s dtype=bf16 parallel.kind=megatron", job);
     one = play(words, TIDE_PHASE_OPTIMIZER);
-    snprintf(words, sizeof words,
-             "%s dtype=bf16 parallel.kind=megatron tp=1 pp=1 cp=1 dp=1 ep=1 parallel.etp=1 parallel.virtual_stages=1",
-             job);
+    snprintf(words, sizeof words, "%s dtype=bf16 parallel.kind=megatron tp=1 pp=1 cp=1 dp=1 ep=1 parallel.etp=1", job);
     rank = play(words, TIDE_PHASE_OPTIMIZER);
     check(rank.most == one.most && rank.most > 0, "one rank of Megatron's", rank.most, one.most);
     check(rank.of[TIDE_FACTOR_MASTER] == 4 * rank.trainable, "fp32 copies of one rank", rank.of[TIDE_FACTOR_MASTER],

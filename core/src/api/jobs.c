@@ -70,7 +70,7 @@ static bool answer_estimate(call *c) {
     if (!run || !read_question(c, &q, "settings")) return false;
     q.cache = NULL; /* the run reads its descriptions still */
     bool is_brief = is_asked(c, "brief") && tide_plays_others(run, job);
-    if (!is_brief && !tide_run_stages(run, job, &c->arena)) return call_out_of_memory(c);
+    if (!is_brief && !tide_run_stages(run, job, &c->arena)) return !c->diags.error_count && call_out_of_memory(c);
     call_open_answer(c);
     if (is_brief) tide_write_bool_at(&c->writer, "brief", true);
     unsigned parts = (is_asked(c, "options") ? TIDE_WITH_OPTIONS : 0U) | (is_brief ? 0U : TIDE_WITH_FLAGS);

@@ -144,7 +144,7 @@ static bool is_sharded(const tide_job *job) {
     return job->parallel_dp * job->parallel_cp > 1;
 }
 static bool is_interleaved(const tide_job *job) {
-    return job->parallel_pp > 1 && job->parallel_virtual_stages > 1;
+    return job->parallel_pp > 1 && job->parallel_virtual_stages > 0;
 }
 static bool recomputes_all(const tide_job *job) {
     return job->parallel_recompute == TIDE_parallel_recompute_full;

@@ -92,7 +92,8 @@ static void megatron_wrap(tide_wrapper *w) {
         tide_fail(m, TIDE_ERR_CONFLICT, "%s", why);
         return;
     }
-    g->chunk_count = w->job->parallel_virtual_stages;
+    g->is_interleaved = w->job->parallel_virtual_stages > 0;
+    g->chunk_count = g->is_interleaved ? w->job->parallel_virtual_stages : 1;
     g->microbatches = w->job->parallel_microbatches ? w->job->parallel_microbatches : 2 * g->topology.pp;
     g->input_tensors = TIDE_NEW(m->arena, tide_tensor *, (size_t)g->chunk_count);
     int64_t rows = w->job->seq / g->topology.cp;
@@ -120,7 +121,7 @@ static uint32_t megatron_in_flight(const tide_wrapper *w) {
     const tide_megatron *g = w->state;
     uint32_t total = (uint32_t)(g->microbatches * g->chunk_count), pp = (uint32_t)g->topology.pp;
     uint32_t warmup = tide_schedule_warmup(pp, (uint32_t)g->topology.pp_rank, (uint32_t)g->microbatches,
-                                           (uint32_t)g->chunk_count, pp, g->chunk_count > 1);
+                                           (uint32_t)g->chunk_count, pp, g->is_interleaved);
     return warmup < total ? warmup + 1 : total;
 }
 

@@ -54,7 +54,7 @@ typedef struct tide_megatron {
     tide_wrapper *w;
     tide_topology topology;
     int64_t chunk_count, microbatches;
-    bool is_te, is_distributed, is_precision_aware, has_fp32_grads, offloads;
+    bool is_interleaved, is_te, is_distributed, is_precision_aware, has_fp32_grads, offloads;
     tide_megatron_buffer *buffers;
     uint32_t buffer_count;
     tide_megatron_optimizer optimizers[2];

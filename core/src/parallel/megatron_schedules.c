@@ -2,7 +2,8 @@
 /* megatron/core/pipeline_parallel/schedules.py and p2p_communication.py: the three schedules, with Python's lifetimes:
  * a name holds what it was given until it is given something else.
  *
- * Note [Interleaving]: each rank has several chunks of the model. The order of micro-batches and chunks is that of
+ * Note [Interleaving]: virtual_pipeline_model_parallel_size chooses it, whatever it is; each rank has so many chunks of
+ * the model. The order of micro-batches and chunks is that of
  * get_schedule_table(), forward in it, backward with the chunks reversed; warm-up, one forward one backward, the rest.
  */
 #include <string.h>
@@ -417,7 +418,7 @@ static void with_interleaving(tide_megatron *g) {
 void tide_megatron_forward_backward(tide_megatron *g) {
     if (g->topology.pp == 1)
         no_pipelining(g);
-    else if (g->chunk_count > 1)
+    else if (g->is_interleaved)
         with_interleaving(g);
     else
         without_interleaving(g);

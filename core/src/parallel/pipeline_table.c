@@ -6,13 +6,14 @@
 
 enum { PASS_LIMIT = 1 << 16 }; /* an answer of about 1 MB */
 
-/* forward_backward_pipelining_with_interleaving(), which with one chunk is the schedule without: warm-up, one forward
- * one backward, the rest. */
-static tide_actions megatron_order(const tide_pipeline_sizes *of, uint32_t rank, tide_arena *arena) {
+/* forward_backward_pipelining_with_interleaving(), which but for its longer warm-up is the schedule without where there
+ * is one chunk: warm-up, one forward one backward, the rest. */
+static tide_actions megatron_order(const tide_pipeline_sizes *of, bool is_interleaved, uint32_t rank,
+                                   tide_arena *arena) {
     uint32_t total = of->microbatches * of->chunks;
     tide_schedule_entry *table = TIDE_NEW(arena, tide_schedule_entry, total);
     tide_schedule_table(table, of->microbatches, of->chunks, of->ranks);
-    uint32_t warmup = tide_schedule_warmup(of->ranks, rank, of->microbatches, of->chunks, of->ranks, of->chunks > 1);
+    uint32_t warmup = tide_schedule_warmup(of->ranks, rank, of->microbatches, of->chunks, of->ranks, is_interleaved);
     tide_actions a = {.list = TIDE_NEW(arena, tide_action, (size_t)2 * total), .capacity = 2 * total};
     for (uint32_t k = 0; k < warmup + total; k++) {
         tide_schedule_entry forward = table[k < total ? k : 0], backward = table[k < warmup ? 0 : k - warmup];
@@ -29,16 +30,19 @@ static tide_actions megatron_order(const tide_pipeline_sizes *of, uint32_t rank,
 }
 
 static tide_pipeline_sizes sizes_of(const tide_job *job, bool is_megatron) {
-    int64_t microbatches = job->parallel_microbatches ? job->parallel_microbatches : 2 * job->parallel_pp;
+    int64_t microbatches = job->parallel_microbatches ? job->parallel_microbatches : 2 * job->parallel_pp,
+            chunks = !is_megatron                   ? job->parallel_chunks
+                     : job->parallel_virtual_stages ? job->parallel_virtual_stages
+                                                    : 1;
     return (tide_pipeline_sizes){.schedule = job->parallel_schedule,
                                  .ranks = (uint32_t)job->parallel_pp,
-                                 .chunks =
-                                     (uint32_t)(is_megatron ? job->parallel_virtual_stages : job->parallel_chunks),
+                                 .chunks = (uint32_t)chunks,
                                  .microbatches = (uint32_t)microbatches};
 }
 
 bool tide_write_schedule(tide_writer *w, const tide_job *job, tide_diagnostics *diags) {
-    bool is_megatron = job->parallel_kind == TIDE_parallel_kind_megatron;
+    bool is_megatron = job->parallel_kind == TIDE_parallel_kind_megatron,
+         is_interleaved = is_megatron && job->parallel_virtual_stages > 0;
     bool has_stages =
         is_megatron || job->parallel_kind == TIDE_parallel_kind_native || job->parallel_kind == TIDE_parallel_kind_pp;
     if (!has_stages || job->parallel_pp < 2)
@@ -52,15 +56,15 @@ bool tide_write_schedule(tide_writer *w, const tide_job *job, tide_diagnostics *
                           "the schedule has too many passes to be listed", NULL);
     tide_write_open_at(w, "schedule", '{');
     tide_write_string_at(w, "name",
-                         !is_megatron    ? job->values[TIDE_SET_parallel_schedule]
-                         : of.chunks > 1 ? "Interleaved1F1B"
-                                         : "1F1B");
+                         !is_megatron     ? job->values[TIDE_SET_parallel_schedule]
+                         : is_interleaved ? "Interleaved1F1B"
+                                          : "1F1B");
     tide_write_int_at(w, "stages", (int64_t)of.ranks * of.chunks);
     tide_write_int_at(w, "microbatches", of.microbatches);
     tide_write_open_at(w, "ranks", '[');
     for (uint32_t rank = 0; rank < of.ranks; rank++) {
-        tide_actions passes =
-            is_megatron ? megatron_order(&of, rank, w->arena) : tide_pipeline_order(&of, rank, w->arena);
+        tide_actions passes = is_megatron ? megatron_order(&of, is_interleaved, rank, w->arena)
+                                          : tide_pipeline_order(&of, rank, w->arena);
         tide_write_open(w, '{');
         tide_write_int_at(w, "in_flight", tide_actions_in_flight(&passes));
         tide_write_open_at(w, "passes", '[');

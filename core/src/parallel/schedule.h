@@ -16,7 +16,7 @@ typedef struct tide_schedule_entry {
 void tide_schedule_table(tide_schedule_entry *table, uint32_t microbatches, uint32_t chunks, uint32_t group);
 
 /* get_pp_rank_microbatches(): forward passes of a rank before its first backward pass; is_interleaved: of the schedule
- * with several chunks. */
+ * with chunks. */
 uint32_t tide_schedule_warmup(uint32_t pp, uint32_t pp_rank, uint32_t microbatches, uint32_t chunks, uint32_t group,
                               bool is_interleaved);
 

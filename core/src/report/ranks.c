@@ -38,16 +38,23 @@ typedef struct trial {
     tide_rank_need needs;
 } trial;
 
-static bool try_rank(trial *t, tide_job *job, int64_t rank, tide_arena *arena, tide_description_cache *cache) {
+/* What it says is heard where it fails. */
+static bool try_rank(trial *t, tide_job *job, int64_t rank, tide_arena *arena, const tide_run *first) {
     tide_diagnostics *unheard = TIDE_NEW(arena, tide_diagnostics, 1);
     tide_diagnostics_init(unheard, arena);
     *t = (trial){.arena = TIDE_NEW(arena, tide_arena, 1)};
     tide_arena_init(t->arena, tide_arena_memory(arena), arena->escape);
     t->run = TIDE_NEW(t->arena, tide_run, 1);
-    t->run->cache = cache;
+    t->run->cache = first->cache;
     t->run->frameworks = &tide_frameworks_of_jobs;
     set_rank(job, arena, rank);
-    return tide_run_job(t->run, job, t->arena, unheard) && measure(&t->needs, t->run, job);
+    if (tide_run_job(t->run, job, t->arena, unheard)) return measure(&t->needs, t->run, job);
+    for (uint32_t i = 0; i < unheard->count; i++) {
+        const tide_diagnostic *said = &unheard->items[i];
+        if (said->severity == TIDE_ERROR)
+            tide_error(first->machine.diags, said->status, said->place, said->message, said->remedy);
+    }
+    return false;
 }
 
 /* The one that needs the most of rank 0, which is played, and the others; NULL after an error. */
@@ -59,7 +66,7 @@ static tide_run *greatest_of(tide_run *first, tide_job *job, tide_arena *arena, 
     needs[0] = most.needs;
     for (uint32_t i = 0; i < count; i++) {
         trial now;
-        if (!try_rank(&now, job, first->other_ranks[i], arena, first->cache)) return NULL;
+        if (!try_rank(&now, job, first->other_ranks[i], arena, first)) return NULL;
         needs[i + 1] = now.needs;
         *played = tide_format(arena, "%s, %" PRId64, *played, now.needs.rank);
         const trial less = tide_rank_needs_more(now.needs, most.needs) ? most : now;
@@ -87,7 +94,7 @@ bool tide_run_stages(tide_run *run, tide_job *job, tide_arena *arena) {
         int64_t rank = i * run->stages.apart;
         const tide_rank_need *played = need_of(run, rank);
         trial now = {0};
-        bool ok = played || try_rank(&now, job, rank, arena, run->cache);
+        bool ok = played || try_rank(&now, job, rank, arena, run);
         if (!ok) return false;
         needs[i] = played ? *played : now.needs;
         if (now.arena) tide_arena_free(now.arena);

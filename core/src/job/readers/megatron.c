@@ -68,7 +68,7 @@ static void settle_gradients(tide_claims *c, const tide_json *root) {
 static void settle_arguments(tide_claims *c, const tide_json *root) {
     int64_t chunk = tide_option_size(root, "num_layers_per_virtual_pipeline_stage", 0),
             stage = tide_option_size(root, "num_layers", 0) / tide_option_size(root, "pipeline_model_parallel_size", 1);
-    if (chunk && stage >= chunk)
+    if (chunk && stage / chunk > 1)
         tide_imply(c, TIDE_SET_parallel_virtual_stages, tide_format(c->arena, "%" PRId64, stage / chunk));
     tide_imply(c, TIDE_SET_dtype, "fp32");
     if (!tide_option_is_on(root, "bf16", false) && !tide_option_is_on(root, "fp16", false))
