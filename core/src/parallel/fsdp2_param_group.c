@@ -187,16 +187,18 @@ static tide_tensor *unsharded_grad_data(fsdp2 *f, const tide_tensor *leaf) {
 }
 
 /* Note [Wide gradients]: where gradients are reduced in a wider type than they are computed in, they are cast as they
- * come, but for those that are added to others or reduced with their pass; of a replicated DTensor all are cast
- * (may_reduce_grad_outside_dp). FSDPParamGroup._set_unsharded_grad_dtypes. */
+ * come, but for those that are added to others or reduced with their pass, which keep the type that autograd gives
+ * them (grad_dtype = None); of a replicated DTensor all are cast (may_reduce_grad_outside_dp).
+ * FSDPParamGroup._set_unsharded_grad_dtypes. */
 static void set_unsharded_grad_dtypes(fsdp2 *f, fsdp_param_group *u, bool defer_upcast) {
     for (uint32_t i = 0; i < u->count; i++) {
         tide_tensor *leaf = u->fsdp_params[i].unsharded_param;
         tide_dtype wide = f->has_reduce_dtype ? f->reduce_dtype : u->fsdp_params[i].orig_dtype;
         bool is_wider = tide_dtype_bytes(wide) > tide_dtype_bytes((tide_dtype)leaf->dtype);
         bool is_deferred = defer_upcast && !leaf->is_replicated && (leaf->grad || f->reduce_grads);
-        if (leaf->accumulator && is_wider)
-            leaf->accumulator->outputs[0].dtype = is_deferred ? leaf->dtype : (uint8_t)wide;
+        if (!leaf->accumulator || !is_wider) continue;
+        leaf->accumulator->outputs[0].dtype = is_deferred ? leaf->dtype : (uint8_t)wide;
+        leaf->accumulator->of.accumulate_grad.keeps_dtype = is_deferred;
     }
 }
 

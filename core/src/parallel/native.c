@@ -174,11 +174,11 @@ static void split_sequence(tide_wrapper *w, tide_tensor *made[2]) {
     }
     tide_release(m, paired);
     for (int i = 0; i < 2; i++) {
-        tide_tensor *copy = tide_empty_like(m, shards[i], (tide_dtype)shards[i]->dtype), *whole = made[i];
+        tide_tensor *whole = made[i];
+        tide_release_at(m, &n->context[2]); /* the loop's name for it */
+        n->context[2] = tide_empty_like(m, shards[i], (tide_dtype)shards[i]->dtype);
         made[i] = resize(w, whole);
         tide_release(m, whole);
-        tide_release(m, n->context[2]);
-        n->context[2] = copy;
     }
     n->context[0] = shards[0];
     n->context[1] = shards[1];

@@ -262,8 +262,8 @@ static void put_grad(tide_machine *m, tide_tensor *leaf, tide_tensor *g) {
         leaf->grad = tide_alias(m, g); /* detach: shares the storage, and is no view that holds a base */
         leaf->grad->is_view = false;
     } else {
-        leaf->grad = tide_is_dense(leaf) ? tide_empty_strided(m, leaf->shape, leaf->stride, leaf->dtype)
-                                         : tide_empty(m, leaf->shape, leaf->dtype);
+        leaf->grad = tide_is_dense(leaf) ? tide_empty_strided(m, leaf->shape, leaf->stride, g->dtype)
+                                         : tide_empty(m, leaf->shape, g->dtype);
     }
     if (leaf->is_parameter) tide_set_factor(m, leaf->grad, TIDE_FACTOR_GRADIENT);
 }
@@ -388,12 +388,16 @@ static bool is_broadcast(const tide_tensor *g, const tide_meta *meta) {
     return meta->is_dtensor ? is_broader : !tide_same_shape(g->shape, meta->shape);
 }
 
+static bool keeps_dtype(const tide_node *node) {
+    return node->backward == &accumulate_grad && node->of.accumulate_grad.keeps_dtype;
+}
+
 /* Brings a gradient to the shape and dtype of what it belongs to (engine.cpp: validate_outputs). Takes g over. */
 static tide_tensor *validate(tide_machine *m, tide_tensor *g, const tide_edge *edge) {
     if (!g) return NULL;
     const tide_meta *meta = &edge->node->outputs[edge->input];
     if (is_broadcast(g, meta)) g = tide_sum_to(m, g, meta->shape);
-    if (g && g->dtype != meta->dtype) {
+    if (g && !keeps_dtype(edge->node) && g->dtype != meta->dtype) {
         tide_tensor *cast = tide_empty_like(m, g, meta->dtype);
         tide_release(m, g);
         g = cast;

@@ -113,12 +113,12 @@ typedef struct tide_meta {
     bool is_dtensor; /* whose gradients are added up in a new one, and whose parts may be of another placement */
 } tide_meta;
 
-/* What a backward knows besides tensors and edges: the members of its kind, as
- * torch/csrc/autograd/generated/Functions.h declares them for each node, or as somebody's autograd.Function keeps on
- * ctx. Zero where nobody has set them. */
+/* What a backward knows besides tensors and edges: members as torch/csrc/autograd/generated/Functions.h declares them,
+ * or what an autograd.Function keeps on ctx. Zero where nobody has set them. */
 typedef union tide_node_members {
     struct {
         tide_tensor *variable; /* the leaf, owned */
+        bool keeps_dtype;      /* Tensor.grad_dtype is None: a gradient is not cast */
     } accumulate_grad;
     struct {
         tide_dim mat2[2];
