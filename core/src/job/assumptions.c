@@ -99,7 +99,9 @@ static void assume_training(tide_job_builder *b) {
            "torch.optim.AdamW as PyTorch makes it: foreach, two states per parameter in its type");
     if (job->quant != TIDE_quant_none)
         assume(b, TIDE_SET_kbit_prepare,
-               "peft.prepare_model_for_kbit_training: what is not quantised is kept in fp32 and frozen");
+               tide_trainer_leaves_kbit(job)
+                   ? "TRL 1 calls no peft.prepare_model_for_kbit_training: what is not quantised keeps its type"
+                   : "peft.prepare_model_for_kbit_training: what is not quantised is kept in fp32 and frozen");
     if (job->train_only.count == 0 && job->adapter == TIDE_adapter_none)
         assume(b, TIDE_SET_freeze, "nothing is frozen: every parameter trains");
     if (has_schedule(job))

@@ -413,6 +413,23 @@ static void check_spread_trainer(tide_job_builder *b, const char *kind) {
                             "is not DeepSpeed's parallel.half, which Trainer holds it against", "leave it out");
 }
 
+/* trl/trainer/reward_trainer.py, __init__: over quantised weights all that trains goes to bf16, the score with it. What
+ * it reads has the type of the norm before it. */
+static void check_quantised_reward(tide_job_builder *b) {
+    const tide_job *job = b->job;
+    bool is_quantised =
+             job->trainer == TIDE_trainer_reward && job->quant != TIDE_quant_none && job->adapter != TIDE_adapter_none,
+         is_in_one_type = job->autocast.is_set || tide_job_has_deepspeed(job), is_prepared = tide_prepares_kbit(job);
+    bool is_fp32 = is_prepared || (job->dtype.is_set && job->dtype.dtype == TIDE_FP32);
+    if (!is_quantised || is_in_one_type || !is_fp32) return;
+    tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_autocast,
+                        tide_format(b->arena,
+                                    "none: RewardTrainer has the score of a quantised model in bf16, and what it reads "
+                                    "is fp32 (%s); PyTorch refuses their product",
+                                    is_prepared ? "kbit_prepare=true" : "dtype=fp32"),
+                        "use autocast=bf16, as RewardConfig does");
+}
+
 static void check_trainer(tide_job_builder *b) {
     const tide_job *job = b->job;
     if (job->trainer == TIDE_trainer_none) return;
@@ -437,6 +454,7 @@ static void check_trainer(tide_job_builder *b) {
     if (job->quant != TIDE_quant_none && !job->kbit_prepare && tide_trainer_prepares_kbit(job))
         tide_report(b->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, tide_builder_place(b, TIDE_SET_kbit_prepare),
                     tide_format(b->arena, "changes nothing with %s, which prepares the model itself", kind), NULL);
+    check_quantised_reward(b);
     if (tide_trainer_generates(job)) check_rollouts(b);
     check_loss_type(b, kind);
     bool offloads = job->offload_activations != TIDE_offload_activations_none,

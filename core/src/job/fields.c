@@ -138,45 +138,17 @@ static void follow_lengths(tide_job_builder *b) {
     fill(b, TIDE_SET_steps);
 }
 
+/* Whether who trains prepares a quantised model, where nothing is said. */
+static void follow_trainer(tide_job_builder *b) {
+    if (b->arguments.is_given[TIDE_SET_kbit_prepare] || !tide_trainer_leaves_kbit(b->job)) return;
+    b->arguments.values[TIDE_SET_kbit_prepare] = "false";
+    fill(b, TIDE_SET_kbit_prepare);
+}
+
 void tide_fill_fields(tide_job_builder *b) {
     choose_dtype(b);
     b->arguments.values[TIDE_SET_adapter] = tide_arguments_adapter(&b->arguments);
     for (unsigned id = 0; id < TIDE_SET_COUNT; id++) fill(b, (tide_setting_id)id);
+    follow_trainer(b);
     follow_lengths(b);
-}
-
-bool tide_job_sets(const tide_job *job, tide_setting_id id) {
-    return job->values[id][0] != 0;
-}
-
-bool tide_job_prompts(const tide_job *job) {
-    return job->adapter == TIDE_adapter_prompt_tuning || job->adapter == TIDE_adapter_prefix_tuning ||
-           job->adapter == TIDE_adapter_p_tuning;
-}
-
-bool tide_job_packs_weights(const tide_job *job) {
-    return job->quant == TIDE_quant_gptq || job->quant == TIDE_quant_awq || job->quant == TIDE_quant_fp8 ||
-           job->quant == TIDE_quant_compressed_tensors;
-}
-
-bool tide_job_has_auto_plan(const tide_job *job) {
-    return job->parallel_kind == TIDE_parallel_kind_tp && job->parallel_tp_plan == TIDE_parallel_tp_plan_auto;
-}
-
-bool tide_job_cuts_experts(const tide_job *job) {
-    return tide_job_has_auto_plan(job) && job->parallel_ep > 1;
-}
-
-bool tide_job_is_on_meta(const tide_job *job) {
-    tide_parallel_kind_choice kind = job->parallel_kind;
-    if (tide_job_has_auto_plan(job)) return true;
-    if (job->trainer != TIDE_trainer_none && job->quant != TIDE_quant_none) return false; /* fsdp2_prepare_model() */
-    if (tide_job_sets(job, TIDE_SET_parallel_meta_init))
-        return job->parallel_meta_init && (kind == TIDE_parallel_kind_fsdp2 || kind == TIDE_parallel_kind_tp ||
-                                           kind == TIDE_parallel_kind_pp || kind == TIDE_parallel_kind_native);
-    return kind == TIDE_parallel_kind_native && job->adapter == TIDE_adapter_none && job->quant == TIDE_quant_none;
-}
-
-bool tide_job_has_deepspeed(const tide_job *job) {
-    return job->parallel_kind >= TIDE_parallel_kind_zero0 && job->parallel_kind <= TIDE_parallel_kind_zero3;
 }

@@ -196,7 +196,9 @@ bool tide_trainer_casts_to_bf16(const tide_job *job);
 /* Whether the trainer calls prepare_model_for_kbit_training() by itself: trl/experimental/orpo/orpo_trainer.py and
  * cpo/cpo_trainer.py, __init__, where adapters come. */
 bool tide_trainer_prepares_kbit(const tide_job *job);
-/* Whether something does. */
+/* Whether a trainer of TRL's is given the model, which then keeps its types where nothing is said. */
+bool tide_trainer_leaves_kbit(const tide_job *job);
+/* Whether something prepares it. */
 bool tide_prepares_kbit(const tide_job *job);
 /* Whether deepspeed.zero.Init() has cut the model as it was made. */
 bool tide_job_has_zero_init(const tide_job *job);

@@ -17,6 +17,10 @@ bool tide_trainer_prepares_kbit(const tide_job *job) {
     return (job->trainer == TIDE_trainer_orpo || job->trainer == TIDE_trainer_cpo) && job->adapter != TIDE_adapter_none;
 }
 
+bool tide_trainer_leaves_kbit(const tide_job *job) {
+    return job->trainer > TIDE_trainer_hf && !tide_trainer_prepares_kbit(job);
+}
+
 bool tide_prepares_kbit(const tide_job *job) {
     return job->mode == TIDE_mode_train && job->quant != TIDE_quant_none &&
            (job->kbit_prepare || tide_trainer_prepares_kbit(job));

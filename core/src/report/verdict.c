@@ -2,6 +2,8 @@
 /* Peak, verdict, figures of steps, and what lies beside them. */
 #include "report/verdict.h"
 
+#include <string.h>
+
 #include "base/units.h"
 #include "parallel/strategies.h"
 #include "report/allocations.h"
@@ -60,13 +62,19 @@ void tide_write_steps(tide_job_report *report) {
     tide_write_close(w, ']');
 }
 
+/* Both ends, or how far they are from the middle where that is not seen in them. */
+static const char *extent(const tide_job_report *r, uint64_t device) {
+    tide_arena *arena = r->w->arena;
+    uint64_t least = tide_range_low(r->run, r->job, device), most = tide_range_high(r->run, r->job, device);
+    const char *low = tide_gib(arena, least), *high = tide_gib(arena, most);
+    return strcmp(low, high) == 0 ? tide_format(arena, "give or take %s", tide_gib(arena, (most - least) / 2))
+                                  : tide_format(arena, "between %s and %s", low, high);
+}
+
 static const char *ranged(const tide_job_report *r, uint64_t device) {
     tide_arena *arena = r->w->arena;
     const char *reason = tide_range_reason(arena, r->run, r->job);
-    return reason ? tide_format(arena, ", between %s and %s as %s",
-                                tide_gib(arena, tide_range_low(r->run, r->job, device)),
-                                tide_gib(arena, tide_range_high(r->run, r->job, device)), reason)
-                  : "";
+    return reason ? tide_format(arena, ", %s as %s", extent(r, device), reason) : "";
 }
 
 static void write_rank(tide_writer *w, const tide_job *job) {
@@ -194,10 +202,10 @@ static const char *sentence_of(const tide_job_report *r, uint64_t device) {
     if (!job->device_bytes)
         return tide_format(arena, "%s at the peak%s; choose a GPU to see whether it fits", need, ranged(r, device));
     if (tide_job_report_fit(r) == TIDE_CANNOT_TELL) {
-        return tide_format(arena, "between %s and %s of %s: cannot tell whether it fits, as %s",
-                           tide_gib(arena, tide_range_low(r->run, r->job, device)),
-                           tide_gib(arena, tide_range_high(r->run, r->job, device)), total,
-                           tide_range_reason(arena, r->run, job));
+        const char *range = extent(r, device);
+        bool is_narrow = strncmp(range, "between", 7) != 0;
+        return tide_format(arena, "%s%s%s of %s: cannot tell whether it fits, as %s", is_narrow ? need : "",
+                           is_narrow ? ", " : "", range, total, tide_range_reason(arena, r->run, job));
     }
     uint64_t steps = steps_beside_loading(r);
     if (steps) return loading_sentence(r, device, steps);

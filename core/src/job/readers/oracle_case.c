@@ -179,11 +179,9 @@ static bool case_entry(case_reader *r, const tide_json *entry) {
 static const struct {
     tide_setting_id id;
     const char *value;
-} case_defaults[] = {{TIDE_SET_sdpa_backend, "flash"},
-                     {TIDE_SET_gpu_gib, "2000"},
-                     {TIDE_SET_capability, "90"},
-                     {TIDE_SET_seq, "512"},
-                     {TIDE_SET_quant, "none"}};
+} case_defaults[] = {{TIDE_SET_sdpa_backend, "flash"}, {TIDE_SET_gpu_gib, "2000"},
+                     {TIDE_SET_capability, "90"},      {TIDE_SET_seq, "512"},
+                     {TIDE_SET_quant, "none"},         {TIDE_SET_kbit_prepare, "true"}};
 
 bool tide_job_arguments_of_case(tide_arena *arena, const tide_json *of_case, tide_text **words, uint32_t *count,
                                 const char **reason) {

@@ -68,8 +68,10 @@ void tide_default_settings(tide_claims *c) {
     const tide_file_key *adapter = c->settings[TIDE_SET_adapter];
     bool adapts = adapter && strcmp(adapter->taken, "lora") == 0;
     for (size_t i = 0; i < TIDE_COUNT_OF(rows); i++) {
-        bool is_of_adapter = strncmp(tide_settings[rows[i].setting].name, "adapter.", 8) == 0;
-        if (tide_claims_have(c, rows[i].program) && (adapts || !is_of_adapter))
+        bool is_of_adapter = strncmp(tide_settings[rows[i].setting].name, "adapter.", 8) == 0,
+             is_of_quant = rows[i].setting == TIDE_SET_kbit_prepare;
+        if (tide_claims_have(c, rows[i].program) && (adapts || !is_of_adapter) &&
+            (c->settings[TIDE_SET_quant] || !is_of_quant))
             tide_imply(c, rows[i].setting, rows[i].value);
     }
     if (tide_claims_have(c, TIDE_PROGRAM_ms_swift)) swift_accumulation(c);

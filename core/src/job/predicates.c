@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What follows from several fields of a job. */
+#include "job/job.h"
+#include "job/settings.h"
+
+bool tide_job_sets(const tide_job *job, tide_setting_id id) {
+    return job->values[id][0] != 0;
+}
+
+bool tide_job_prompts(const tide_job *job) {
+    return job->adapter == TIDE_adapter_prompt_tuning || job->adapter == TIDE_adapter_prefix_tuning ||
+           job->adapter == TIDE_adapter_p_tuning;
+}
+
+bool tide_job_packs_weights(const tide_job *job) {
+    return job->quant == TIDE_quant_gptq || job->quant == TIDE_quant_awq || job->quant == TIDE_quant_fp8 ||
+           job->quant == TIDE_quant_compressed_tensors;
+}
+
+bool tide_job_has_auto_plan(const tide_job *job) {
+    return job->parallel_kind == TIDE_parallel_kind_tp && job->parallel_tp_plan == TIDE_parallel_tp_plan_auto;
+}
+
+bool tide_job_cuts_experts(const tide_job *job) {
+    return tide_job_has_auto_plan(job) && job->parallel_ep > 1;
+}
+
+bool tide_job_is_on_meta(const tide_job *job) {
+    tide_parallel_kind_choice kind = job->parallel_kind;
+    if (tide_job_has_auto_plan(job)) return true;
+    if (job->trainer != TIDE_trainer_none && job->quant != TIDE_quant_none) return false; /* fsdp2_prepare_model() */
+    if (tide_job_sets(job, TIDE_SET_parallel_meta_init))
+        return job->parallel_meta_init && (kind == TIDE_parallel_kind_fsdp2 || kind == TIDE_parallel_kind_tp ||
+                                           kind == TIDE_parallel_kind_pp || kind == TIDE_parallel_kind_native);
+    return kind == TIDE_parallel_kind_native && job->adapter == TIDE_adapter_none && job->quant == TIDE_quant_none;
+}
+
+bool tide_job_has_deepspeed(const tide_job *job) {
+    return job->parallel_kind >= TIDE_parallel_kind_zero0 && job->parallel_kind <= TIDE_parallel_kind_zero3;
+}
