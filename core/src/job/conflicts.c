@@ -232,7 +232,7 @@ static void check_loss_type(tide_job_builder *b, const char *kind) {
                               "discopop"},
         [TIDE_trainer_kto] = {"kto", "kto|apo_zero_unpaired", NULL},
         [TIDE_trainer_cpo] = {"sigmoid", "sigmoid", "hinge|ipo|simpo"},
-        [TIDE_trainer_grpo] = {"dapo", "dapo|grpo|bnpo|dr_grpo|cispo|sapo", NULL},
+        [TIDE_trainer_grpo] = {"dapo", "dapo|grpo|bnpo|dr_grpo|cispo|sapo|luspo|vespo", NULL},
     };
     const char *given = b->job->trainer_loss_type, *played = losses[b->job->trainer].played,
                *alike = losses[b->job->trainer].alike;

@@ -30,6 +30,10 @@ void tide_set_rollouts(tide_run *run, const tide_job *job) {
         tide_of_bool(job->trainer == TIDE_trainer_grpo && job->trainer_use_vllm);
     *tide_model_setting(model, "corrects_sampling") = tide_of_bool(tide_corrects_sampling(job));
     *tide_model_setting(model, "keeps_reference") = tide_of_bool(tide_keeps_reference(job));
+    *tide_model_setting(model, "masks_off_policy") =
+        tide_of_bool(tide_job_sets(job, TIDE_SET_trainer_off_policy_mask_threshold));
+    *tide_model_setting(model, "has_entropy_bonus") =
+        tide_of_bool(job->trainer_entropy_coef != 0 || job->trainer_use_adaptive_entropy);
 }
 
 /* Keys and values, and what else is kept of the tokens that were read. */

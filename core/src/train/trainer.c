@@ -87,6 +87,17 @@ static tide_value next_rollouts(tide_trainer_run *t, unsigned step) {
     return items ? tide_value_retain(items[t->micro++ % steps]) : tide_none();
 }
 
+/* GRPOTrainer's _entropy_window_stats: a sum and a count, until the last micro-batch of a step. */
+static void keep_entropy_stats(tide_trainer_run *t) {
+    tide_machine *m = &t->run->machine;
+    tide_shape pair = {.dim = {{.size = 2}}, .dims = 1};
+    tide_tensor *before = t->entropy_stats;
+    if (!t->job->trainer_use_adaptive_entropy) return;
+    m->op = "_entropy_window_stats";
+    t->entropy_stats = t->wrapper.is_last ? NULL : tide_empty(m, &pair, TIDE_FP32);
+    tide_del(m, "del _entropy_window_stats", before);
+}
+
 /* Owned by the caller. */
 static tide_tensor *trl_loss(tide_trainer_run *t, unsigned step, const tide_batch *inputs) {
     tide_machine *m = &t->run->machine;
@@ -94,6 +105,7 @@ static tide_tensor *trl_loss(tide_trainer_run *t, unsigned step, const tide_batc
     if (m->has_failed) return NULL;
     tide_tensor *loss = tide_compute_trl_loss(t, batch);
     tide_value_release(m, batch);
+    keep_entropy_stats(t);
     return loss;
 }
 

@@ -32,6 +32,7 @@ typedef struct tide_trainer_run {
     bool calls_bare_model;           /* and not what a strategy has put around it */
     tide_value buffered;             /* of trainers that generate: what is left of one generation, by micro-batches */
     int64_t micro;                   /* micro-batches so far */
+    tide_tensor *entropy_stats;      /* of the micro-batches so far; NULL: none */
     tide_value base_model, lm_head;
     bool scales; /* by scaler: mixed precision of fp16 (accelerate/accelerator.py) */
     tide_scaler scaler;

@@ -16,6 +16,7 @@ from typing import Any, Iterator, Mapping
 GIB = 1 << 30
 MULTIPROCESSORS, THREADS = 132, 2048  # of an H100 SXM5
 _answer = -1
+_has_truth = False
 _keep: list[Any] = []  # callbacks that the phantom calls
 
 
@@ -82,21 +83,21 @@ def become(
 
 
 @contextlib.contextmanager
-def counts(count: int) -> Iterator[None]:
-    """Inside, small reads from the device (the count behind nonzero) find `count`."""
-    global _answer
-    before, _answer = _answer, count
+def counts(count: int, has_truth: bool = False) -> Iterator[None]:
+    """Inside, small reads from the device (the count behind nonzero) find `count`; has_truth: single bools as well."""
+    global _answer, _has_truth
+    before, _answer, _has_truth = (_answer, _has_truth), count, has_truth
     if is_here() and not _keep:
         listen()
     try:
         yield
     finally:
-        _answer = before
+        _answer, _has_truth = before
 
 
 def listen() -> None:
     def read(size: int) -> int:
-        return _answer if size in (4, 8) else -1
+        return _answer if size in (4, 8) or (size == 1 and _has_truth) else -1
 
     reader = ctypes.CFUNCTYPE(ctypes.c_longlong, ctypes.c_size_t)(read)
     _keep.append(reader)

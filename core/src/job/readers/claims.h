@@ -132,6 +132,8 @@ bool tide_is_of_rl(const tide_reader *reader);
 
 /* trl_rollouts.c: a key that only TRL's trainers which generate have; NULL: none. What such a file says of rollouts. */
 const char *tide_rollouts_key(const tide_claims *c);
+/* Whether one is of GRPOConfig alone. */
+bool tide_has_grpo_key(const tide_claims *c);
 void tide_rollouts_settle(tide_claims *c);
 
 /* keys.c: the keys of the file `at`, or of a section of it; `above` is what stands before their names ("fsdp_config/").

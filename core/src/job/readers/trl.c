@@ -76,7 +76,7 @@ const char *tide_trl_kind(const tide_claims *c) {
     const char *asked = c->arguments->asked_trainer;
     if (asked) return strcmp(asked, "none") == 0 || strcmp(asked, "hf") == 0 ? NULL : asked;
     if (!kind && loss) kind = kind_of_loss(loss);
-    if (!kind && tide_rollouts_key(c)) kind = "grpo";
+    if (!kind && (tide_has_grpo_key(c) || tide_rollouts_key(c))) kind = "grpo";
     return kind && strcmp(kind, "sft") == 0 && leaves_trainer(c) ? NULL : kind;
 }
 

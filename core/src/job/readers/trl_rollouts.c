@@ -18,6 +18,13 @@ const char *tide_rollouts_key(const tide_claims *c) {
     return NULL;
 }
 
+bool tide_has_grpo_key(const tide_claims *c) {
+    for (unsigned id = TIDE_SET_trainer_importance_sampling_level; id <= TIDE_SET_trainer_multi_objective_aggregation;
+         id++)
+        if (id != TIDE_SET_trainer_mask_truncated_completions && c->settings[id] && c->settings[id]->key) return true;
+    return false;
+}
+
 /* A reward is a function by its name, or a model by its path on the Hub. */
 static void settle_rewards(tide_claims *c) {
     const char *names = tide_fact_of(c, TIDE_FACT_rewards);
@@ -70,7 +77,7 @@ static void settle_lengths(tide_claims *c) {
 
 void tide_rollouts_settle(tide_claims *c) {
     const char *key = tide_rollouts_key(c), *loss = tide_fact_of(c, TIDE_FACT_loss_type);
-    if (key && !c->facts[TIDE_FACT_trl] && !c->arguments->asked_trainer && !loss)
+    if (key && !c->facts[TIDE_FACT_trl] && !c->arguments->asked_trainer && !loss && !tide_has_grpo_key(c))
         tide_report(c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, c->first->place,
                     tide_format(c->arena, "%s is of TRL's GRPO and RLOO: the former is played", key),
                     "say trainer=rloo for the latter");

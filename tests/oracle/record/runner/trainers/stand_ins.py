@@ -66,7 +66,8 @@ def padded_where_masked() -> None:
 
 
 def completions_reach_their_length(trainer: Any, completion: int) -> None:
-    """No end token is ever drawn: generation runs to its longest, and the tokens are made up on the host."""
+    """No end token is ever drawn: generation runs to its longest, and the tokens are made up on the host. A mask is not
+    found to be of ones: prompts differ in length."""
     from transformers import GenerationMixin
     from transformers.generation.utils import StopCheck
 
@@ -87,7 +88,7 @@ def completions_reach_their_length(trainer: Any, completion: int) -> None:
 
     @functools.wraps(generate)
     def single_turn(*args: Any, **kwargs: Any) -> Any:
-        with phantom.counts(0):
+        with phantom.counts(0, has_truth=True):
             made = generate(*args, **kwargs)
         ids = made[0] if isinstance(made, tuple) else made
         ids = [[5 + k % 100 for k in range(completion)] for _ in ids]
