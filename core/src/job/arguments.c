@@ -18,6 +18,10 @@ void tide_arguments_init(tide_job_arguments *arguments, tide_arena *arena, tide_
     for (unsigned id = 0; id < TIDE_SET_COUNT; id++) arguments->values[id] = tide_setting_default(id);
 }
 
+const char *tide_argument_name(const tide_job_arguments *arguments, tide_setting_id id) {
+    return id == TIDE_SET_parallel_dp && arguments->dp_is_world_size ? "gpus" : tide_settings[id].name;
+}
+
 const char *tide_argument_text(const tide_job_arguments *arguments, tide_setting_id id) {
     return arguments->values[id];
 }
@@ -153,7 +157,7 @@ static void nodes_read(tide_job_arguments *arguments, tide_text value, tide_orig
     is_pair = is_pair && tide_text_to_i64(&of_nodes, tide_trimmed(nodes)) &&
               (nodes.length == value.length || tide_text_to_i64(&of_gpus, tide_trimmed(gpus)));
     if (is_pair && of_nodes > 0 && of_gpus > 0 && tide_mul_i64(&all, of_nodes, of_gpus))
-        tide_setting_put(arguments, TIDE_TEXT("parallel.dp"),
+        tide_setting_put(arguments, TIDE_TEXT("world_size"),
                          tide_text_of(tide_format(arguments->arena, "%" PRId64, all)), origin);
     else
         tide_error(arguments->diags, TIDE_ERR_FIELD_TYPE, "/settings/n",
@@ -222,6 +226,8 @@ void tide_setting_put(tide_job_arguments *arguments, tide_text name, tide_text v
     arguments->is_given[id] = true;
     arguments->origins[id] = origin;
     arguments->values[id] = text ? text : tide_setting_default(id);
+    if (id == TIDE_SET_parallel_dp)
+        arguments->dp_is_world_size = tide_setting_is_world_size(with_underscores(arguments->arena, name));
     if (id == TIDE_SET_mode) arguments->serves = tide_argument_is(arguments, id, "serve");
 }
 
@@ -234,7 +240,10 @@ void tide_arguments_foresee(tide_job_arguments *arguments, const tide_text *word
         }
         tide_setting_id id = tide_setting_find(tide_trimmed(name));
         value = tide_trimmed(value);
-        if (id < TIDE_SET_COUNT) arguments->asked[id] = tide_text_copy(arguments->arena, value);
+        if (id == TIDE_SET_parallel_dp && tide_setting_is_world_size(tide_trimmed(name)))
+            arguments->asked_world_size = tide_text_copy(arguments->arena, value);
+        else if (id < TIDE_SET_COUNT)
+            arguments->asked[id] = tide_text_copy(arguments->arena, value);
         if (tide_text_is(tide_trimmed(name), "mode"))
             arguments->serves = tide_text_is(tide_setting_choice_of(&tide_settings[TIDE_SET_mode], value), "serve");
         if (id == TIDE_SET_trainer)

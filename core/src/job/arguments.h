@@ -19,6 +19,8 @@ typedef struct tide_job_arguments {
     const char *values[TIDE_SET_COUNT]; /* canonical; the default where nothing was given */
     tide_origin origins[TIDE_SET_COUNT];
     bool is_given[TIDE_SET_COUNT];
+    bool dp_is_world_size;             /* parallel.dp was given as the number of all GPUs */
+    const char *asked_world_size;      /* foreseen; NULL: not among the arguments */
     bool serves;                       /* mode=serve is among the arguments, wherever it stands */
     const char *asked_trainer;         /* trainer=NAME among the arguments; NULL: none */
     const char *asked[TIDE_SET_COUNT]; /* foreseen, as they are written; NULL: not among the arguments */
@@ -46,6 +48,9 @@ void tide_arguments_of_json(tide_job_arguments *arguments, const tide_json *sett
 
 /* Whether the name is no setting of its own, but stands for several (n=2x8, img=4x336x336), or for an override. */
 bool tide_setting_is_form(tide_text name);
+
+/* What a setting is written under: its name, or for parallel.dp "gpus" where all of them are counted. */
+const char *tide_argument_name(const tide_job_arguments *arguments, tide_setting_id id);
 
 /* The value of a setting: canonical text, or read as what it is. */
 const char *tide_argument_text(const tide_job_arguments *arguments, tide_setting_id id);

@@ -14,6 +14,20 @@ static bool was_replaced(const tide_job_builder *b, tide_setting_id id) {
            b->arguments.origins[TIDE_SET_parallel_kind] == TIDE_ORIGIN_USER;
 }
 
+static void refuse_option(tide_job_builder *b, tide_setting_id id) {
+    const char *kind = b->job->values[TIDE_SET_parallel_kind], *wanted = tide_setting_wants(&tide_settings[id]);
+    bool is_alone = b->job->parallel_kind == TIDE_parallel_kind_none;
+    if (is_alone && b->job->mode != TIDE_mode_train)
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, id, "is of training",
+                            "leave it out, or choose mode=serve, where vLLM shards the model (tp, pp, gpus)");
+    else if (is_alone)
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, id, "needs a kind of parallelism",
+                            tide_format(b->arena, "choose parallel.kind (%s), or leave it out", wanted));
+    else
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, id, tide_format(b->arena, "is no option of parallel.kind=%s", kind),
+                            tide_format(b->arena, "leave it out, or choose a kind that has it (%s)", wanted));
+}
+
 /* An option of another kind of parallelism is a mistake: the job would not be what it says. */
 static void check_options(tide_job_builder *b) {
     const char *kind = b->job->values[TIDE_SET_parallel_kind];
@@ -21,9 +35,7 @@ static void check_options(tide_job_builder *b) {
         tide_setting_id id = (tide_setting_id)i;
         const char *wanted = tide_setting_wants(&tide_settings[id]);
         if (b->arguments.is_given[id] && !tide_beginning_listed(wanted, kind) && !was_replaced(b, id))
-            tide_builder_refuse(b, TIDE_ERR_CONFLICT, id,
-                                tide_format(b->arena, "is no option of parallel.kind=%s", kind),
-                                tide_format(b->arena, "leave it out, or choose a kind that has it (%s)", wanted));
+            refuse_option(b, id);
     }
 }
 

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/units.h"
 #include "job/lengths.h"
 
@@ -71,6 +72,26 @@ static unsigned choice_index(const tide_setting *setting, const char *text) {
     for (uint32_t i = 0; i < setting->choice_count; i++)
         if (tide_text_is(tide_setting_choice(setting, i), text)) return i;
     return 0;
+}
+
+/* Data parallel ranks of a job whose GPUs were counted: what tensor, pipeline and context parallel ranks leave. */
+static void share_gpus(tide_job_builder *b) {
+    tide_job_arguments *given = &b->arguments;
+    int64_t gpus = tide_argument_int(given, TIDE_SET_parallel_dp), others, of_two;
+    if (!given->dp_is_world_size || tide_argument_is(given, TIDE_SET_parallel_kind, "none")) return;
+    if (!tide_mul_i64(&of_two, tide_argument_int(given, TIDE_SET_parallel_tp),
+                      tide_argument_int(given, TIDE_SET_parallel_pp)) ||
+        !tide_mul_i64(&others, of_two, tide_argument_int(given, TIDE_SET_parallel_cp)) || others < 2)
+        return;
+    if (gpus % others)
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_parallel_dp,
+                            tide_format(b->arena,
+                                        "%" PRId64 " GPUs are not divided by %" PRId64
+                                        ", which is tensor times pipeline times context parallel",
+                                        gpus, others),
+                            tide_format(b->arena, "give gpus=%" PRId64 ", or other sizes", (gpus / others + 1) * others));
+    else
+        given->values[TIDE_SET_parallel_dp] = tide_format(b->arena, "%" PRId64, gpus / others);
 }
 
 static void fill(tide_job_builder *b, tide_setting_id id) {
@@ -147,6 +168,7 @@ static void follow_trainer(tide_job_builder *b) {
 
 void tide_fill_fields(tide_job_builder *b) {
     choose_dtype(b);
+    share_gpus(b);
     b->arguments.values[TIDE_SET_adapter] = tide_arguments_adapter(&b->arguments);
     for (unsigned id = 0; id < TIDE_SET_COUNT; id++) fill(b, (tide_setting_id)id);
     follow_trainer(b);

@@ -195,8 +195,8 @@ static void take_words(const link_reader *r, const tide_job_arguments *words, ti
     *count = 0;
     for (unsigned id = 0; id < TIDE_SET_COUNT; id++)
         if (words->is_given[id] && words->values[id][0])
-            (*out)[(*count)++] =
-                tide_text_of(tide_format(r->arena, "%s=%s", tide_settings[id].name, words->values[id]));
+            (*out)[(*count)++] = tide_text_of(
+                tide_format(r->arena, "%s=%s", tide_argument_name(words, (tide_setting_id)id), words->values[id]));
     for (uint32_t i = 0; i < words->override_count; i++)
         (*out)[(*count)++] =
             tide_text_of(tide_format(r->arena, "overrides.%s=%s", words->overrides[i].path, words->overrides[i].text));

@@ -145,7 +145,9 @@ static const char *taker_at(const phrase *p, uint32_t first, uint32_t *length) {
         if (meaning && meaning[strlen(meaning) - 1] == '=') return meaning;
         tide_setting_id id = tide_setting_find(entry);
         bool is_counted_by = id != TIDE_SET_COUNT && tide_settings[id].type == TIDE_SETTING_INT;
-        if (is_counted_by || id == TIDE_SET_image_size) return tide_format(p->arena, "%s=", tide_settings[id].name);
+        bool is_name_kept = tide_setting_is_world_size(entry);
+        if (is_counted_by || id == TIDE_SET_image_size)
+            return tide_format(p->arena, "%s=", is_name_kept ? entry.at : tide_settings[id].name);
     }
     return NULL;
 }

@@ -46,6 +46,13 @@ tide_setting_id tide_setting_find(tide_text name);
 /* The same; an alias that several settings have is that of a server's where it serves: tp, gpus, rank. */
 tide_setting_id tide_setting_find_for(tide_text name, bool serves);
 
+/* Names of parallel.dp under which it is the number of all GPUs, of which tensor, pipeline and context parallel ranks
+ * take theirs: torch.distributed's world size. */
+#define TIDE_WORLD_SIZE_NAMES "world_size|gpus|num_gpus|n_gpus"
+
+/* Whether the name is one of those. */
+bool tide_setting_is_world_size(tide_text name);
+
 /* Whether it is of an inference server alone: a row of settings/serve.def. */
 bool tide_setting_is_of_server(tide_setting_id id);
 

@@ -139,6 +139,7 @@ void tide_megatron_settle_layout(tide_claims *c) {
     int64_t others = size_said(c, TIDE_SET_parallel_tp) * size_said(c, TIDE_SET_parallel_pp) *
                      size_said(c, TIDE_SET_parallel_cp),
             processes = tide_fact_int(c, TIDE_FACT_processes, 0), ranks = size_said(c, TIDE_SET_parallel_dp);
+    if (c->arguments->asked_world_size) tide_text_to_i64(&processes, tide_text_of(c->arguments->asked_world_size));
     if (c->facts[TIDE_FACT_processes]) c->facts[TIDE_FACT_processes]->effect = TIDE_KEY_USED;
     tide_imply(c, TIDE_SET_parallel_kind, "megatron");
     if (!c->arguments->asked[TIDE_SET_parallel_dp]) {
