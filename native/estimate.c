@@ -45,9 +45,13 @@ static void model_show(const cJSON *answer) {
     const cJSON *model = cli_at(answer, "model"), *count = cli_at(model, "parameters");
     cli_number total, trainable;
     const char *title = cli_text_at(model, "title");
-    printf("%s%s%s  %s parameters, %s of them train\n", cli_styled(CLI_BOLD),
+    cli_number rank;
+    bool is_of_rank = cli_at(count, "rank") != NULL;
+    printf("%s%s%s  %s parameters%s%s, %s of them train\n", cli_styled(CLI_BOLD),
            title[0] ? title : cli_text_at(model, "name"), cli_styled_end(),
-           cli_count(total, cli_int_at(count, "total")), cli_count(trainable, cli_int_at(count, "trainable")));
+           cli_count(total, cli_int_at(count, "total")), is_of_rank ? " on rank " : "",
+           is_of_rank ? cli_count(rank, cli_int_at(count, "rank")) : "",
+           cli_count(trainable, cli_int_at(count, "trainable")));
 }
 
 /* used of whole, both bytes; overflow fills the bar. */

@@ -30,7 +30,7 @@
  * @typedef {{
  *   ok: true, tidemark: string, brief?: true, smallest_device_bytes?: number, link: string, files?: FileCard[],
  *   settings: {name: string, value: string, origin: string}[],
- *   model: {name: string, title: string, architecture: string, source: string, parameters: {total: number, trainable: number,
+ *   model: {name: string, title: string, architecture: string, source: string, parameters: {total: number, trainable: number, rank?: number,
  *     parts: {name: string, title: string, total: number, trainable: number}[]}},
  *   versions?: {name: string, version: string, asked?: string, pinned?: string, by?: string}[],
  *   gpu: {name: string, title: string, bytes: number, capability: number, context_bytes: number} | null,

@@ -72,6 +72,7 @@ void tide_write_model(tide_job_report *r) {
     tide_write_open_at(w, "parameters", '{');
     tide_write_int_at(w, "total", r->run->parameters);
     tide_write_int_at(w, "trainable", r->run->trainable);
+    if (r->run->strategy && r->run->strategy->dialect) tide_write_int_at(w, "rank", job->parallel_rank);
     write_parts(w, r->run);
     tide_write_close(w, '}');
     tide_write_close(w, '}');

@@ -30,11 +30,11 @@ import { StickyVerdict, Verdict } from './Verdict.jsx';
 /** The job in one line. @param {{r: import('../types.js').Report}} props */
 function JobLine({ r }) {
   const used = (/** @type {string} */ name) => r.settings.find((s) => s.name === name)?.value ?? '';
-  const { total, trainable } = r.model.parameters;
+  const { total, trainable, rank } = r.model.parameters;
   const mode = used('mode') || 'train';
   const trains = mode === 'train';
   const words = [
-    `${params(total)} parameters${r.ranks ? ` on rank ${r.peak.rank}` : ''}${trains && trainable < total ? `, ${params(trainable)} trained` : ''}`,
+    `${params(total)} parameters${rank === undefined ? '' : ` on rank ${rank}`}${trains && trainable < total ? `, ${params(trainable)} trained` : ''}`,
     mode !== 'serve' && `${used('batch')} × ${fixed(Number(used('seq')))} tokens`,
     used('dtype') !== 'auto' && used('dtype') + (/^(|none)$/.test(used('autocast')) ? '' : `, autocast ${used('autocast')}`),
     trains ? used('optimizer') : mode === 'serve' ? r.serving?.engine : `${used('decode')} tokens generated`,

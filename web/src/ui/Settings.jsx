@@ -116,7 +116,7 @@ function Parts() {
   /* The tick just set, until the answer to it is there. */
   const [asked, setAsked] = useState({ name: '', on: false, before: model });
   if (!model) return null;
-  const { parts, total, trainable } = model.parameters;
+  const { parts, total, trainable, rank } = model.parameters;
   const isTrained = (valueOf('mode') || 'train') === 'train';
   const trains = (/** @type {typeof parts[0]} */ part) => (asked.before === model && asked.name === part.name ? asked.on : part.trainable > 0);
   function toggle(/** @type {string} */ name, /** @type {boolean} */ on) {
@@ -126,7 +126,7 @@ function Parts() {
   }
   return (
     <table class="parts">
-      <caption><span class="hidden">Parts of the model. </span>{params(total)} parameters{report.value?.ranks && ` on rank ${report.value.peak.rank}`}{isTrained && <>, <b>{params(trainable)} trained</b></>}</caption>
+      <caption><span class="hidden">Parts of the model. </span>{params(total)} parameters{rank !== undefined && ` on rank ${rank}`}{isTrained && <>, <b>{params(trainable)} trained</b></>}</caption>
       <tbody>
         {parts.map((part) => (!isTrained ? <tr key={part.name}><th scope="row">{part.title}</th><td data-tip={`${fixed(part.total)} parameters`}>{params(part.total)}</td></tr> : (
           <tr key={part.name}>
