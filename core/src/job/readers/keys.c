@@ -53,6 +53,14 @@ static void say_key(tide_claims *c, const tide_key_row *row, const char *key, co
             NULL);
         return;
     }
+    if (tide_text_starts(value->text, TIDE_TEXT("${"))) { /* interpolation.h left it */
+        tide_claims_note(c, key, TIDE_KEY_UNSUPPORTED, text, "refers to what is not there");
+        tide_report(c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, tide_claims_place(c, key),
+                    tide_format(c->arena, "%s: %s is %s, which refers to what is not there", c->at->summary->name, key,
+                                tide_shown(c->arena, value->text)),
+                    "write the value");
+        return;
+    }
     tide_text taken = tide_text_of(text);
     bool is_near = false;
     key_value_listed(row->values, tide_lowered(c->arena, taken), &taken, &is_near);

@@ -224,26 +224,56 @@ static void put_override(tide_arena *arena, tide_json *root, const char *token) 
     put(arena, root, tide_text_copy(arena, (tide_text){token, (size_t)(equals - token)}), equals + 1);
 }
 
+/* --section.key as a section with a key. */
+static tide_json *in_sections(tide_arena *arena, const tide_json *options) {
+    tide_json *root = tide_json_new(arena, TIDE_JSON_OBJECT);
+    for (const tide_json *option = options->first; option; option = option->next) {
+        tide_json *section = root;
+        tide_text rest = option->key, name;
+        while (memchr(rest.at, '.', rest.length) && tide_piece_next(&rest, '.', &name))
+            section = override_section(arena, section, name);
+        tide_json_put(arena, section, rest, tide_json_clone(arena, option));
+    }
+    return root;
+}
+
+static void read_openrlhf(tide_reading *r, const tide_command_line *l, uint32_t at, const char *kind) {
+    const char *word = NULL;
+    tide_json *options = in_sections(l->arena, read_flags(l, at + 1, l->count, &word));
+    const tide_json *advantage = tide_json_at(tide_json_at(options, "algo"), "advantage");
+    bool rewards = strncmp(kind, "ppo", 3) == 0;
+    if (!rewards || !(tide_json_at(options, "advantage_estimator") || tide_json_at(advantage, "estimator")))
+        put(l->arena, options, "trains", rewards ? "ppo" : kind);
+    read_launcher(r, l);
+    tide_claims_add(r->claims, &tide_openrlhf_reader, options, r->name, r->place);
+}
+
+static void read_verl(tide_reading *r, const tide_command_line *l, uint32_t at) {
+    static const char option[] = "--config-name";
+    tide_json *root = tide_json_new(l->arena, TIDE_JSON_OBJECT);
+    for (uint32_t k = at + 1; k < l->count; k++) {
+        const char *token = l->tokens[k];
+        put_override(l->arena, root, token);
+        if (strncmp(token, option, sizeof option - 1) != 0) continue;
+        const char *name = token[sizeof option - 1] == '=' ? token + sizeof option
+                           : k + 1 < l->count              ? l->tokens[k + 1]
+                                                           : "";
+        put(l->arena, root, "config_name", name);
+    }
+    read_launcher(r, l);
+    tide_claims_add(r->claims, &tide_verl_reader, root, r->name, r->place);
+}
+
 static bool read_rl_program(tide_reading *r, const tide_command_line *l) {
-    static const char openrlhf[] = "openrlhf.cli.train_", verl[] = "verl.trainer.";
+    static const char openrlhf[] = "openrlhf.cli.train_";
     for (uint32_t i = 0; i < l->count; i++) {
-        const char *token = l->tokens[i], *word = NULL;
-        if (strncmp(token, openrlhf, sizeof openrlhf - 1) == 0) {
-            tide_json *options = read_flags(l, i + 1, l->count, &word);
-            const char *kind = token + sizeof openrlhf - 1;
-            bool rewards = strncmp(kind, "ppo", 3) == 0;
-            if (!rewards || !tide_json_at(options, "advantage_estimator"))
-                put(l->arena, options, "trains", rewards ? "ppo" : kind);
-            read_launcher(r, l);
-            tide_claims_add(r->claims, &tide_openrlhf_reader, options, r->name, r->place);
-            return true;
-        }
-        if (strncmp(token, verl, sizeof verl - 1) != 0) continue;
-        tide_json *root = tide_json_new(l->arena, TIDE_JSON_OBJECT);
-        for (uint32_t k = i + 1; k < l->count; k++) put_override(l->arena, root, l->tokens[k]);
-        read_launcher(r, l);
-        tide_claims_add(r->claims, &tide_verl_reader, root, r->name, r->place);
-        return true;
+        tide_text token = tide_text_of(l->tokens[i]);
+        bool is_of_openrlhf = tide_text_starts(token, TIDE_TEXT("openrlhf.cli.train_")),
+             is_of_verl = tide_text_matches(token, TIDE_TEXT("verl.*main_ppo*")) ||
+                          tide_text_matches(token, TIDE_TEXT("verl.trainer.*sft_trainer*"));
+        if (is_of_openrlhf) read_openrlhf(r, l, i, token.at + sizeof openrlhf - 1);
+        if (is_of_verl) read_verl(r, l, i);
+        if (is_of_openrlhf || is_of_verl) return true;
     }
     return false;
 }
@@ -316,6 +346,7 @@ static bool refuse_program(tide_reading *r, const tide_command_line *l) {
         const char *program, *verbs, *what, *remedy; /* verbs: words of which one is behind it; "": any */
     } rows[] = {
         {"openrlhf.cli.*", "", "starts OpenRLHF, and trains nothing", "give the command that trains"},
+        {"verl.trainer.*", "", "starts verl, and trains nothing", "give the command that trains"},
         {"*run_grpo*.py", "", "starts NeMo-RL, which trains by rewards beside what generates: not described",
          NEAR_ACTOR},
         {"nemo_automodel*", "", "starts NeMo AutoModel, whose recipes are not described", NEAR_SFT},

@@ -89,45 +89,6 @@ static const tide_key_row nemo_rows[] = {
 
 static const tide_key_table nemo_keys = {.rows = nemo_rows, .count = TIDE_COUNT_OF(nemo_rows)};
 
-/* ---- references of OmegaConf ---- */
-
-/* What "${model.size}", or "${.size}" in its own object, stands for; NULL: it is no such reference. */
-static const tide_json *referred(const tide_json *root, const tide_json *at) {
-    tide_text path = at->text, piece;
-    const tide_json *found = root;
-    if (at->kind != TIDE_JSON_STRING || path.length < 4 || !tide_text_starts(path, TIDE_TEXT("${")) ||
-        path.at[path.length - 1] != '}')
-        return NULL;
-    path = (tide_text){path.at + 2, path.length - 3};
-    if (path.at[0] == '.') {
-        found = at->parent;
-        path = (tide_text){path.at + 1, path.length - 1};
-    }
-    while (found && tide_piece_next(&path, '.', &piece)) found = tide_json_find(found, piece);
-    return found;
-}
-
-static void resolve(const tide_json *root, tide_json *object) {
-    enum { STEPS = 4 }; /* a reference to a reference */
-    for (tide_json *entry = object->first; entry; entry = entry->next) {
-        for (int i = 0; i < STEPS; i++) {
-            const tide_json *found = referred(root, entry);
-            if (!found || found->first) break;
-            tide_json plain = *found;
-            plain.key = entry->key;
-            plain.next = entry->next;
-            plain.parent = entry->parent;
-            *entry = plain;
-        }
-        resolve(root, entry);
-    }
-}
-
-static void read_nemo(tide_reading *r, tide_json *root) {
-    resolve(root, root);
-    tide_claims_add(r->claims, &tide_nemo_reader, root, r->name, r->place);
-}
-
 /* ---- what sections say together ---- */
 
 static void make_model_of_nemo(tide_claims *c, const tide_claims_file *file) {
@@ -216,7 +177,7 @@ static bool is_of_nemo(const tide_json *root) {
 
 const tide_reader tide_nemo_reader = {.title = "a configuration of NeMo 1",
                                       .recognises = is_of_nemo,
-                                      .read = read_nemo,
+                                      .interpolates = true,
                                       .keys = &nemo_keys,
                                       .trains = true,
                                       .precedence = 2,

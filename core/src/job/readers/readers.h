@@ -63,6 +63,7 @@ typedef struct tide_reader {
     const struct tide_key_table *keys;              /* NULL: settle() reads it */
     bool trains;                                    /* of files that say what trains there is one */
     bool joins;                                     /* a command, which may hold such a file */
+    bool interpolates;                              /* values may be references (interpolation.h) */
     int precedence;                                 /* of what it says: from 3, of commands, to 0 */
     tide_program program;                           /* what is particular to files of it is asked by this */
     const char *refuses_unknown;           /* the program that refuses keys which it does not know; NULL: it reads on */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The files of a job that start something: all are read, what they say is settled, and becomes settings. */
 #include "job/readers/claims.h"
+#include "job/readers/interpolation.h"
 
 /* Some programs refuse what they do not know; the others read on. */
 static void report_unknown(tide_claims *c) {
@@ -71,8 +72,18 @@ static void settle_files(tide_claims *c) {
     }
 }
 
+static void interpolate_files(tide_claims *c) {
+    for (tide_claims_file *file = c->first; file; file = file->next) {
+        if (!file->reader->interpolates) continue;
+        tide_json *root = tide_json_clone(c->arena, file->root);
+        tide_interpolate(c->arena, root);
+        file->root = root;
+    }
+}
+
 void tide_claims_resolve(tide_claims *c) {
     if (!c->first) return;
+    interpolate_files(c);
     for (int precedence = TIDE_PRECEDENCE_MOST; precedence >= 0; precedence--) read_files(c, precedence);
     c->at = c->first;
     settle_files(c);

@@ -112,6 +112,7 @@ typedef struct own_trainer {
 
 #define ALL_LOGITS "makes the logits of every position (axolotl 0.19 has TRL 1.9)"
 #define ALL_IN_FP32 "takes the logits of every position to fp32, in a loss of its own"
+#define VALUE_HEAD "has a value head and a loss of its own"
 #define WORKERS "trains by workers of its own, which take turns with what generates"
 #define BEFORE_1 "is of TRL before 1.0, with losses of ms-swift's own"
 
@@ -141,12 +142,15 @@ static const own_trainer *own_trainer_of(const tide_claims *c, const char *said)
         /* verl/workers/fsdp_workers.py; openrlhf/trainer; nemo_rl/models/policy */
         {TIDE_PROGRAM_verl, "grpo", "grpo", WORKERS},
         {TIDE_PROGRAM_verl, "rloo", "rloo", WORKERS},
+        {TIDE_PROGRAM_verl, "reinforce", "grpo", WORKERS},
         {TIDE_PROGRAM_openrlhf, "dpo", "dpo", ALL_IN_FP32},
         {TIDE_PROGRAM_openrlhf, "kto", "kto", ALL_IN_FP32},
+        {TIDE_PROGRAM_openrlhf, "rm", "reward", VALUE_HEAD},
         {TIDE_PROGRAM_openrlhf, "grpo", "grpo", WORKERS},
         {TIDE_PROGRAM_openrlhf, "reinforce", "grpo", WORKERS},
         {TIDE_PROGRAM_openrlhf, "rloo", "rloo", WORKERS},
         {TIDE_PROGRAM_nemo_rl, "dpo", "dpo", ALL_IN_FP32},
+        {TIDE_PROGRAM_nemo_rl, "rm", "reward", "takes both rows of a pair in a loss of its own"},
         {TIDE_PROGRAM_nemo_rl, "grpo", "grpo", WORKERS},
     };
     for (size_t i = 0; i < TIDE_COUNT_OF(rows); i++)
