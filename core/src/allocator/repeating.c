@@ -7,10 +7,13 @@
  * figure differs by it. The state is compared with that after the latest playing whose number is a power of two, so
  * that a round of any length is found (R. P. Brent, An improved Monte Carlo factorization algorithm, BIT 20, 1980).
  *
- * Where requests grow from one playing to the next, the state of the small pool alone may come round: skipping.c. */
+ * Where requests grow from one playing to the next, the state of the small pool alone may come round: skipping.c. It
+ * may take thousands of playings to; where the repetition says so (`settles`) it is taken to be round after SETTLED. */
 #include "allocator/player.h"
 
 #include <string.h>
+
+enum { SETTLED = 64 };
 
 static void find_carried(tide_player *p, const tide_repetition *of) {
     tide_repeating *r = &p->repeating;
@@ -59,6 +62,10 @@ static void leave_out_rounds(tide_player *p, const tide_repetition *of) {
     uint32_t played = r->playing + 1, left = of->times - r->playing;
     if (!left || of->steps || of->held_count) return; /* each step has its figures; what is held is ever more */
     if (of->growth && !tide_player_may_skip(p, of)) return;
+    if (of->settles && played >= SETTLED && look_at_state(p, of)) {
+        tide_player_skip(p, of, 1);
+        return;
+    }
     uint64_t key = of->growth ? 0 : carried_key(p, of);
     bool is_kept = !r->then_playing || ((played - r->looked_from) & (played - r->looked_from - 1)) == 0;
     if ((key != r->then_key && !is_kept) || !look_at_state(p, of)) return;

@@ -101,6 +101,7 @@ typedef struct tide_repetition {
     uint16_t steps;         /* that one playing is: marks of the next one are of so many steps later */
     const uint64_t *growth; /* bytes by which each of its allocations grows from one playing to the next, up to what is
                                kept, which is the last of them; NULL: they are alike. The arena's */
+    bool settles;           /* of those that grow: the small pool is taken to reserve no more after some playings */
     const uint32_t *held;   /* allocations that each playing leaves alive beyond the next one; the arena's */
     uint32_t held_count;
     uint32_t first_held; /* those of the earliest playing become the held_count allocations from here on, and so on */

@@ -14,11 +14,12 @@
 
 #include <string.h>
 
-/* LONG_PLAY: events that the allocator answers in about a second. */
+/* LONG_PLAY: events that the allocator answers in a fraction of a second; LONGEST_PLAY: in more than one. */
 enum {
     FEWEST_STEPS = 8,
     COPIES_LIMIT = 4096,
     LONG_PLAY = 1 << 20,
+    LONGEST_PLAY = 1 << 23,
     SMALL_REQUEST = 1 << 20,
     SMALL_POOL_SEGMENT = 2 << 20
 };
@@ -317,10 +318,12 @@ static bool take_two(growing_steps *g, int64_t step) {
 /* Note [Small requests]: scores of attention in the eager form are small requests that grow, and where those do the
  * small pool has no state that comes again: each step would be played. Of a long loop they are as large in each step as
  * in the last one, which has the peak. What is reserved is then good to the bytes by which they are larger than they
- * were, and the rounding of segments: a range (run->margin). */
+ * were, and the rounding of segments: a range (run->margin). Of the longest loops the same holds for small ones that
+ * stay to the next step, as the rotary keys that DeepSeek's attention caches: their places are others in each step, and
+ * the small pool is taken to reserve no more once it has settled. */
 
-static bool is_long(const growing_steps *g, int64_t end) {
-    return (end - g->step) * (int64_t)(g->last - g->place.event) > LONG_PLAY;
+static int64_t events_of_steps(const growing_steps *g, int64_t end) {
+    return (end - g->step) * (int64_t)(g->last - g->place.event);
 }
 
 /* Whether an allocation of a step that ends before event `last` is given back in it. */
@@ -328,41 +331,48 @@ static bool is_passing(const tide_allocation *a, uint32_t last) {
     return a->died != TIDE_NEVER && a->died < last;
 }
 
-/* The last step before `end` in which what passes is small that is small now. */
-static int64_t last_small(const growing_steps *g, int64_t end) {
+/* Whether an allocation of such a step is taken as in the last one. */
+static bool is_taken_as_last(const tide_allocation *a, uint32_t last, int64_t events) {
+    return a->bytes <= SMALL_REQUEST && (events > LONGEST_PLAY || (events > LONG_PLAY && is_passing(a, last)));
+}
+
+/* The last step before `end` in which what is taken so is small, if it is small now. */
+static int64_t last_small(const growing_steps *g, int64_t end, int64_t events) {
     const tide_timeline *t = &g->m->timeline;
     for (uint32_t i = 0; i < t->allocation_count - g->place.allocation; i++) {
         const tide_allocation *a = &t->allocations[g->place.allocation + i];
-        if (!g->bytes[i] || a->bytes > SMALL_REQUEST || !is_passing(a, g->last)) continue;
+        if (!g->bytes[i] || !is_taken_as_last(a, g->last, events)) continue;
         int64_t last = g->step + (int64_t)((SMALL_REQUEST - a->bytes) / g->bytes[i]);
         if (last < end && last > g->step + FEWEST_STEPS) end = last;
     }
     return end;
 }
 
-/* Small requests that pass no longer grow: by how many bytes those that live at once are larger than in the first step.
- */
-static uint64_t keep_small_as_last(growing_steps *g, tide_timeline_place at, int64_t times) {
+/* Small requests no longer grow: by how many bytes those that live at once are larger than in the first step. */
+static uint64_t keep_small_as_last(growing_steps *g, tide_timeline_place at, int64_t times, int64_t events) {
     const tide_timeline *t = &g->m->timeline;
-    uint64_t live = 0, most = 0;
+    uint64_t live = 0, most = 0, stay = 0;
     for (uint32_t e = at.event; e < t->event_count; e++) {
         uint32_t number = t->events[e] & ~TIDE_FREE_BIT;
         if (number < at.allocation) continue;
         const tide_allocation *a = &t->allocations[number];
-        if (!g->bytes[number - at.allocation] || a->bytes > SMALL_REQUEST || !is_passing(a, t->event_count)) continue;
+        if (!g->bytes[number - at.allocation] || !is_taken_as_last(a, t->event_count, events)) continue;
         uint64_t larger = g->bytes[number - at.allocation] * (uint64_t)times;
+        if (!is_passing(a, t->event_count)) {
+            stay += a->born == e ? larger : 0;
+            continue;
+        }
         live += a->born == e ? larger : 0;
         most = live > most ? live : most;
         live -= a->died == e ? larger : 0;
     }
     for (uint32_t i = at.allocation; i < t->allocation_count; i++)
-        if (t->allocations[i].bytes <= SMALL_REQUEST && is_passing(&t->allocations[i], t->event_count))
-            g->bytes[i - at.allocation] = 0;
-    return most;
+        if (is_taken_as_last(&t->allocations[i], t->event_count, events)) g->bytes[i - at.allocation] = 0;
+    return most + stay;
 }
 
-/* Plays step `end` for those from the second one on. */
-static bool keep_last_step(growing_steps *g, int64_t end) {
+/* Plays step `end` for those from the second one on; `events`: of all that are alike. */
+static bool keep_last_step(growing_steps *g, int64_t end, int64_t events) {
     tide_machine *m = g->m;
     tide_value values[TIDE_LOOP_VALUES];
     tide_timeline_place at = tide_timeline_here(&m->timeline);
@@ -376,13 +386,15 @@ static bool keep_last_step(growing_steps *g, int64_t end) {
     }
     tide_timeline_play_again(&m->timeline, at, (uint32_t)(times - 1), 0);
     uint32_t own = m->timeline.allocation_count - at.allocation;
-    uint64_t larger = is_long(g, end) ? keep_small_as_last(g, at, times) : 0;
+    uint64_t larger = keep_small_as_last(g, at, times, events);
     if (larger && larger + 2 * SMALL_POOL_SEGMENT > g->loop->run->margin) {
         g->loop->run->margin = larger + 2 * SMALL_POOL_SEGMENT;
         g->loop->run->margin_reason = "the small requests of a long generation are taken as in its last token";
     }
+    tide_repetition *kept = &m->timeline.repetitions[m->timeline.repetition_count - 1];
+    kept->settles = larger && events > LONGEST_PLAY;
     for (uint32_t i = 0; i < own; i++)
-        if (g->bytes[i]) m->timeline.repetitions[m->timeline.repetition_count - 1].growth = g->bytes;
+        if (g->bytes[i] || kept->settles) kept->growth = g->bytes;
     return true;
 }
 
@@ -398,9 +410,10 @@ bool tide_play_growing(const tide_growing_loop *loop, int64_t count) {
         step += 2;
         if (!is_so) continue;
         int64_t end = last_alike(&g, g.m->same_keys, count);
-        if (is_long(&g, end)) end = last_small(&g, end);
+        int64_t events = events_of_steps(&g, end);
+        end = last_small(&g, end, events);
         if (end - step < 2) continue;
-        if (!keep_last_step(&g, end)) return false;
+        if (!keep_last_step(&g, end, events)) return false;
         step = end + 1;
     }
     return !g.m->has_failed;
