@@ -83,13 +83,14 @@ static void share_gpus(tide_job_builder *b) {
                       tide_argument_int(given, TIDE_SET_parallel_pp)) ||
         !tide_mul_i64(&others, of_two, tide_argument_int(given, TIDE_SET_parallel_cp)) || others < 2)
         return;
+    int64_t rounded = (gpus + others - 1) / others * others;
     if (gpus % others)
         tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_parallel_dp,
                             tide_format(b->arena,
                                         "%" PRId64 " GPUs are not divided by %" PRId64
                                         ", which is tensor times pipeline times context parallel",
                                         gpus, others),
-                            tide_format(b->arena, "give gpus=%" PRId64 ", or other sizes", (gpus / others + 1) * others));
+                            tide_format(b->arena, "give gpus=%" PRId64 ", or other sizes", rounded));
     else
         given->values[TIDE_SET_parallel_dp] = tide_format(b->arena, "%" PRId64, gpus / others);
 }
