@@ -25,6 +25,10 @@ bool tide_job_cuts_experts(const tide_job *job) {
     return tide_job_has_auto_plan(job) && job->parallel_ep > 1;
 }
 
+bool tide_job_has_titan_experts(const tide_job *job) {
+    return job->parallel_kind == TIDE_parallel_kind_native && job->parallel_ep > 1;
+}
+
 bool tide_job_is_on_meta(const tide_job *job) {
     tide_parallel_kind_choice kind = job->parallel_kind;
     if (tide_job_has_auto_plan(job)) return true;

@@ -201,7 +201,7 @@ uint32_t *tide_model_modules(tide_model *model, uint32_t *count) {
 }
 
 uint32_t tide_model_below(tide_model *model, uint32_t instance, tide_text path) {
-    tide_value *found = path.length ? tide_slot_at(model, instance, path) : NULL;
+    tide_value *found = instance && path.length ? tide_slot_at(model, instance, path) : NULL;
     return found && found->kind == TIDE_VALUE_MODULE ? found->module : 0;
 }
 
@@ -353,7 +353,7 @@ static void to_device(tide_model *model, uint32_t instance, int depth) {
                 give_storage(model, instance, of->slots[i].tensor, TIDE_FACTOR_PARAMETER);
             if (model->parameter_made) model->parameter_made(model, of->slots[i].tensor);
         }
-    tide_model_place_buffers(model, instance);
+    if (!model->without_buffers || !model->without_buffers[instance]) tide_model_place_buffers(model, instance);
     if (model->module_empty) model->module_empty(model, instance);
 }
 

@@ -58,10 +58,9 @@ static void redistribute_tokens(tide_machine *m, tide_value *value, const tide_e
     exchange_value(m, value, tide_of_tensor(tide_dtensor_redistribute(m, value->tensor, &how)));
 }
 
-/* (token, expert) pairs that come from all ranks: each sends this one as many. */
-static int64_t rows_received(const tide_experts *e, int64_t pairs) {
-    int64_t of_each = (int64_t)rint((double)pairs / (double)e->ranks * e->imbalance);
-    return e->ranks * (of_each < pairs ? of_each : pairs);
+int64_t tide_rows_received(int64_t pairs, int64_t ranks, double imbalance) {
+    int64_t of_each = (int64_t)rint((double)pairs / (double)ranks * imbalance);
+    return ranks * (of_each < pairs ? of_each : pairs);
 }
 
 /* What dispatch_tokens() of the library returns, and what of it outlives that call: tokens, experts and weights that
@@ -84,7 +83,8 @@ static tide_value dispatch_to_ranks(tide_model *model, uint32_t instance, tide_e
         tokens[2],
         tide_of_int(experts),
         tide_of_int(e->ranks),
-        tide_of_int(rows_received(e, chosen->dim[0].size * chosen->dim[chosen->dims - 1].size))};
+        tide_of_int(
+            tide_rows_received(chosen->dim[0].size * chosen->dim[chosen->dims - 1].size, e->ranks, e->imbalance))};
     return call_library(model, "dispatch_tokens", arguments, TIDE_COUNT_OF(arguments));
 }
 

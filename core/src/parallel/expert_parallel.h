@@ -22,6 +22,9 @@ typedef struct tide_experts {
     tide_value state;  /* between dispatch and combine: what _combine_tokens() is given */
 } tide_experts;
 
+/* (token, expert) pairs that come to a rank, of which each of `ranks` has so many: each sends this one as many. */
+int64_t tide_rows_received(int64_t pairs, int64_t ranks, double imbalance);
+
 /* Along which dimension a style of the configuration's plan cuts a parameter; -1: it is whole. */
 int tide_plan_dim(tide_text style, const tide_tensor *parameter);
 

@@ -59,13 +59,21 @@ void tide_backward_divided(tide_wrapper *w, tide_tensor *loss) {
     tide_del(m, "del loss", scaled);
 }
 
-void tide_update_members(tide_wrapper *w) {
+void tide_clip_members(tide_wrapper *w) {
     if (w->has_trainer) { /* _get_grad_norm */
         tide_del(w->model->m, "del grad_norm", w->grad_norm);
         w->grad_norm = tide_clip_grad_norm(w->optimizer);
     } else if (w->job->clip > 0) {
         tide_release(w->model->m, tide_clip_grad_norm(w->optimizer));
     }
+}
+
+void tide_update_members(tide_wrapper *w) {
+    tide_clip_members(w);
+    tide_step_members(w);
+}
+
+void tide_step_members(tide_wrapper *w) {
     tide_optimizer_step(w->optimizer);
     tide_zero_grad(w->optimizer, w->job->zero_grad == TIDE_zero_grad_none);
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* torch/distributed/fsdp/_fully_shard/: fully_shard(), and what it makes of the model. */
 #include "parallel/fsdp2.h"
+#include "parallel/tensor_parallel.h"
+#include "parallel/titan_experts.h"
 
 #include <string.h>
 
@@ -9,7 +11,7 @@
 /* ---- modules made on the meta device ---- */
 
 static fsdp_param *fsdp_param_of(const fsdp2 *f, const tide_tensor *leaf) {
-    for (uint32_t k = 0; k < f->count; k++)
+    for (uint32_t k = 0; k < f->group_count; k++)
         for (uint32_t i = 0; i < f->groups[k].count; i++)
             if (f->groups[k].fsdp_params[i].unsharded_param == leaf) return &f->groups[k].fsdp_params[i];
     return NULL;
@@ -39,14 +41,9 @@ void tide_fsdp2_empty_sharded_param(tide_model *model, uint32_t instance, tide_t
     s->is_on_meta = false;
 }
 
-/* FSDPModule._apply, FSDPParam.reset_sharded_param: the parts of a group are padded as soon as one of its modules has
- * them. */
-void tide_fsdp2_reset_sharded_params(tide_model *model, uint32_t instance) {
-    tide_machine *m = model->m;
-    fsdp2 *f = m->wrapper;
-    const fsdp_param_group *u = f->group_of[instance] ? &f->groups[f->group_of[instance] - 1] : NULL;
-    tide_release_at(m, &f->applied);
-    for (uint32_t i = 0; u && i < u->count; i++) {
+static void pad_sharded_params(fsdp2 *f, const fsdp_param_group *u) {
+    tide_machine *m = fsdp2_machine(f);
+    for (uint32_t i = 0; i < u->count; i++) {
         fsdp_param *s = &u->fsdp_params[i];
         if (s->is_on_meta || s->is_padded || s->sharded_numel == s->padded_sharded_numel) continue;
         s->is_padded = true;
@@ -57,6 +54,16 @@ void tide_fsdp2_reset_sharded_params(tide_model *model, uint32_t instance) {
     }
 }
 
+/* FSDPModule._apply, FSDPParam.reset_sharded_param: the parts of a state are padded as soon as one of its modules has
+ * them. */
+void tide_fsdp2_reset_sharded_params(tide_model *model, uint32_t instance) {
+    tide_machine *m = model->m;
+    fsdp2 *f = m->wrapper;
+    const fsdp_state *state = f->state_of[instance] ? &f->states[f->state_of[instance] - 1] : NULL;
+    tide_release_at(m, &f->applied);
+    for (uint32_t i = 0; state && i < state->count; i++) pad_sharded_params(f, &f->groups[state->first + i]);
+}
+
 /* ---- wrapping ---- */
 
 static uint32_t child_named(const tide_model *model, uint32_t parent, const char *name) {
@@ -65,8 +72,8 @@ static uint32_t child_named(const tide_model *model, uint32_t parent, const char
     return 0;
 }
 
-/* Which modules have a group, but for the root. Blocks are those that gradient checkpointing runs again. */
-static bool choose_inner_groups(fsdp2 *f) {
+/* Which modules have a state, but for the root. Blocks are those that gradient checkpointing runs again. */
+static bool choose_inner_states(fsdp2 *f) {
     tide_model *model = f->w->model;
     tide_machine *m = model->m;
     const char *wrap = f->w->job->parallel_wrap;
@@ -83,26 +90,26 @@ static bool choose_inner_groups(fsdp2 *f) {
     uint32_t embedding = 0, blocks = 0;
     for (uint32_t i = 1; i < model->instance_count && is_titan && !embedding; i++)
         if (tide_text_is(model->instances[i].name, "embed_tokens")) embedding = i;
-    if (is_titan && embedding && !(absent && absent[embedding])) fsdp2_add_module(f, f->count++, embedding);
+    if (is_titan && embedding && !(absent && absent[embedding])) fsdp2_add_module(f, f->state_count++, embedding);
     for (uint32_t i = 1; i < model->instance_count && is_fine; i++) {
         if (!model->instances[i].of->is_checkpointed) continue;
         for (uint32_t k = i; k < model->instance_count && tide_is_below(model, k, i); k++)
             if (model->instances[k].parent == i &&
                 (tide_text_is(model->instances[k].name, "self_attn") || tide_text_is(model->instances[k].name, "mlp")))
-                fsdp2_add_module(f, f->count++, k);
+                fsdp2_add_module(f, f->state_count++, k);
     }
     for (uint32_t i = 1; i < model->instance_count && strcmp(wrap, "root") != 0; i++) {
         if (!model->instances[i].of->is_checkpointed || (absent && absent[i])) continue;
-        if (!is_pairs || blocks % (uint32_t)at_once == 0) f->count++;
-        fsdp2_add_module(f, f->count - 1, i);
+        if (!is_pairs || blocks % (uint32_t)at_once == 0) f->state_count++;
+        fsdp2_add_module(f, f->state_count - 1, i);
         blocks++;
     }
     uint32_t norm = embedding ? child_named(model, model->instances[embedding].parent, "norm") : 0,
              head = child_named(model, model->root, "lm_head");
     if (is_titan && norm && head) {
         if (!absent || !absent[head]) {
-            fsdp2_add_module(f, f->count, norm);
-            fsdp2_add_module(f, f->count++, head);
+            fsdp2_add_module(f, f->state_count, norm);
+            fsdp2_add_module(f, f->state_count++, head);
         }
     } else if (is_titan) {
         tide_error(m->diags, TIDE_ERR_UNSUPPORTED, "/settings/parallel.wrap",
@@ -112,20 +119,20 @@ static bool choose_inner_groups(fsdp2 *f) {
     return true;
 }
 
-static bool choose_groups(fsdp2 *f) {
+static bool choose_states(fsdp2 *f) {
     tide_model *model = f->w->model;
     tide_machine *m = model->m;
-    f->groups = TIDE_NEW(m->arena, fsdp_param_group, model->instance_count + 4);
-    f->group_of = TIDE_NEW(m->arena, uint32_t, model->instance_count + 1);
+    f->states = TIDE_NEW(m->arena, fsdp_state, model->instance_count + 4);
+    f->state_of = TIDE_NEW(m->arena, uint32_t, model->instance_count + 1);
     bool has_plan = tide_job_has_auto_plan(f->w->job);
-    if (has_plan) tide_fsdp2_expert_groups(f);
-    if (!(f->w->has_trainer || has_plan ? tide_fsdp2_accelerate_groups(f) : choose_inner_groups(f))) return false;
-    fsdp2_add_module(f, f->count++, model->root);
-    f->named_modules_order = TIDE_NEW(m->arena, uint32_t, f->count + 1);
+    if (has_plan) tide_fsdp2_expert_states(f);
+    if (!(f->w->has_trainer || has_plan ? tide_fsdp2_accelerate_states(f) : choose_inner_states(f))) return false;
+    fsdp2_add_module(f, f->state_count++, model->root);
+    f->named_modules_order = TIDE_NEW(m->arena, uint32_t, f->state_count + 1);
     uint32_t n = 0;
-    bool *is_seen = TIDE_NEW(m->arena, bool, f->count + 1);
+    bool *is_seen = TIDE_NEW(m->arena, bool, f->state_count + 1);
     for (uint32_t i = 1; i < model->instance_count; i++) {
-        uint32_t of = f->group_of[i];
+        uint32_t of = f->state_of[i];
         if (!of || is_seen[of - 1]) continue;
         is_seen[of - 1] = true;
         f->named_modules_order[n++] = of - 1;
@@ -133,18 +140,24 @@ static bool choose_groups(fsdp2 *f) {
     return true;
 }
 
-/* FSDPParam._init_sharded_param: parts along the first dimension, the first ranks' larger. */
-static void init_sharded_param(fsdp2 *f, const fsdp_param_group *u, fsdp_param *s, const tide_parameter_row *row) {
+/* FSDPParam._init_sharded_param: parts along a dimension, the first ranks' larger; but for the first, even ones. */
+static void init_sharded_param(fsdp2 *f, const fsdp_shard_placement *mesh, fsdp_param *s,
+                               const tide_parameter_row *row) {
     tide_machine *m = fsdp2_machine(f);
     tide_shape padded = *row->tensor->shape, local;
     if (padded.dims == 0) padded = tide_shape1((tide_dim){1, 0});
-    int64_t rows = padded.dim[0].size, each = TIDE_CEIL_DIV(rows, u->shard_ranks), from = u->shard_rank * each;
+    int64_t rows = padded.dim[mesh->dim].size, each = TIDE_CEIL_DIV(rows, mesh->ranks), from = mesh->rank * each;
     int64_t mine = from >= rows ? 0 : rows - from < each ? rows - from : each;
-    padded.dim[0].size = each;
+    if (mesh->dim && rows % mesh->ranks)
+        tide_fail(m, TIDE_ERR_CONFLICT,
+                  "\"FSDP does not support uneven sharding on dim %d\": %lld of %s over %lld ranks", mesh->dim,
+                  (long long)rows, row->name, (long long)mesh->ranks);
+    padded.dim[mesh->dim].size = each;
     local = padded;
-    local.dim[0].size = mine;
+    local.dim[mesh->dim].size = mine;
     *s = (fsdp_param){.unsharded_param = row->tensor,
                       .module = row->module,
+                      .dim = mesh->dim,
                       .padded_sharded_numel = tide_count_of(&padded),
                       .sharded_numel = tide_count_of(&local),
                       .sharded_layout = tide_layout_of(m, &local, NULL),
@@ -170,8 +183,8 @@ static int64_t post_forward_mesh_size(fsdp2 *f, const char *setting, const char 
     int64_t ranks = 0;
     if (strcmp(given, "false") == 0) return 0;
     if (strcmp(given, "true") == 0) return 1;
-    if (tide_text_to_i64(&ranks, tide_text_of(given)) && ranks >= 1 && f->shard_ranks % ranks == 0)
-        return ranks == f->shard_ranks ? 1 : ranks;
+    if (tide_text_to_i64(&ranks, tide_text_of(given)) && ranks >= 1 && f->mesh.ranks % ranks == 0)
+        return ranks == f->mesh.ranks ? 1 : ranks;
     tide_error(m->diags, TIDE_ERR_FIELD_RANGE, setting,
                "must be true, false, or a number that divides the ranks of a shard group", NULL);
     m->has_failed = true;
@@ -203,8 +216,7 @@ static fsdp2 *fsdp2_new(tide_wrapper *w) {
     if (is_refused) m->has_failed = true;
     if (is_refused) return NULL;
     *f = (fsdp2){.w = w,
-                 .shard_ranks = shard_ranks,
-                 .shard_rank = w->rank % shard_ranks,
+                 .mesh = {.ranks = shard_ranks, .rank = w->rank % shard_ranks},
                  .is_hsdp = job->parallel_hybrid > 0,
                  .param_dtype = param_dtype,
                  .has_param_dtype = param_dtype != model->state.dtype ||
@@ -218,28 +230,71 @@ static fsdp2 *fsdp2_new(tide_wrapper *w) {
     return f;
 }
 
-/* The parameters of a group, in the order of _get_managed_modules: children first, as Module.to() goes. */
-static void init_group(fsdp2 *f, uint32_t group, const uint32_t *group_of_parameter, tide_tensor **sharded_params) {
-    const tide_model *model = f->w->model;
-    tide_machine *m = model->m;
-    fsdp_param_group *u = &f->groups[group];
-    uint32_t *params = TIDE_NEW(m->arena, uint32_t, u->count + 1),
-             count = tide_fsdp2_managed_params(f, group, group_of_parameter, params);
-    if (!u->shard_ranks) u->shard_ranks = f->shard_ranks, u->shard_rank = f->shard_rank;
-    bool is_root = group + 1 == f->count; /* whose parts are pinned once more, as recorded */
-    u->fsdp_params = TIDE_NEW(m->arena, fsdp_param, u->count + 1);
-    if (f->w->has_trainer && !f->original_count) tide_fsdp2_place_group(f, params, count, group);
-    for (uint32_t n = 0; n < count; n++) {
-        uint32_t i = params[n];
-        fsdp_param *s = &u->fsdp_params[n];
-        init_sharded_param(f, u, s, &model->parameters[i]);
-        sharded_params[i] = s->sharded_param;
-        if (f->offload_to_cpu && is_root) tide_pin_host(m, numel_bytes(s->padded_sharded_numel, s->orig_dtype));
-    }
+/* shard_placement_fn: experts are cut over the ranks that own the same ones. */
+static fsdp_shard_placement placement_of(const fsdp2 *f, const tide_parameter_row *row) {
+    const tide_job *job = f->w->job;
+    int64_t ranks = job->parallel_dp * job->parallel_cp * job->parallel_tp;
+    bool is_titan = tide_is_titan_expert(f->w->model, row->module);
+    if (!is_titan && !tide_has_dispatched_experts(f->w->model, row->module)) return f->mesh;
+    return (fsdp_shard_placement){.ranks = ranks / job->parallel_ep,
+                                  .rank = job->parallel_rank % ranks / job->parallel_ep,
+                                  .dim = is_titan && ranks > row->tensor->shape->dim[0].size * job->parallel_ep,
+                                  .is_of_experts = true,
+                                  .has_divide_factor = !is_titan};
+}
+
+/* _init_param_group: the group of a state that has a mesh; a new one behind the others where there is none. */
+static fsdp_param_group *param_group_with(fsdp2 *f, uint32_t state, const fsdp_shard_placement *mesh,
+                                          uint32_t most) {
+    tide_arena *arena = fsdp2_machine(f)->arena;
+    fsdp_state *s = &f->states[state];
+    for (uint32_t i = s->first; i < s->first + s->count; i++)
+        if (f->groups[i].mesh.is_of_experts == mesh->is_of_experts) return &f->groups[i];
+    TIDE_ROOM(arena, f->groups, f->group_count, f->group_capacity);
+    fsdp_param_group *u = &f->groups[f->group_count++];
+    *u = (fsdp_param_group){
+        .state = state, .mesh = *mesh, .fsdp_params = TIDE_NEW(arena, fsdp_param, most), .post_forward_mesh_size = 1};
+    s->count++;
+    return u;
+}
+
+/* FSDPParamGroup: once all parameters have their parts. */
+static void finish_group(fsdp2 *f, fsdp_param_group *u) {
     tide_fsdp2_free_unsharded_params(f, u);
     for (uint32_t i = 0; i < u->count; i++) {
         fsdp_param *s = &u->fsdp_params[i];
         s->unsharded_param->dtype = (uint8_t)(fsdp2_casts(f, s) ? f->param_dtype : s->orig_dtype);
+    }
+}
+
+/* The parameters of a state, in the order of _get_managed_modules: children first, as Module.to() goes. */
+static void init_state(fsdp2 *f, uint32_t state, int64_t post_forward_mesh_size, const uint32_t *state_of_parameter,
+                       tide_tensor **sharded_params) {
+    const tide_model *model = f->w->model;
+    tide_machine *m = model->m;
+    uint32_t *params = TIDE_NEW(m->arena, uint32_t, model->parameter_count + 1),
+             count = tide_fsdp2_managed_params(f, state, state_of_parameter, params);
+    bool is_root = state + 1 == f->state_count; /* whose parts are pinned once more, as recorded */
+    f->states[state].first = f->group_count;
+    if (f->w->has_trainer && !f->original_count) tide_fsdp2_place_state(f, params, count, state);
+    for (uint32_t n = 0; n < count; n++) {
+        const fsdp_shard_placement mesh = placement_of(f, &model->parameters[params[n]]);
+        param_group_with(f, state, &mesh, count)->count++;
+    }
+    for (uint32_t k = 0; k < f->states[state].count; k++) {
+        fsdp_param_group *u = &f->groups[f->states[state].first + k];
+        u->post_forward_mesh_size = post_forward_mesh_size;
+        uint32_t filled = 0;
+        for (uint32_t n = 0; n < count; n++) {
+            const tide_parameter_row *row = &model->parameters[params[n]];
+            const fsdp_shard_placement mesh = placement_of(f, row);
+            if (mesh.is_of_experts != u->mesh.is_of_experts) continue;
+            fsdp_param *s = &u->fsdp_params[filled++];
+            init_sharded_param(f, &mesh, s, row);
+            sharded_params[params[n]] = s->sharded_param;
+            if (f->offload_to_cpu && is_root) tide_pin_host(m, numel_bytes(s->padded_sharded_numel, s->orig_dtype));
+        }
+        finish_group(f, u);
     }
 }
 
@@ -269,7 +324,7 @@ static void fsdp2_wrap(tide_wrapper *w) {
     tide_model *model = w->model;
     tide_machine *m = model->m;
     fsdp2 *f = fsdp2_new(w);
-    if (!f || !choose_groups(f)) return;
+    if (!f || !choose_states(f)) return;
     if (w->has_trainer) tide_fsdp2_upcast(f);
     if (w->has_trainer && tide_trainer_places_model(w->job)) tide_fsdp2_keep_originals(f);
     m->makes_on_host = false;
@@ -280,7 +335,7 @@ static void fsdp2_wrap(tide_wrapper *w) {
         /* accelerate's ignored_params */
         bool is_ignored = w->has_trainer && !tide_dtype_is_float(model->parameters[i].tensor->dtype);
         if (is_ignored || (w->is_absent && w->is_absent[model->parameters[i].module])) continue;
-        f->groups[of[i] = tide_unit_of_module(model, f->group_of, f->count, model->parameters[i].module)].count++;
+        of[i] = tide_unit_of_module(model, f->state_of, f->state_count, model->parameters[i].module);
     }
     const char *of_root = *w->job->parallel_root_reshard ? w->job->parallel_root_reshard : "false";
     bool is_native =
@@ -290,10 +345,10 @@ static void fsdp2_wrap(tide_wrapper *w) {
     int64_t size = post_forward_mesh_size(f, "/settings/parallel.reshard_after_forward", *given ? given : otherwise),
             root = post_forward_mesh_size(f, "/settings/parallel.root_reshard", of_root);
     tide_tensor **sharded_params = TIDE_NEW(m->arena, tide_tensor *, model->parameter_count + 1);
-    for (uint32_t k = 0; k < f->count; k++) {
-        bool is_head = is_native && k + 2 == f->count && !(w->is_absent && w->is_absent[model->instance_count - 1]);
-        f->groups[k].post_forward_mesh_size = k + 1 == f->count ? root : is_head || k + 1 == f->tail ? 0 : size;
-        init_group(f, k, of, sharded_params);
+    uint32_t head = child_named(model, model->root, "lm_head");
+    for (uint32_t k = 0; k < f->state_count; k++) {
+        bool is_head = is_native && k + 2 == f->state_count && !(w->is_absent && w->is_absent[head]);
+        init_state(f, k, k + 1 == f->state_count ? root : is_head || k + 1 == f->tail ? 0 : size, of, sharded_params);
     }
     tide_fsdp2_drop_weights(f);
     tide_fsdp2_tie_parts(f);
@@ -311,18 +366,17 @@ static void fsdp2_prepare_reference(tide_wrapper *w) {
     fsdp2 *f = fsdp2_new(w);
     if (!f) return;
     f->first_stream = TIDE_STREAMS_OF_MODEL;
-    f->groups = TIDE_NEW(m->arena, fsdp_param_group, 1);
-    f->group_of = TIDE_NEW(m->arena, uint32_t, model->instance_count + 1);
+    f->states = TIDE_NEW(m->arena, fsdp_state, 1);
+    f->state_of = TIDE_NEW(m->arena, uint32_t, model->instance_count + 1);
     f->named_modules_order = TIDE_NEW(m->arena, uint32_t, 1);
-    fsdp2_add_module(f, f->count++, model->root);
-    f->groups[0].count = model->parameter_count;
-    f->groups[0].post_forward_mesh_size = post_forward_mesh_size(
+    fsdp2_add_module(f, f->state_count++, model->root);
+    int64_t size = post_forward_mesh_size(
         f, "/settings/parallel.reshard_after_forward",
         *w->job->parallel_reshard_after_forward ? w->job->parallel_reshard_after_forward : "true");
     m->makes_on_host = model->state.is_on_meta = false;
     uint32_t *of = TIDE_NEW(m->arena, uint32_t, model->parameter_count + 1);
     tide_tensor **sharded_params = TIDE_NEW(m->arena, tide_tensor *, model->parameter_count + 1);
-    init_group(f, 0, of, sharded_params);
+    init_state(f, 0, size, of, sharded_params);
     tide_fsdp2_set_hooks(f);
 }
 

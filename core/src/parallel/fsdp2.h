@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fully_shard, torch/distributed/fsdp/_fully_shard/, with its names. Private to parallel/.
  *
- * Note [Parameter groups]: a group has a module, or some that run one after the other, and the parameters below it that
- * no inner group has. The rank keeps a part of every parameter; before the modules run, forward and backward, all parts
- * are gathered on a stream of their own and copied out, and after it they go. The same storage comes back, so what
- * autograd saved finds it. Gradients are reduced group after group. */
+ * Note [Parameter groups]: a state has a module, or some that run one after the other, and the parameters below it that
+ * no inner state has, in a group for each mesh that they are cut over. The rank keeps a part of every parameter; before
+ * the modules run, forward and backward, all parts are gathered on a stream of their own and copied out, and after it
+ * they go. The same storage comes back, so what autograd saved finds it. Gradients are reduced group after group. */
 #ifndef TIDE_PARALLEL_FSDP2_H
 #define TIDE_PARALLEL_FSDP2_H
 
@@ -18,11 +18,20 @@ typedef enum fsdp_sharded_state {
     FSDP_UNSHARDED
 } fsdp_sharded_state;
 
+/* ShardPlacementResult: the ranks that a parameter is cut over, and along which of its dimensions. */
+typedef struct fsdp_shard_placement {
+    int64_t ranks, rank;
+    int dim;
+    bool is_of_experts;     /* a mesh of its own, whatever its size */
+    bool has_divide_factor; /* set_gradient_divide_factor() */
+} fsdp_shard_placement;
+
 typedef struct fsdp_param {
     tide_tensor *unsharded_param; /* what modules use: gathered, or without storage */
     tide_tensor *sharded_param;   /* what the optimizer updates */
     tide_tensor *sharded_post_forward;
     uint32_t module;
+    int dim; /* that it is cut along */
     int64_t padded_sharded_numel, sharded_numel;
     tide_layout *sharded_layout; /* without padding */
     tide_dtype orig_dtype;
@@ -30,31 +39,39 @@ typedef struct fsdp_param {
     bool is_tied; /* sharded_param is another's */
 } fsdp_param;
 
-/* FSDPParamGroup, and the FSDPState of its modules. */
+/* FSDPParamGroup */
 typedef struct fsdp_param_group {
     fsdp_param *fsdp_params;
     uint32_t count;
-    int64_t shard_ranks, shard_rank; /* of its mesh */
-    bool has_divide_factor;          /* set_gradient_divide_factor() */
-    uint32_t module_count, modules_to_run_forward;
-    fsdp_training_state state_training_state, training_state; /* of FSDPState, of FSDPParamGroup */
+    uint32_t state;
+    fsdp_shard_placement mesh; /* that its parameters have in common */
+    fsdp_training_state training_state;
     fsdp_sharded_state sharded_state;
     bool has_all_gather_result;
     tide_tensor *all_gather_output;
     int64_t post_forward_mesh_size; /* ranks that keep the parameters after forward: 0 all, 1 none */
     tide_tensor *all_reduce_input;
-    uint32_t *post_forward_indices; /* in fsdp2.post_forward_order, one more */
+    uint32_t *post_forward_indices; /* in fsdp2.post_forward_order */
     uint32_t post_forward_index_count, post_forward_index_capacity;
 } fsdp_param_group;
 
+/* FSDPState */
+typedef struct fsdp_state {
+    uint32_t first, count; /* its groups */
+    uint32_t module_count, modules_to_run_forward;
+    fsdp_training_state training_state;
+} fsdp_state;
+
 typedef struct fsdp2 {
     tide_wrapper *w;
-    fsdp_param_group *groups; /* the root is the last; the others in the order in which they are wrapped */
-    uint32_t count;
-    uint32_t *group_of;            /* by instance: one more than the group whose module it is */
-    uint32_t *named_modules_order; /* groups in the order of named_modules() */
-    uint32_t prefetch;             /* groups ahead, set_modules_to_forward_prefetch and _backward_prefetch; 0: none */
-    uint32_t tail; /* one more than accelerate's last group before the root, which is kept after forward; 0: none */
+    fsdp_state *states; /* the root is the last; the others in the order in which they are wrapped */
+    uint32_t state_count;
+    fsdp_param_group *groups; /* state after state */
+    uint32_t group_count, group_capacity;
+    uint32_t *state_of;            /* by instance: one more than the state whose module it is */
+    uint32_t *named_modules_order; /* states in the order of named_modules() */
+    uint32_t prefetch;             /* states ahead, set_modules_to_forward_prefetch and _backward_prefetch; 0: none */
+    uint32_t tail; /* one more than accelerate's last state before the root, which is kept after forward; 0: none */
     uint32_t embeddings[2];        /* get_input_embeddings(), get_output_embeddings(), of accelerate */
     uint32_t tail_modules[3];      /* in the order in which fully_shard() is given them; 0: there is no such */
     tide_tensor *whole_weights[2]; /* input_weight and output_weight, until it returns; NULL: none */
@@ -63,7 +80,7 @@ typedef struct fsdp2 {
     uint32_t original_count, placeholder_count;
     tide_value num_items;    /* num_items_in_batch, while the model has it in param_dtype */
     tide_tensor *cast_items; /* that, which checkpoints of layers keep among their keywords */
-    int64_t shard_ranks, shard_rank;
+    fsdp_shard_placement mesh; /* of what has no other */
     tide_dtype param_dtype, reduce_dtype, output_dtype;
     bool has_param_dtype, has_reduce_dtype, is_hsdp, offload_to_cpu, reduce_grads;
     bool keeps_after_backward;         /* set_reshard_after_backward(False) */
@@ -73,10 +90,11 @@ typedef struct fsdp2 {
     uint8_t first_stream;              /* FSDPCommContext: its streams come after so many others */
     tide_tensor *applied;              /* by Module._apply */
     tide_tensor *all_gather_state;     /* gathered parameters that wait for the next copy-out */
-    tide_tensor *reduce_scatter_input; /* of the last ReduceScatterState */
+    tide_tensor **reduce_scatter_inputs; /* ReduceScatterState: of the groups of the last state */
+    uint32_t reduce_scatter_count, reduce_scatter_capacity;
     uint32_t *post_forward_order;      /* groups in the order in which they ran */
     uint32_t post_forward_count, post_forward_capacity;
-    uint32_t iter_forward_root; /* one more than the group that entered a forward first: the model's, or one of a
+    uint32_t iter_forward_root; /* one more than the state that entered a forward first: the model's, or one of a
                                    recomputation; 0: none runs */
 } fsdp2;
 
@@ -95,29 +113,29 @@ static inline bool fsdp2_casts(const fsdp2 *f, const fsdp_param *s) {
     return f->has_param_dtype && s->orig_dtype != f->param_dtype && tide_dtype_is_float(s->orig_dtype);
 }
 
-/* A module of a group, which fully_shard() is given. */
-static inline void fsdp2_add_module(fsdp2 *f, uint32_t group_index, uint32_t instance) {
-    f->group_of[instance] = group_index + 1;
-    f->groups[group_index].module_count++;
+/* A module of a state, which fully_shard() is given. */
+static inline void fsdp2_add_module(fsdp2 *f, uint32_t state, uint32_t instance) {
+    f->state_of[instance] = state + 1;
+    f->states[state].module_count++;
 }
 
 /* ---- fsdp2_accelerate.c ---- */
 
-/* The parameters of a group as fully_shard() finds them: module after module, each children first. Returns their
+/* The parameters of a state as fully_shard() finds them: module after module, each children first. Returns their
  * number.
  */
-uint32_t tide_fsdp2_managed_params(const fsdp2 *f, uint32_t group, const uint32_t *group_of_parameter,
+uint32_t tide_fsdp2_managed_params(const fsdp2 *f, uint32_t state, const uint32_t *state_of_parameter,
                                    uint32_t *params);
 /* What trains is kept in fp32 where mixed precision is on and nothing is of bitsandbytes' 4 bits. */
 void tide_fsdp2_upcast(fsdp2 *f);
 /* Blocks, embeddings, and final norm with head; all but the root. False after an error. */
-bool tide_fsdp2_accelerate_groups(fsdp2 *f);
-/* transformers/distributed/fsdp.py: experts whose tokens are exchanged, over ranks that own the same ones. */
-void tide_fsdp2_expert_groups(fsdp2 *f);
+bool tide_fsdp2_accelerate_states(fsdp2 *f);
+/* transformers/distributed/fsdp.py: experts whose tokens are exchanged are a state of their own. */
+void tide_fsdp2_expert_states(fsdp2 *f);
 /* tie_weights() after fully_shard(): a head has the embedding's part. */
 void tide_fsdp2_tie_parts(fsdp2 *f);
-/* _move_states_to_device(): the group's parameters and buffers. */
-void tide_fsdp2_place_group(fsdp2 *f, const uint32_t *params, uint32_t count, uint32_t group);
+/* _move_states_to_device(): the state's parameters and buffers. */
+void tide_fsdp2_place_state(fsdp2 *f, const uint32_t *params, uint32_t count, uint32_t state);
 /* Of a model that is on the device. */
 void tide_fsdp2_keep_originals(fsdp2 *f);
 /* fsdp2_prepare_model() returns, and the optimizer has its new parameters. */
@@ -140,13 +158,17 @@ void tide_fsdp2_wait_for_unshard(fsdp2 *f, fsdp_param_group *u);
 void tide_fsdp2_reshard(fsdp2 *f, fsdp_param_group *u);
 void tide_fsdp2_free_unsharded_params(fsdp2 *f, fsdp_param_group *u);
 void tide_fsdp2_post_backward(fsdp2 *f, fsdp_param_group *u);
-/* What pre_backward does of a group: False where it has been done. */
-void tide_fsdp2_group_pre_backward(fsdp2 *f, uint32_t index);
+/* FSDPParamGroup.pre_backward; prefetches: nobody has said what comes before its state. */
+void tide_fsdp2_group_pre_backward(fsdp2 *f, fsdp_param_group *u, bool prefetches);
 /* _prefetch_unshard */
-void tide_fsdp2_prefetch_unshard(fsdp2 *f, uint32_t target, fsdp_training_state as);
+void tide_fsdp2_prefetch_unshard(fsdp2 *f, fsdp_param_group *u, fsdp_training_state as);
+/* FSDPCommContext.reduce_scatter_states: those whose input has been read. */
+void tide_fsdp2_drop_reduce_scatter_inputs(fsdp2 *f);
 
 /* ---- fsdp2_state.c ---- */
 
+/* Every group, in the order of named_modules(). */
+void tide_fsdp2_each_group(fsdp2 *f, void (*act)(fsdp2 *f, fsdp_param_group *u));
 /* The hooks of modules and of what they return. */
 void tide_fsdp2_set_hooks(fsdp2 *f);
 void tide_fsdp2_root_post_backward_final_callback(void *state);

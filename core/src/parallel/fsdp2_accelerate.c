@@ -48,7 +48,7 @@ static uint32_t final_norm_of(const tide_model *model, const tide_job *job, uint
     return norm;
 }
 
-bool tide_fsdp2_accelerate_groups(fsdp2 *f) {
+bool tide_fsdp2_accelerate_states(fsdp2 *f) {
     tide_model *model = f->w->model;
     const char *wrap = f->w->job->parallel_wrap;
     bool wraps_blocks = strcmp(wrap, "layer") == 0 || tide_job_has_auto_plan(f->w->job);
@@ -58,39 +58,32 @@ bool tide_fsdp2_accelerate_groups(fsdp2 *f) {
         return !(model->m->has_failed = true);
     }
     for (uint32_t i = 1; i < model->instance_count && wraps_blocks; i++)
-        if (model->instances[i].of->is_checkpointed) fsdp2_add_module(f, f->count++, i);
+        if (model->instances[i].of->is_checkpointed) fsdp2_add_module(f, f->state_count++, i);
     uint32_t input = embeddings_of(model, false), output = embeddings_of(model, true),
              norm = final_norm_of(model, f->w->job, output);
     f->embeddings[0] = input;
     f->embeddings[1] = output;
     bool is_apart = output && tide_head_tied_again(model) == output,
          is_tied = is_apart || (input && output && tide_tied_head(model) == output);
-    if (!is_tied && input) fsdp2_add_module(f, f->count++, input);
-    uint32_t tail[] = {norm, is_tied ? input : 0, is_apart ? 0 : output}, before = f->count;
+    if (!is_tied && input) fsdp2_add_module(f, f->state_count++, input);
+    uint32_t tail[] = {norm, is_tied ? input : 0, is_apart ? 0 : output}, before = f->state_count;
     memcpy(f->tail_modules, tail, sizeof tail);
     for (size_t i = 0; i < 3; i++)
-        if (tail[i]) fsdp2_add_module(f, before, tail[i]), f->count = before + 1;
-    if (f->count > before) f->tail = f->count;
+        if (tail[i]) fsdp2_add_module(f, before, tail[i]), f->state_count = before + 1;
+    if (f->state_count > before) f->tail = f->state_count;
     return true;
 }
 
-void tide_fsdp2_expert_groups(fsdp2 *f) {
+void tide_fsdp2_expert_states(fsdp2 *f) {
     const tide_model *model = f->w->model;
-    const tide_job *job = f->w->job;
-    for (uint32_t i = 1; i < model->instance_count; i++) {
-        if (!tide_has_dispatched_experts(model, i)) continue;
-        fsdp_param_group *u = &f->groups[f->count];
-        u->shard_ranks = job->parallel_dp * job->parallel_tp / job->parallel_ep;
-        u->shard_rank = job->parallel_rank / job->parallel_ep;
-        u->has_divide_factor = true;
-        fsdp2_add_module(f, f->count++, i);
-    }
+    for (uint32_t i = 1; i < model->instance_count; i++)
+        if (tide_has_dispatched_experts(model, i)) fsdp2_add_module(f, f->state_count++, i);
 }
 
 void tide_fsdp2_tie_parts(fsdp2 *f) {
     fsdp_param *ends[2] = {NULL, NULL};
     if (!tide_head_tied_again(f->w->model)) return;
-    for (uint32_t k = 0; k < f->count; k++)
+    for (uint32_t k = 0; k < f->group_count; k++)
         for (uint32_t i = 0; i < f->groups[k].count; i++)
             for (size_t end = 0; end < 2; end++)
                 if (f->groups[k].fsdp_params[i].module == f->embeddings[end]) ends[end] = &f->groups[k].fsdp_params[i];
@@ -100,16 +93,16 @@ void tide_fsdp2_tie_parts(fsdp2 *f) {
     ends[1]->is_tied = true;
 }
 
-uint32_t tide_fsdp2_managed_params(const fsdp2 *f, uint32_t group, const uint32_t *group_of_parameter,
+uint32_t tide_fsdp2_managed_params(const fsdp2 *f, uint32_t state, const uint32_t *state_of_parameter,
                                    uint32_t *params) {
     const tide_model *model = f->w->model;
     const uint32_t *order = tide_children_first(model);
-    bool is_tail = group + 1 == f->tail;
+    bool is_tail = state + 1 == f->tail;
     uint32_t n = 0;
     for (uint32_t k = 0; k < (is_tail ? 3u : 1u); k++)
         for (uint32_t at = 0; at < model->parameter_count; at++) {
             uint32_t i = order[at];
-            bool is_there = group_of_parameter[i] == group &&
+            bool is_there = state_of_parameter[i] == state &&
                             (!is_tail || (f->tail_modules[k] &&
                                           tide_is_below(model, model->parameters[i].module, f->tail_modules[k])));
             if (is_there) params[n++] = i;
@@ -125,7 +118,7 @@ static void keep_weight(tide_machine *m, tide_tensor **kept, tide_tensor *parame
     tide_release(m, nothing);
 }
 
-void tide_fsdp2_place_group(fsdp2 *f, const uint32_t *params, uint32_t count, uint32_t group) {
+void tide_fsdp2_place_state(fsdp2 *f, const uint32_t *params, uint32_t count, uint32_t state) {
     tide_model *model = f->w->model;
     for (uint32_t i = 0; i < count; i++) {
         const tide_parameter_row *row = &model->parameters[params[i]];
@@ -134,7 +127,7 @@ void tide_fsdp2_place_group(fsdp2 *f, const uint32_t *params, uint32_t count, ui
             if (f->embeddings[k] == row->module) keep_weight(model->m, &f->whole_weights[k], row->tensor);
     }
     for (uint32_t i = 1; i < model->instance_count; i++)
-        if (tide_unit_of_module(model, f->group_of, f->count, i) == group) tide_model_place_buffers(model, i);
+        if (tide_unit_of_module(model, f->state_of, f->state_count, i) == state) tide_model_place_buffers(model, i);
 }
 
 /* Accelerator._prepare_fsdp2 and fsdp2_prepare_model: torch.empty(1) in the place of what the optimizer has, and the

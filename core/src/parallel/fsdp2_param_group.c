@@ -17,7 +17,7 @@ static tide_tensor *flat_on_stream(fsdp2 *f, uint8_t stream, int64_t count, tide
 }
 
 static int64_t all_gather_ranks(const fsdp_param_group *u) {
-    return u->sharded_state == FSDP_SHARDED_POST_FORWARD ? u->post_forward_mesh_size : u->shard_ranks;
+    return u->sharded_state == FSDP_SHARDED_POST_FORWARD ? u->post_forward_mesh_size : u->mesh.ranks;
 }
 
 /* foreach_all_gather. */
@@ -25,7 +25,7 @@ void tide_fsdp2_unshard(fsdp2 *f, fsdp_param_group *u) {
     tide_machine *m = fsdp2_machine(f);
     if (!u->count || u->has_all_gather_result || u->sharded_state == FSDP_UNSHARDED) return;
     u->has_all_gather_result = true;
-    if (u->shard_ranks == 1) return;
+    if (u->mesh.ranks == 1) return;
     int64_t part_bytes = 0, cast = 0; /* of several types bytes are gathered: _get_all_gather_input_metadatas */
     uint8_t stream = f->is_async ? 0 : FSDP2_ALL_GATHER_STREAM; /* get_all_gather_streams() */
     tide_tensor **uploads = TIDE_NEW(m->arena, tide_tensor *, 2 * u->count + 1);
@@ -33,7 +33,7 @@ void tide_fsdp2_unshard(fsdp2 *f, fsdp_param_group *u) {
     for (uint32_t i = 0; i < u->count; i++) {
         const fsdp_param *s = &u->fsdp_params[i];
         int64_t numel = u->sharded_state == FSDP_SHARDED_POST_FORWARD
-                            ? s->padded_sharded_numel * u->shard_ranks / u->post_forward_mesh_size
+                            ? s->padded_sharded_numel * u->mesh.ranks / u->post_forward_mesh_size
                             : s->padded_sharded_numel;
         part_bytes += numel_bytes(numel, fsdp2_casts(f, s) ? f->param_dtype : s->orig_dtype);
         if (fsdp2_casts(f, s)) cast += numel;
@@ -58,8 +58,15 @@ static void alloc_all_gather_outputs(fsdp2 *f, const fsdp_param_group *u, const 
     m->state.factor = TIDE_FACTOR_GATHERED;
     m->module = s->module;
     m->op = tide_fsdp2_name;
-    tide_fill_storage(m, s->unsharded_param, s->padded_sharded_numel * u->shard_ranks);
+    tide_fill_storage(m, s->unsharded_param, s->padded_sharded_numel * u->mesh.ranks);
     m->state.factor = TIDE_FACTOR_TEMPORARY;
+}
+
+/* _default_all_gather_output_fn: what is cut along another dimension than the first comes part after part, and is put
+ * together from there. */
+static tide_tensor *gathered_copy(fsdp2 *f, const fsdp_param_group *u, const fsdp_param *s) {
+    return tide_flat_of(fsdp2_machine(f), tide_fsdp2_name, s->padded_sharded_numel * u->mesh.ranks,
+                        (tide_dtype)s->unsharded_param->dtype, TIDE_FACTOR_COMMUNICATION);
 }
 
 /* Note [Copy kernels], aten/src/ATen/native/cuda/TensorShape.cu: the kernels that spread a gathered buffer over
@@ -77,7 +84,7 @@ static void alloc_copy_metadata(fsdp2 *f, int64_t blocks, int64_t entries) {
 /* Elements of a parameter in one of `ranks` parts, in blocks of so many bytes. */
 static int64_t copy_blocks(const fsdp_param_group *u, const fsdp_param *s, int64_t ranks, int64_t bytes) {
     return TIDE_CEIL_DIV(
-        numel_bytes(s->padded_sharded_numel * u->shard_ranks / ranks, (tide_dtype)s->unsharded_param->dtype), bytes);
+        numel_bytes(s->padded_sharded_numel * u->mesh.ranks / ranks, (tide_dtype)s->unsharded_param->dtype), bytes);
 }
 
 static void split_with_sizes_copy(fsdp2 *f, const fsdp_param_group *u, int64_t ranks) {
@@ -95,22 +102,24 @@ void tide_fsdp2_wait_for_unshard(fsdp2 *f, fsdp_param_group *u) {
     uint32_t module = m->module;
     if (!u->has_all_gather_result) return;
     if (u->training_state == FSDP_FORWARD) tide_release_at(m, &f->all_gather_state);
-    tide_tensor *cast = NULL;
+    tide_tensor *cast = NULL, **copies = TIDE_NEW(m->arena, tide_tensor *, u->count + 1);
     for (uint32_t i = 0; i < u->count; i++) {
-        if (u->shard_ranks == 1 && fsdp2_casts(f, &u->fsdp_params[i])) {
+        if (u->mesh.ranks == 1 && fsdp2_casts(f, &u->fsdp_params[i])) {
             tide_tensor *next =
                 flat_on_stream(f, 0, u->fsdp_params[i].padded_sharded_numel, f->param_dtype, TIDE_FACTOR_GATHERED);
             tide_release(m, cast);
             cast = next;
         }
         alloc_all_gather_outputs(f, u, &u->fsdp_params[i]);
+        if (u->mesh.ranks > 1 && u->fsdp_params[i].dim) copies[i] = gathered_copy(f, u, &u->fsdp_params[i]);
     }
     tide_release(m, cast);
-    if (u->shard_ranks > 1) split_with_sizes_copy(f, u, all_gather_ranks(u));
+    if (u->mesh.ranks > 1) split_with_sizes_copy(f, u, all_gather_ranks(u));
+    for (uint32_t i = 0; i < u->count; i++) tide_release(m, copies[i]);
     for (uint32_t i = 0; i < u->count; i++) tide_release_at(m, &u->fsdp_params[i].sharded_post_forward);
     u->sharded_state = FSDP_UNSHARDED;
     u->has_all_gather_result = false;
-    if (u->training_state == FSDP_FORWARD && u->shard_ranks > 1) {
+    if (u->training_state == FSDP_FORWARD && u->mesh.ranks > 1) {
         f->all_gather_state = u->all_gather_output;
         u->all_gather_output = NULL;
     } else {
@@ -129,7 +138,7 @@ void tide_fsdp2_reshard(fsdp2 *f, fsdp_param_group *u) {
         for (uint32_t i = 0; i < u->count; i++) {
             fsdp_param *s = &u->fsdp_params[i];
             s->sharded_post_forward =
-                flat_on_stream(f, 0, s->padded_sharded_numel * u->shard_ranks / u->post_forward_mesh_size,
+                flat_on_stream(f, 0, s->padded_sharded_numel * u->mesh.ranks / u->post_forward_mesh_size,
                                (tide_dtype)s->unsharded_param->dtype, TIDE_FACTOR_GATHERED);
             tide_drop_storage(fsdp2_machine(f), s->unsharded_param);
         }
@@ -141,6 +150,27 @@ void tide_fsdp2_reshard(fsdp2 *f, fsdp_param_group *u) {
     u->sharded_state = FSDP_SHARDED;
 }
 
+/* _default_reduce_scatter_input_fn: gradients that are cut along another dimension than the first are put part after
+ * part; the names of the loop hold the one before. */
+static void chunk_gradients(fsdp2 *f, const fsdp_param_group *u, tide_tensor **grads, const uint32_t *with,
+                            uint32_t count) {
+    tide_machine *m = fsdp2_machine(f);
+    tide_tensor *before = NULL;
+    for (uint32_t i = 0; i < count && u->mesh.ranks > 1; i++) {
+        if (!u->fsdp_params[with[i]].dim) continue;
+        tide_release(m, before);
+        before = grads[i];
+        grads[i] = tide_empty(m, before->shape, (tide_dtype)before->dtype);
+    }
+    tide_release(m, before);
+}
+
+void tide_fsdp2_drop_reduce_scatter_inputs(fsdp2 *f) {
+    for (uint32_t i = 0; i < f->reduce_scatter_count; i++)
+        tide_release_at(fsdp2_machine(f), &f->reduce_scatter_inputs[i]);
+    f->reduce_scatter_count = 0;
+}
+
 /* foreach_reduce. Takes the gradients over. */
 static void foreach_reduce(fsdp2 *f, fsdp_param_group *u, tide_tensor **grads, uint32_t *with, uint32_t count) {
     tide_machine *m = fsdp2_machine(f);
@@ -150,11 +180,12 @@ static void foreach_reduce(fsdp2 *f, fsdp_param_group *u, tide_tensor **grads, u
         parts += u->fsdp_params[with[i]].padded_sharded_numel;
         blocks += TIDE_CEIL_DIV(numel_bytes(u->fsdp_params[with[i]].padded_sharded_numel, dtype), BLOCK_BYTES);
     }
-    tide_tensor *input = flat_on_stream(f, 0, parts * u->shard_ranks, dtype, TIDE_FACTOR_COMMUNICATION);
+    chunk_gradients(f, u, grads, with, count);
+    tide_tensor *input = flat_on_stream(f, 0, parts * u->mesh.ranks, dtype, TIDE_FACTOR_COMMUNICATION);
     alloc_copy_metadata(f, blocks, 6 * (int64_t)count + 2);
     for (uint32_t i = 0; i < count; i++) tide_release(m, grads[f->finalizes_by_hand ? count - 1 - i : i]);
     tide_tensor *output = flat_on_stream(f, FSDP2_REDUCE_SCATTER_STREAM, parts, dtype, TIDE_FACTOR_GRADIENT);
-    if (u->shard_ranks == 1 && u->has_divide_factor)
+    if (u->mesh.ranks == 1 && u->mesh.has_divide_factor)
         tide_release(m, flat_on_stream(f, FSDP2_REDUCE_SCATTER_STREAM, parts, dtype, TIDE_FACTOR_COMMUNICATION));
     if (f->is_hsdp) {
         tide_release(m, u->all_reduce_input);
@@ -171,7 +202,8 @@ static void foreach_reduce(fsdp2 *f, fsdp_param_group *u, tide_tensor **grads, u
         if (!s->sharded_param->grad) s->sharded_param->grad = tide_view_as(m, output, s->sharded_layout);
     }
     tide_release(m, output);
-    f->reduce_scatter_input = input;
+    TIDE_ROOM(m->arena, f->reduce_scatter_inputs, f->reduce_scatter_count, f->reduce_scatter_capacity);
+    f->reduce_scatter_inputs[f->reduce_scatter_count++] = input;
 }
 
 /* FSDPParam._get_grad_inner_tensor: the gradient of a DTensor in the placement of its parameter. Takes it over. */
@@ -223,29 +255,42 @@ void tide_fsdp2_post_backward(fsdp2 *f, fsdp_param_group *u) {
         leaf->grad = NULL;
     }
     tide_fsdp2_reshard(f, u);
-    tide_release_at(m, &f->reduce_scatter_input);
+    const fsdp_state *state = &f->states[u->state];
+    if (u + 1 == f->groups + state->first + state->count) tide_fsdp2_drop_reduce_scatter_inputs(f);
     uint32_t module = m->module;
     if (count) m->module = u->fsdp_params[with[0]].module;
     if (count) foreach_reduce(f, u, grads, with, count);
     m->module = module;
 }
 
-void tide_fsdp2_prefetch_unshard(fsdp2 *f, uint32_t target, fsdp_training_state as) {
-    fsdp_param_group *u = &f->groups[target];
+void tide_fsdp2_prefetch_unshard(fsdp2 *f, fsdp_param_group *u, fsdp_training_state as) {
     fsdp_training_state outside = u->training_state;
     u->training_state = as;
     tide_fsdp2_unshard(f, u);
     u->training_state = outside;
 }
 
-/* FSDPParamGroup.pre_backward, and _backward_prefetch of the group that ran before. */
-void tide_fsdp2_group_pre_backward(fsdp2 *f, uint32_t index) {
-    fsdp_param_group *u = &f->groups[index];
+/* FSDPParamGroup._backward_prefetch: the group that ran before; the second of several asks for all groups of the state
+ * that did. */
+static void backward_prefetch(fsdp2 *f, fsdp_param_group *u) {
+    if (!u->post_forward_index_count) return;
+    const fsdp_state *state = &f->states[u->state];
+    uint32_t at = u->post_forward_indices[--u->post_forward_index_count], target = UINT32_MAX;
+    if (state->count > 1 && u != &f->groups[state->first + 1]) return;
+    while (at-- > 0) {
+        fsdp_param_group *before = &f->groups[f->post_forward_order[at]];
+        if (state->count > 1 && before->state == u->state) continue;
+        if (target != UINT32_MAX && before->state != target) break;
+        target = before->state;
+        tide_fsdp2_prefetch_unshard(f, before, FSDP_PRE_BACKWARD);
+        if (state->count == 1) break;
+    }
+}
+
+void tide_fsdp2_group_pre_backward(fsdp2 *f, fsdp_param_group *u, bool prefetches) {
     u->training_state = FSDP_PRE_BACKWARD;
     tide_fsdp2_unshard(f, u);
     tide_fsdp2_wait_for_unshard(f, u);
     set_unsharded_grad_dtypes(f, u, true);
-    if ((f->prefetch && index + 1 < f->count) || !u->post_forward_index_count) return;
-    uint32_t at = u->post_forward_indices[--u->post_forward_index_count];
-    if (at) tide_fsdp2_prefetch_unshard(f, f->post_forward_order[at - 1], FSDP_PRE_BACKWARD);
+    if (prefetches) backward_prefetch(f, u);
 }

@@ -3,17 +3,36 @@
 #include "parallel/fsdp2.h"
 #include "tensor/ops/ops.h"
 
+void tide_fsdp2_each_group(fsdp2 *f, void (*act)(fsdp2 *f, fsdp_param_group *u)) {
+    for (uint32_t i = 0; i < f->state_count; i++) {
+        const fsdp_state *s = &f->states[f->named_modules_order[i]];
+        for (uint32_t k = 0; k < s->count; k++) act(f, &f->groups[s->first + k]);
+    }
+}
+
 /* ---- backward ---- */
+
+/* set_modules_to_backward_prefetch(): how many states before this one it is to ask for. */
+static uint32_t asked_before(const fsdp2 *f, uint32_t index) {
+    if (index + 1 == f->state_count) return 0;
+    return index < f->prefetch ? index : f->prefetch;
+}
 
 /* FSDPState._pre_backward. */
 static void fsdp2_pre_backward(void *state, uint32_t index) {
     fsdp2 *f = state;
-    fsdp_param_group *u = &f->groups[index];
-    u->state_training_state = FSDP_PRE_BACKWARD;
-    if (u->training_state != FSDP_PRE_BACKWARD && u->count) /* a root whose parameters are all in groups has no group */
-        tide_fsdp2_group_pre_backward(f, index);
-    if (!f->prefetch || index + 1 == f->count) return;
-    for (uint32_t i = index; i-- > 0 && index - i <= f->prefetch;) tide_fsdp2_prefetch_unshard(f, i, FSDP_PRE_BACKWARD);
+    fsdp_state *s = &f->states[index];
+    uint32_t ahead = asked_before(f, index);
+    s->training_state = FSDP_PRE_BACKWARD;
+    for (uint32_t i = 0; i < s->count; i++) {
+        fsdp_param_group *u = &f->groups[s->first + i];
+        if (u->training_state != FSDP_PRE_BACKWARD) tide_fsdp2_group_pre_backward(f, u, !ahead);
+    }
+    for (uint32_t i = 1; i <= ahead; i++) {
+        const fsdp_state *before = &f->states[index - i];
+        for (uint32_t k = before->count; k-- > 0;)
+            tide_fsdp2_prefetch_unshard(f, &f->groups[before->first + k], FSDP_PRE_BACKWARD);
+    }
 }
 
 static void register_post_backward_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
@@ -28,16 +47,19 @@ static const tide_backward post_backward_function = {"RegisterPostBackwardFuncti
 /* _end_backward_iteration */
 static void end_backward_iteration(fsdp2 *f) {
     tide_machine *m = fsdp2_machine(f);
-    for (uint32_t i = 0; i < f->count; i++) {
-        fsdp_param_group *u = &f->groups[f->named_modules_order[i]];
-        tide_release_at(m, &u->all_reduce_input);
-        tide_release_at(m, &u->all_gather_output);
-        u->has_all_gather_result = false;
-        u->post_forward_index_count = 0;
-        u->modules_to_run_forward = 0;
+    for (uint32_t i = 0; i < f->state_count; i++) {
+        fsdp_state *s = &f->states[f->named_modules_order[i]];
+        for (uint32_t k = 0; k < s->count; k++) {
+            fsdp_param_group *u = &f->groups[s->first + k];
+            tide_release_at(m, &u->all_reduce_input);
+            tide_release_at(m, &u->all_gather_output);
+            u->has_all_gather_result = false;
+            u->post_forward_index_count = 0;
+        }
+        s->modules_to_run_forward = 0;
     }
     tide_release_at(m, &f->all_gather_state);
-    tide_release_at(m, &f->reduce_scatter_input);
+    tide_fsdp2_drop_reduce_scatter_inputs(f);
     f->post_forward_count = f->iter_forward_root = 0;
 }
 
@@ -45,10 +67,14 @@ static void end_backward_iteration(fsdp2 *f) {
 void tide_fsdp2_root_post_backward_final_callback(void *state) {
     fsdp2 *f = state;
     tide_machine *m = fsdp2_machine(f);
-    for (uint32_t i = 0; i < f->count; i++) {
-        fsdp_param_group *u = &f->groups[f->named_modules_order[i]];
-        if (u->training_state != FSDP_POST_BACKWARD && u->count) tide_fsdp2_post_backward(f, u);
-        u->training_state = u->state_training_state = FSDP_IDLE;
+    for (uint32_t i = 0; i < f->state_count; i++) {
+        fsdp_state *s = &f->states[f->named_modules_order[i]];
+        for (uint32_t k = s->count; k-- > 0;) {
+            fsdp_param_group *u = &f->groups[s->first + k];
+            if (u->training_state != FSDP_POST_BACKWARD) tide_fsdp2_post_backward(f, u);
+            u->training_state = FSDP_IDLE;
+        }
+        s->training_state = FSDP_IDLE;
     }
     if (f->finalizes_by_hand) {
         tide_release_at(m, &f->all_gather_state);
@@ -62,10 +88,12 @@ void tide_fsdp2_finalize_backward(void *state) {
     fsdp2 *f = state;
     f->reduce_grads = true;
     f->keeps_after_backward = false;
-    for (uint32_t i = f->count; i-- > 0;) {
-        fsdp_param_group *u = &f->groups[f->named_modules_order[i]];
-        if (u->count) tide_fsdp2_post_backward(f, u);
-        u->training_state = FSDP_IDLE;
+    for (uint32_t i = f->state_count; i-- > 0;) {
+        const fsdp_state *s = &f->states[f->named_modules_order[i]];
+        for (uint32_t k = s->count; k-- > 0;) {
+            tide_fsdp2_post_backward(f, &f->groups[s->first + k]);
+            f->groups[s->first + k].training_state = FSDP_IDLE;
+        }
     }
     end_backward_iteration(f);
 }
@@ -142,19 +170,40 @@ static void register_post_backward_hook(fsdp2 *f, uint32_t index, input_tensors 
     }
 }
 
+/* FSDPParamGroup.pre_forward: each wraps what the one before has made of the inputs. */
+static void group_pre_forward(fsdp2 *f, uint32_t group, tide_value *positional, uint32_t count, tide_value *named,
+                              uint32_t named_count) {
+    fsdp_param_group *u = &f->groups[group];
+    bool is_entering = u->training_state != FSDP_FORWARD;
+    u->training_state = FSDP_FORWARD;
+    tide_fsdp2_unshard(f, u);
+    tide_fsdp2_wait_for_unshard(f, u);
+    if (!is_entering) return;
+    input_tensors inputs = {.count = 0};
+    each_tensor(positional, count, find_input, &inputs);
+    each_tensor(named, named_count, find_input, &inputs);
+    register_post_backward_hook(f, group, &inputs);
+}
+
+/* FSDPState._pre_forward in a checkpoint that runs again. */
+static void pre_forward_again(fsdp2 *f, const fsdp_state *s) {
+    for (uint32_t i = s->first; i < s->first + s->count; i++) {
+        if (f->groups[i].sharded_state == FSDP_UNSHARDED) continue;
+        tide_fsdp2_unshard(f, &f->groups[i]);
+        tide_fsdp2_wait_for_unshard(f, &f->groups[i]);
+    }
+}
+
 static void fsdp2_pre_forward(tide_model *model, uint32_t instance, tide_value *positional, uint32_t count,
                               tide_value *named, uint32_t named_count) {
     tide_machine *m = model->m;
     fsdp2 *f = m->wrapper;
-    uint32_t index = f->group_of[instance];
+    uint32_t index = f->state_of[instance];
     if (!index--) return;
-    fsdp_param_group *u = &f->groups[index];
-    bool is_again = u->state_training_state == FSDP_PRE_BACKWARD, is_first = u->state_training_state != FSDP_FORWARD;
-    if (!u->modules_to_run_forward) u->modules_to_run_forward = u->module_count;
-    if (is_again && u->sharded_state != FSDP_UNSHARDED) {
-        tide_fsdp2_unshard(f, u);
-        tide_fsdp2_wait_for_unshard(f, u);
-    }
+    fsdp_state *s = &f->states[index];
+    bool is_again = s->training_state == FSDP_PRE_BACKWARD, is_first = s->training_state != FSDP_FORWARD;
+    if (!s->modules_to_run_forward) s->modules_to_run_forward = s->module_count;
+    if (is_again) pre_forward_again(f, s);
     copy_tuples(m, positional, count);
     copy_tuples(m, named, named_count);
     if (f->has_param_dtype) {
@@ -163,75 +212,75 @@ static void fsdp2_pre_forward(tide_model *model, uint32_t instance, tide_value *
         each_tensor(named, named_count, cast_one, &cast);
     }
     if (is_again) return;
-    u->state_training_state = FSDP_FORWARD;
+    s->training_state = FSDP_FORWARD;
     if (!f->iter_forward_root) f->iter_forward_root = index + 1;
-    bool is_entering = u->training_state != FSDP_FORWARD;
-    u->training_state = FSDP_FORWARD;
-    tide_fsdp2_unshard(f, u);
-    tide_fsdp2_wait_for_unshard(f, u);
-    if (is_entering) {
-        input_tensors inputs = {.count = 0};
-        each_tensor(positional, count, find_input, &inputs);
-        each_tensor(named, named_count, find_input, &inputs);
-        register_post_backward_hook(f, index, &inputs);
-    }
-    if (!is_first || index + 1 == f->count) return;
-    for (uint32_t i = index + 1; i < f->count - 1 && i - index <= f->prefetch; i++)
-        tide_fsdp2_prefetch_unshard(f, i, FSDP_FORWARD);
+    for (uint32_t i = 0; i < s->count; i++)
+        group_pre_forward(f, s->first + i, positional, count, named, named_count);
+    if (!is_first || index + 1 == f->state_count) return;
+    for (uint32_t i = index + 1; i < f->state_count - 1 && i - index <= f->prefetch; i++)
+        for (uint32_t k = 0; k < f->states[i].count; k++)
+            tide_fsdp2_prefetch_unshard(f, &f->groups[f->states[i].first + k], FSDP_FORWARD);
 }
 
 typedef struct hook_to {
     fsdp2 *f;
-    uint32_t group;
+    uint32_t state;
 } hook_to;
 
 static void register_pre_backward_hook(void *user, tide_value *value) {
     const hook_to *h = user;
     tide_node *node = value->tensor->node;
     if (!node) return;
-    tide_register_unit_hook(fsdp2_machine(h->f), node, fsdp2_pre_backward, h->f, h->group);
+    tide_register_unit_hook(fsdp2_machine(h->f), node, fsdp2_pre_backward, h->f, h->state);
 }
 
-/* FSDPParamGroup.post_forward, and _register_pre_backward_hook. */
-static void group_post_forward(fsdp2 *f, uint32_t index, tide_value *items, uint32_t count) {
+/* FSDPParamGroup.post_forward */
+static void group_post_forward(fsdp2 *f, uint32_t group) {
     tide_machine *m = fsdp2_machine(f);
-    fsdp_param_group *u = &f->groups[index];
-    if (!m->state.is_in_backward && u->count) {
+    fsdp_param_group *u = &f->groups[group];
+    if (!m->state.is_in_backward) {
         tide_fsdp2_reshard(f, u);
         TIDE_ROOM(m->arena, f->post_forward_order, f->post_forward_count, f->post_forward_capacity);
         TIDE_ROOM(m->arena, u->post_forward_indices, u->post_forward_index_count, u->post_forward_index_capacity);
         u->post_forward_indices[u->post_forward_index_count++] = f->post_forward_count;
-        f->post_forward_order[f->post_forward_count++] = index;
+        f->post_forward_order[f->post_forward_count++] = group;
     }
     u->training_state = FSDP_IDLE;
-    if (m->state.grad_enabled) each_tensor(items, count, register_pre_backward_hook, &(hook_to){f, index});
-    u->state_training_state = FSDP_IDLE;
 }
 
-/* _force_complete_incomplete_states: groups of which not all modules have run, as a head whose weight alone is read. */
-static void complete_groups(fsdp2 *f, uint32_t root, tide_value *items, uint32_t count) {
-    for (uint32_t i = f->count; i-- > 0;) {
-        if (i == root || !f->groups[i].modules_to_run_forward) continue;
-        group_post_forward(f, i, items, count);
+/* FSDPState._post_forward, but for what the root does. */
+static void state_post_forward(fsdp2 *f, uint32_t index, tide_value *items, uint32_t count) {
+    tide_machine *m = fsdp2_machine(f);
+    fsdp_state *s = &f->states[index];
+    for (uint32_t i = 0; i < s->count; i++) group_post_forward(f, s->first + i);
+    if (m->state.grad_enabled) each_tensor(items, count, register_pre_backward_hook, &(hook_to){f, index});
+    s->training_state = FSDP_IDLE;
+}
+
+/* _force_complete_incomplete_states: those of which not all modules have run, as a head whose weight alone is read. */
+static void complete_states(fsdp2 *f, uint32_t root, tide_value *items, uint32_t count) {
+    for (uint32_t i = f->state_count; i-- > 0;) {
+        if (i == root || !f->states[i].modules_to_run_forward) continue;
+        state_post_forward(f, i, items, count);
         if (f->output_dtype != TIDE_DTYPE_COUNT)
             each_tensor(items, count, cast_one, &(cast_to){fsdp2_machine(f), f->output_dtype});
-        f->groups[i].modules_to_run_forward = 0;
+        f->states[i].modules_to_run_forward = 0;
     }
 }
 
 static void fsdp2_post_forward(tide_model *model, uint32_t instance, tide_value *output) {
     tide_machine *m = model->m;
     fsdp2 *f = m->wrapper;
-    uint32_t index = f->group_of[instance];
+    uint32_t index = f->state_of[instance];
     if (!index--) return;
-    fsdp_param_group *u = &f->groups[index];
-    bool is_last = !u->modules_to_run_forward || --u->modules_to_run_forward == 0;
+    fsdp_state *s = &f->states[index];
+    bool is_last = !s->modules_to_run_forward || --s->modules_to_run_forward == 0;
     tide_value *items = output->kind == TIDE_VALUE_LIST ? output->list->items : output;
     uint32_t count = output->kind == TIDE_VALUE_LIST ? output->list->count : 1;
-    if (is_last && u->state_training_state != FSDP_PRE_BACKWARD) {
-        group_post_forward(f, index, items, count);
+    if (is_last && s->training_state != FSDP_PRE_BACKWARD) {
+        state_post_forward(f, index, items, count);
         if (f->iter_forward_root == index + 1) {
-            complete_groups(f, index, items, count);
+            complete_states(f, index, items, count);
             tide_release_at(m, &f->all_gather_state);
             f->iter_forward_root = 0;
         }
@@ -244,12 +293,12 @@ static tide_tensor *fsdp2_read_parameter(tide_model *model, uint32_t instance, t
     fsdp2 *f = model->m->wrapper;
     const fsdp_param_group *of = NULL;
     const fsdp_param *s = NULL;
-    for (uint32_t k = 0; k < f->count && !s; k++)
+    for (uint32_t k = 0; k < f->group_count && !s; k++)
         for (uint32_t i = 0; i < f->groups[k].count && !s; i++)
             if (f->groups[k].fsdp_params[i].unsharded_param == leaf) of = &f->groups[k], s = &of->fsdp_params[i];
     if (instance || !s || of->sharded_state != FSDP_SHARDED) return NULL;
     tide_machine *m = model->m;
-    int64_t numel = s->padded_sharded_numel * f->shard_ranks;
+    int64_t numel = s->padded_sharded_numel * of->mesh.ranks;
     tide_tensor *gathered = tide_flat_of(m, tide_fsdp2_name, numel, s->orig_dtype, TIDE_FACTOR_GATHERED),
                 *whole = tide_view_as(m, gathered, leaf->layout);
     tide_release(m, gathered);

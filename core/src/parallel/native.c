@@ -7,6 +7,7 @@
 #include "parallel/pipeline.h"
 #include "parallel/steady_state.h"
 #include "parallel/tensor_parallel.h"
+#include "parallel/titan_experts.h"
 #include "parallel/topology.h"
 #include "tensor/checkpoint.h"
 
@@ -38,11 +39,15 @@ static bool refuse_what_is_not_described(tide_wrapper *w) {
                   "seq: %lld tokens do not divide into two slices for each of %lld context parallel "
                   "ranks",
                   (long long)job->seq, (long long)job->parallel_cp);
-    else if (job->parallel_ep > 1)
+    else if (job->parallel_ep > 1 && job->parallel_tp > 1)
         tide_fail(m, TIDE_ERR_UNSUPPORTED,
-                  "parallel.ep: torchtitan's expert parallelism is not described; near to it are transformers' own, "
-                  "parallel.kind=tp parallel.tp_plan=auto with the same parallel.dp and parallel.ep, and "
-                  "parallel.kind=megatron");
+                  "parallel.ep: torchtitan's expert parallelism is not described beside its tensor parallelism; near "
+                  "to it are parallel.tp=1, transformers' own, parallel.kind=tp parallel.tp_plan=auto with the same "
+                  "parallel.tp, parallel.dp and parallel.ep, and parallel.kind=megatron");
+    else if (job->parallel_ep > 1 && !tide_job_is_on_meta(job))
+        tide_fail(m, TIDE_ERR_UNSUPPORTED,
+                  "parallel.meta_init: torchtitan cuts experts on the meta device; leave it out, with an adapter and "
+                  "quant too");
     else if (job->parallel_sequence_parallel && job->parallel_tp == 1)
         tide_fail(m, TIDE_ERR_CONFLICT,
                   "parallel.sequence_parallel: cuts along tensor parallel ranks; give parallel.tp");
@@ -90,6 +95,7 @@ static void shard(tide_wrapper *w, const native *n, tide_pipeline_stage *s, uint
     tide_fsdp2_strategy.wrap(w);
     fsdp2 *f = s->fsdp = w->state;
     if (!f) return;
+    f->prefetch = tide_job_has_titan_experts(w->job); /* "D2H syncs in EP could interfere with implicit prefetching in FSDP" */
     f->finalizes_by_hand = n->pipeline.ranks > 1;
     f->first_stream = (uint8_t)(chunk % MOST_CONTEXTS * TIDE_STREAM_THIRD);
     if (w->model->tensor_parallel) tide_tensor_parallel_around(w->model);
@@ -134,6 +140,7 @@ static void native_wrap(tide_wrapper *w) {
     if (p->ranks > 1 && !tide_pipeline_check(w, p)) return;
     if (!tide_pipeline_init(p, w)) return;
     if (p->ranks > 1) w->is_absent = tide_pipeline_absent(p);
+    if (tide_job_has_titan_experts(job)) tide_titan_distribute_experts(w);
     wrap_stages(w, n);
     if (m->has_failed) return;
     if (p->ranks > 1) tide_pipeline_drop_others(p);
@@ -227,6 +234,13 @@ static void micro_batches(tide_wrapper *w, native *n) {
     }
 }
 
+/* register_moe_load_balancing_hook: a step_pre_hook of the optimizer. */
+static void update_balanced(tide_wrapper *w) {
+    tide_clip_members(w);
+    if (tide_job_has_titan_experts(w->job)) tide_titan_balance_experts(w);
+    tide_step_members(w);
+}
+
 static void native_step(tide_wrapper *w, unsigned step) {
     native *n = w->state;
     tide_pipeline *p = &n->pipeline;
@@ -250,7 +264,7 @@ static void native_step(tide_wrapper *w, unsigned step) {
         for (unsigned k = 0; k < TIDE_COUNT_OF(n->context); k++) tide_release_at(m, &n->context[k]);
     }
     tide_timeline_mark(timeline, step, TIDE_PHASE_BACKWARD);
-    if (w->job->optimizer != TIDE_optimizer_none) tide_update_members(w);
+    if (w->job->optimizer != TIDE_optimizer_none) update_balanced(w);
     tide_release_at(m, &p->ids);
     tide_release_at(m, &p->labels);
     tide_timeline_mark(timeline, step, TIDE_PHASE_OPTIMIZER);
@@ -260,7 +274,12 @@ static uint32_t native_in_flight(const tide_wrapper *w) {
     return tide_pipeline_most_in_flight(&((const native *)w->state)->pipeline);
 }
 
-const tide_strategy tide_native_strategy = {.load = tide_load_on_meta,
+static void native_load(tide_model *model, const tide_job *job) {
+    tide_load_on_meta(model, job);
+    if (tide_job_has_titan_experts(job)) tide_titan_replace_experts(model, job);
+}
+
+const tide_strategy tide_native_strategy = {.load = native_load,
                                             .wrap = native_wrap,
                                             .step = native_step,
                                             .other_ranks = tide_ranks_of_stages,

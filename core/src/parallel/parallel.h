@@ -96,7 +96,9 @@ void tide_backward_with_callback(tide_wrapper *w, tide_tensor *loss, void (*call
 /* (loss / grad_accum).backward() */
 void tide_backward_divided(tide_wrapper *w, tide_tensor *loss);
 
-/* Clipping, the step and zero_grad over the optimizer's members. */
+/* Over the optimizer's members: clipping; the step and zero_grad; all of it. */
+void tide_clip_members(tide_wrapper *w);
+void tide_step_members(tide_wrapper *w);
 void tide_update_members(tide_wrapper *w);
 
 /* ---- strategies.def: a strategy each ---- */

@@ -221,20 +221,28 @@ static uint32_t sort_by_stage(const tide_pipeline *p, const tide_optimized *memb
     return n;
 }
 
-/* What has no parameters and is in no block, as a rotary embedding, is every stage's. */
-static void drop_buffers(const tide_pipeline *p, const bool *absent) {
+/* Modules of which this rank has no buffers. What has no parameters and is in no block, as a rotary embedding, is every
+ * stage's. */
+static const bool *without_buffers(const tide_pipeline *p) {
     const tide_model *model = p->w->model;
-    tide_machine *m = model->m;
-    bool *is_owned = TIDE_NEW(m->arena, bool, model->instance_count + 1);
+    const bool *absent = tide_pipeline_absent(p);
+    bool *is_owned = TIDE_NEW(model->m->arena, bool, model->instance_count + 1);
     for (uint32_t i = 0; i < model->parameter_count; i++) is_owned[model->parameters[i].module] = true;
     for (uint32_t i = 1; i < model->instance_count; i++)
         is_owned[i] = is_owned[i] || model->instances[i].of->is_checkpointed ||
                       (model->instances[i].parent < i && is_owned[model->instances[i].parent]);
+    for (uint32_t i = 0; i < model->instance_count; i++) is_owned[i] = is_owned[i] && absent[i];
+    return is_owned;
+}
+
+static void drop_buffers(const tide_pipeline *p) {
+    const tide_model *model = p->w->model;
+    tide_machine *m = model->m;
+    const bool *without = without_buffers(p);
     for (uint32_t i = 0; i < model->buffer_count; i++) {
         const tide_storage *storage = model->buffers[i]->storage;
         if (storage->is_untracked) continue;
-        uint32_t module = m->timeline.allocations[storage->allocation].module;
-        if (is_owned[module] && absent[module]) tide_drop_storage(m, model->buffers[i]);
+        if (without[m->timeline.allocations[storage->allocation].module]) tide_drop_storage(m, model->buffers[i]);
     }
 }
 
@@ -249,7 +257,7 @@ void tide_pipeline_drop_others(tide_pipeline *p) {
     m->op = "drop_others";
     for (uint32_t i = 0; i < model->parameter_count; i++)
         if (absent[model->parameters[i].module]) tide_drop_storage(m, model->parameters[i].tensor);
-    drop_buffers(p, absent);
+    drop_buffers(p);
     tide_optimizer_replace(p->w->optimizer, kept, n);
 }
 
@@ -283,7 +291,9 @@ void tide_pipeline_to_empty(tide_pipeline *p) {
     tide_machine *m = machine_of(p);
     void *wrapper = m->wrapper;
     m->wrapper = p;
+    p->w->model->without_buffers = p->ranks > 1 ? without_buffers(p) : NULL;
     tide_to_empty(p->w->model, empty_param_of_stage, reset_params_of_stage);
+    p->w->model->without_buffers = NULL;
     m->wrapper = wrapper;
 }
 

@@ -6,18 +6,14 @@
 /* submodule.unshard(async_op=True) of every FSDPModule of a stage; the next pass waits for them. */
 static void unshard_all(fsdp2 *f) {
     f->is_async = true;
-    for (uint32_t i = 0; i < f->count; i++) tide_fsdp2_unshard(f, &f->groups[f->named_modules_order[i]]);
+    tide_fsdp2_each_group(f, tide_fsdp2_unshard);
     f->is_async = false;
     f->is_awaited = true;
 }
 
 /* _assert_unsharded() */
 static void wait_for_unshard(fsdp2 *f) {
-    for (uint32_t i = 0; f && i < f->count; i++) tide_fsdp2_wait_for_unshard(f, &f->groups[f->named_modules_order[i]]);
-}
-
-static void reshard_all(fsdp2 *f) {
-    for (uint32_t i = 0; i < f->count; i++) tide_fsdp2_reshard(f, &f->groups[f->named_modules_order[i]]);
+    if (f) tide_fsdp2_each_group(f, tide_fsdp2_wait_for_unshard);
 }
 
 static tide_pipeline_stage *stage_at(const tide_pipeline *p, uint32_t index) {
@@ -70,7 +66,7 @@ static void perform_action(tide_pipeline *p, tide_action a) {
         if (f) unshard_all(f);
         break;
     case TIDE_ACTION_RESHARD:
-        if (f) reshard_all(f);
+        if (f) tide_fsdp2_each_group(f, tide_fsdp2_reshard);
         break;
     case TIDE_ACTION_REDUCE_GRAD:
         tide_stage_reduce_grad(s);

@@ -189,6 +189,8 @@ class Native(Mixed):
     reshard_after_forward: bool | None = None  # (as torchtitan: not with a pipeline)
     rotate: Literal["allgather", "alltoall"] = "allgather"  # of context parallelism
     sync_each: bool = True  # without a pipeline
+    ep: int = 1  # expert parallel ranks, of dp * cp * tp: torchtitan's experts, with meta_init
+    imbalance: float = 1.0  # tokens that come to this rank's experts, over the mean
 
 
 @dataclass(frozen=True)

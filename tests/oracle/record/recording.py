@@ -88,6 +88,6 @@ def variables(environment: str, cases: Sequence[Given], options: Options) -> dic
         **os.environ,
         **made,
         "PATH": f"{python.parent}:{os.environ.get('PATH', '')}",
-        "TORCHAO_PATH": str(environments.apart_of(environment)),
+        "APART_PATH": str(environments.apart_of(environment)),
         **options.environment,
     }

@@ -151,11 +151,20 @@ static tide_tensor *on_device(tide_machine *m, const tide_tensor *index) {
     return index && index->storage->is_untracked ? tide_empty(m, index->shape, index->dtype) : NULL;
 }
 
+/* cuda/Indexing.cu, wrapIndexOnce: of what no backward made, aminmax() and a comparison for each. */
+static void check_range(tide_machine *m, const tide_tensor *index) {
+    tide_tensor *least = tide_scratch(m, 8), *most = tide_scratch(m, 8);
+    tide_reduction_scratch(m, index, 1, 16);
+    for (int i = 0; i < 2; i++) tide_alloc_and_free(m, 1);
+    tide_release(m, most);
+    tide_release(m, least);
+}
+
 /* index_put_ of `g` with accumulate (cuda/Indexing.cu): the indices as one linear index, which is sorted. One that came
  * from the host is wrapped there and is that index; `positions` of a mask are done with once it stands. Both are given
  * up. */
 static void put_accumulated(tide_machine *m, tide_tensor *g, int64_t n, int64_t limit, int indices, tide_tensor *linear,
-                            tide_tensor *positions) {
+                            tide_tensor *positions, bool is_deterministic) {
     if (!linear) {
         tide_tensor *wrapped = tide_scratch(m, 8 * n);
         linear = tide_scratch(m, 8 * n);
@@ -169,6 +178,7 @@ static void put_accumulated(tide_machine *m, tide_tensor *g, int64_t n, int64_t 
     tide_release(m, positions);
     tide_tensor *value = tide_contiguous(m, g);
     tide_tensor *sorted = tide_scratch(m, 8 * n), *range = tide_scratch(m, 8 * n), *origin = tide_scratch(m, 8 * n);
+    if (is_deterministic) tide_alloc_and_free(m, 8); /* arange: fill_resize_deterministic_() of a view */
     tide_alloc_and_free(
         m, n <= SORT_ALONE ? 1 : tide_sort_scratch(n, limit - 1)); /* a single block sorts without scratch */
     tide_release(m, origin);
@@ -188,7 +198,7 @@ static void index_run(tide_machine *m, tide_node *node, tide_tensor **grads, tid
         moved[i] = on_device(m, index[i]);
         tide_release(m, index[i]);
     }
-    put_accumulated(m, grads[0], n, limit, (int)indices, moved[0], NULL);
+    put_accumulated(m, grads[0], n, limit, (int)indices, moved[0], NULL, false);
     for (int i = 1; i < indices; i++) tide_release(m, moved[i]);
 }
 static const tide_backward index_backward = {"IndexBackward0", index_run};
@@ -371,7 +381,7 @@ static void masked_rows_run(tide_machine *m, tide_node *node, tide_tensor **grad
     int64_t found = grads[0]->shape->dim[0].size;
     results[0] = tide_empty(m, node->extra.shape, grads[0]->dtype);
     tide_tensor *positions = nonzero(m, tide_count(mask), found, mask->shape->dims);
-    put_accumulated(m, grads[0], found, tide_count(mask), mask->shape->dims, NULL, positions);
+    put_accumulated(m, grads[0], found, tide_count(mask), mask->shape->dims, NULL, positions, false);
     tide_release(m, mask);
 }
 static const tide_backward masked_rows_backward = {"IndexBackward0", masked_rows_run};
@@ -431,6 +441,22 @@ static tide_value op_index_add(tide_machine *m, tide_value *a) {
     return tide_of_tensor(node ? tide_set_grad_fn(m, node, t) : t);
 }
 
+/* torchtitan, ops/scatter_add.py: scatter_add of rows by one index for each, by deterministic algorithms, which put
+ * rows by a sorted index (aten/src/ATen/native/TensorAdvancedIndexing.cpp: _scatter_via_index_put). */
+static const tide_backward scatter_add_backward = {
+    "GeneratedBackwardFor_torchtitan_deterministic_scatter_add_default", index_add_run};
+
+static tide_value op_scatter_add(tide_machine *m, tide_value *a) {
+    tide_tensor *both[2] = {tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[2])}, *index = tide_arg_tensor(m, a[1]);
+    tide_node *node = tide_node_new(m, &scatter_add_backward, both, 2);
+    if (node) node->extra.shape = both[1]->shape;
+    tide_save(m, node, index);
+    tide_tensor *out = tide_empty_like(m, both[0], (tide_dtype)both[0]->dtype);
+    check_range(m, index);
+    put_accumulated(m, both[1], tide_count(index), both[0]->shape->dim[0].size, 1, NULL, NULL, true);
+    return tide_of_tensor(tide_set_grad_fn(m, node, out));
+}
+
 /* FunctionsManual.cpp, cumsum_backward: grad.flip(dim).cumsum(dim).flip(dim), in the dtype of the input. */
 static void cumsum_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *grad = tide_to(m, grads[0], node->of.cast.dtype);
@@ -485,6 +511,7 @@ static const tide_op index_ops[] = {
     {"masked_rows", "x, mask, count", TIDE_CAST_NONE, op_masked_rows},
     {"put_rows_", "x, mask, values", TIDE_CAST_NONE, op_put_rows},
     {"index_add_", "x, index, source", TIDE_CAST_NONE, op_index_add},
+    {"scatter_add", "x, index, source", TIDE_CAST_NONE, op_scatter_add},
     {"masked_select", "x, mask, like", TIDE_CAST_NONE, op_masked_select},
     {"cumsum", "x, dim=0, dtype=none", TIDE_CAST_NONE, op_cumsum},
 };

@@ -19,7 +19,7 @@ from typing import Iterable, Sequence
 
 from .. import catalogue, phantom
 from ..case import Case
-from ..plans import Megatron
+from ..plans import Megatron, Native
 from ..schema import CaseError
 from .quantize import TORCHAO as TORCHAO_WEIGHTS
 
@@ -113,6 +113,13 @@ def needs_deepspeed(case: Case) -> bool:
     return case.parallel is not None and case.parallel.kind.startswith("zero")
 
 
+def use_apart() -> None:
+    """Packages that only the process of a case that needs them looks into: the folder APART_PATH."""
+    at = os.environ.get("APART_PATH")
+    if at and at not in sys.path:
+        sys.path.append(at)
+
+
 def versions(case: Case) -> dict[str, str]:
     """Of the packages that a case uses."""
     names = ["torch", "transformers", "peft", "bitsandbytes", "timm", "diffusers"]
@@ -122,9 +129,10 @@ def versions(case: Case) -> dict[str, str]:
     names += ["torchao"] * uses_torchao + ["cut-cross-entropy"] * (case.kernels == "cce")
     names += ["liger-kernel"] * ((case.kernels or "").startswith("liger") or case.loss == "liger")
     names += ["schedulefree"] * ("schedulefree" in case.optimizer)
-    at = os.environ.get("TORCHAO_PATH")
-    if uses_torchao and at and at not in sys.path:
-        sys.path.append(at)
+    is_titan = isinstance(case.parallel, Native) and case.parallel.ep > 1
+    names += ["torchtitan"] * is_titan
+    if uses_torchao or is_titan:
+        use_apart()
     found = {}
     for name in names:
         with contextlib.suppress(PackageNotFoundError):

@@ -86,8 +86,8 @@ def bytes_on_device(p: Any) -> float:
 
 def use_torchao() -> Any:
     """The library touches the device when it is imported, and peft imports what it finds: it lives in a folder of its
-    own, TORCHAO_PATH, that only the process of a case that needs it looks into."""
-    at = os.environ.get("TORCHAO_PATH")
+    own, APART_PATH, that only the process of a case that needs it looks into."""
+    at = os.environ.get("APART_PATH")
     if at and at not in sys.path:
         sys.path.insert(0, at)
     import torchao

@@ -18,7 +18,7 @@ from ...case import Case
 from ...plans import Native
 from .. import optimizers
 from ..batches import Batch
-from . import pipeline, tensor
+from . import experts, pipeline, tensor
 from .fsdp import dtype_of, materialise_parts
 from .group import mesh_of
 from .pipeline import Chunk
@@ -30,17 +30,20 @@ DIMENSIONS = ("pp", "dp", "cp", "tp")
 def wrap(model: Any, case: Case) -> Step:
     plan = case.parallel
     assert isinstance(plan, Native)
-    mesh = mesh_of(DIMENSIONS, (plan.pp, plan.dp, plan.cp, plan.tp))
-    dense = mesh["dp", "cp"]._flatten("dp_cp") if plan.dp * plan.cp > 1 else None
+    dims = experts.meshes(plan) if plan.ep > 1 else None
+    mesh = experts.of_mesh(dims, plan) if dims else mesh_of(DIMENSIONS, (plan.pp, plan.dp, plan.cp, plan.tp))
+    dense = mesh["dp_cp"] if dims else mesh["dp", "cp"]._flatten("dp_cp") if plan.dp * plan.cp > 1 else None
     stages = plan.pp * plan.chunks
     mine = pipeline.stages_of(plan, mesh["pp"].get_local_rank()) if plan.pp > 1 else [0]
     chunks = []
     for index in mine:
         chunk = Chunk(model, index, stages, case.seq // plan.cp)
+        if dims:
+            experts.replace_blocks(chunk, model.config, plan, dims)
         cut(chunk, plan, mesh)
         checkpoint(chunk, plan.ac)
         if dense is not None:
-            shard(chunk, plan, dense)
+            shard(chunk, plan, dense, dims)
         chunks.append(chunk)
     whole = nn.ModuleList(chunks)
     pipeline.drop_others(model, whole)
@@ -49,6 +52,8 @@ def wrap(model: Any, case: Case) -> Step:
             materialise_parts(chunk)
     optimizer = optimizers.make(case, whole)
     tensor.separate_kinds(optimizer)
+    if dims and optimizer:
+        experts.balance(optimizer, chunks, dims)
     if plan.pp == 1:
         return NativeStep(whole, optimizer, case, mesh)
     parts = [stage_of(chunk, case, plan, index, stages, mesh) for chunk, index in zip(chunks, mine)]
@@ -111,7 +116,7 @@ def every_other_product() -> Any:
     return create_selective_checkpoint_contexts(policy)
 
 
-def shard(chunk: Chunk, plan: Native, mesh: Any) -> None:
+def shard(chunk: Chunk, plan: Native, mesh: Any, dims: Any) -> None:
     """fully_shard over data and context parallel ranks: embedding, each block, norm with head, and what is left."""
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
@@ -120,10 +125,12 @@ def shard(chunk: Chunk, plan: Native, mesh: Any) -> None:
     if chunk.embed_tokens is not None:
         fully_shard(chunk.embed_tokens, reshard_after_forward=again, **options)
     for layer in chunk.layers:
-        fully_shard(layer, reshard_after_forward=again, **options)
+        fully_shard(layer, reshard_after_forward=again, **options, **(experts.placement(layer, dims) if dims else {}))
     if chunk.lm_head is not None:
         fully_shard([chunk.norm, chunk.lm_head], reshard_after_forward=False, **options)
     fully_shard(chunk, **options)
+    if dims:
+        experts.prefetch(chunk)
 
 
 def stage_of(chunk: Chunk, case: Case, plan: Native, index: int, stages: int, mesh: Any) -> Any:

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* torchtitan: experiments/transformers_modeling_backend/moe_replacement.py, models/common/moe_sharding.py. What its
+ * modules are and do stands in models/architectures/library/torchtitan.json. */
+#include "parallel/titan_experts.h"
+
+#include "base/decimal.h"
+#include "base/units.h"
+#include "lang/lang.h"
+#include "parallel/expert_parallel.h"
+
+bool tide_is_titan_expert(const tide_model *model, uint32_t instance) {
+    return instance && tide_text_is(model->instances[instance].of->name, "TitanGroupedExperts");
+}
+
+static const tide_tensor *tensor_of(const tide_model *model, uint32_t instance, const char *name) {
+    const tide_instance *of = &model->instances[instance];
+    uint32_t slot = instance ? tide_attribute_slot(of->of, tide_text_of(name)) : UINT32_MAX;
+    bool has = slot != UINT32_MAX && of->slots[slot].kind == TIDE_VALUE_TENSOR;
+    return has ? of->slots[slot].tensor : NULL;
+}
+
+static uint32_t below_one_of(tide_model *model, uint32_t instance, const char *const *names, size_t count) {
+    uint32_t found = 0;
+    for (size_t i = 0; i < count && !found; i++) found = tide_model_below(model, instance, tide_text_of(names[i]));
+    return found;
+}
+
+/* Of a micro-batch. */
+static int64_t rows_of_micro_batch(const tide_job *job, int64_t top_k) {
+    return tide_rows_received(job->batch * (job->seq / job->parallel_cp) * top_k, job->parallel_ep,
+                              (double)job->parallel_imbalance / (double)TIDE_PICO);
+}
+
+/* _probe_hf_moe_block, _build_moe_config */
+static void replace_block(tide_model *model, const tide_job *job, uint32_t block, uint32_t experts) {
+    static const char *const routers[] = {"gate", "router"},
+                            *const shared_ones[] = {"shared_expert", "shared_experts", "shared_mlp"};
+    tide_machine *m = model->m;
+    uint32_t router = below_one_of(model, block, routers, TIDE_COUNT_OF(routers)),
+             shared = below_one_of(model, block, shared_ones, TIDE_COUNT_OF(shared_ones));
+    const tide_tensor *gate_up = tensor_of(model, experts, "gate_up_proj"),
+                      *bias = tensor_of(model, router, "e_score_correction_bias"),
+                      *of_shared = tensor_of(model, tide_model_below(model, shared, TIDE_TEXT("gate_proj")), "weight");
+    tide_value top_k = tide_model_size(model, "top_k");
+    if (m->has_failed || !router || top_k.kind != TIDE_VALUE_INT || (shared && !of_shared)) {
+        tide_fail(m, TIDE_ERR_UNSUPPORTED, "parallel.ep: %s is not described as torchtitan replaces it",
+                  model->instances[block].path);
+        return;
+    }
+    const tide_value made_of[] = {
+        tide_of_int(gate_up->shape->dim[0].size),
+        tide_of_int(gate_up->shape->dim[1].size / 2),
+        tide_of_int(gate_up->shape->dim[2].size),
+        top_k,
+        tide_of_bool(bias && !bias->is_parameter),
+        of_shared ? tide_of_int(of_shared->shape->dim[0].size) : tide_none(),
+        tide_of_bool(tide_model_below(model, block, TIDE_TEXT("shared_expert_gate"))),
+        tide_of_int(job->parallel_ep),
+        tide_of_int(rows_of_micro_batch(job, top_k.integer)),
+    };
+    tide_model_wrap(model, block, TIDE_TEXT("TitanMoE"), made_of, TIDE_COUNT_OF(made_of));
+}
+
+/* Of a block that torchtitan's GroupedExperts, without biases, can stand in for. */
+static uint32_t experts_of(tide_model *model, uint32_t block) {
+    uint32_t experts = tide_model_below(model, block, TIDE_TEXT("experts"));
+    const tide_tensor *gate_up = tensor_of(model, experts, "gate_up_proj");
+    bool has_biases = tensor_of(model, experts, "gate_up_proj_bias");
+    return gate_up && gate_up->shape->dims == 3 && !has_biases ? experts : 0;
+}
+
+void tide_titan_replace_experts(tide_model *model, const tide_job *job) {
+    tide_machine *m = model->m;
+    uint32_t replaced = 0, count = model->instance_count;
+    for (uint32_t i = 1; i < count && !m->has_failed; i++) {
+        if (!model->instances[i].of->is_checkpointed) continue;
+        uint32_t block = tide_model_below(model, i, TIDE_TEXT("mlp")), experts = experts_of(model, block);
+        if (!experts) continue;
+        const tide_shape *shape = tensor_of(model, experts, "gate_up_proj")->shape;
+        if (shape->dim[0].size % job->parallel_ep)
+            tide_fail(m, TIDE_ERR_CONFLICT, "parallel.ep: %lld experts do not divide into %lld expert parallel ranks",
+                      (long long)shape->dim[0].size, (long long)job->parallel_ep);
+        else
+            replace_block(model, job, block, experts);
+        replaced++;
+    }
+    if (!replaced && !m->has_failed)
+        tide_fail(m, TIDE_ERR_UNSUPPORTED,
+                  "parallel.ep: torchtitan replaces an `mlp` of experts with gate_up_proj, and %s has none; near to it "
+                  "are transformers' own plan, parallel.kind=tp parallel.tp_plan=auto with parallel.dp and "
+                  "parallel.ep, and parallel.kind=megatron",
+                  model->instances[model->root].of->name.at);
+    model->buffer_count = 0;
+    tide_model_list_parameters(model);
+}
+
+void tide_titan_distribute_experts(tide_wrapper *w) {
+    const tide_model *model = w->model;
+    for (uint32_t i = 0; i < model->parameter_count; i++) {
+        const tide_parameter_row *row = &model->parameters[i];
+        if (!tide_is_titan_expert(model, row->module)) continue;
+        model->m->module = row->module;
+        tide_dtensor_distribute(model->m, row->tensor, 0, w->job->parallel_ep, TIDE_FACTOR_PARAMETER,
+                                model->state.is_on_meta);
+    }
+    model->m->module = 0;
+}
+
+/* _is_recomputation_enabled: a block in a checkpoint_wrapper() counts its tokens twice. */
+static bool is_wrapped(const tide_job *job, const tide_instance *block) {
+    return job->parallel_ac != TIDE_parallel_ac_none && !block->skips_checkpoint;
+}
+
+void tide_titan_balance_experts(tide_wrapper *w) {
+    tide_model *model = w->model;
+    tide_machine *m = model->m;
+    tide_function *update = tide_function_find(model->descriptions, NULL, TIDE_TEXT("titan_update_expert_bias"));
+    tide_value tokens = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)}, twice = tokens;
+    twice.list = tide_list_new(m);
+    for (uint32_t i = 1; i < model->instance_count; i++) {
+        const tide_tensor *counted = tensor_of(model, i, "tokens_per_expert_E");
+        if (!counted || (w->is_absent && w->is_absent[i])) continue;
+        const tide_instance *block = &model->instances[model->instances[i].parent];
+        tide_list_push(m, tokens.list, tide_of_tensor(tide_alias(m, (tide_tensor *)counted)));
+        tide_list_push(m, twice.list, tide_of_bool(is_wrapped(w->job, block)));
+    }
+    m->module = 0;
+    const tide_value arguments[] = {tokens, twice};
+    if (update && tokens.list->count)
+        tide_value_release(m, tide_model_run(model, update, arguments, TIDE_COUNT_OF(arguments)));
+    tide_value_release(m, tokens);
+    tide_value_release(m, twice);
+}

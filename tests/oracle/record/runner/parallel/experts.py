@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""torchtitan's expert parallelism: blocks of experts become its own, which are cut over ranks of a mesh of theirs."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from typing import Any
+
+import torch
+from torch import nn
+
+from ...plans import Native
+from ..libraries import use_apart
+from .tensor import divided
+
+
+def meshes(plan: Native) -> Any:
+    """torchtitan's meshes; parameters are distributed tensors along those of tensor and expert parallelism."""
+    use_apart()
+    from torchtitan.distributed.parallel_dims import ParallelDims
+    from torchtitan.distributed.utils import set_spmd_backend
+
+    logging.getLogger().setLevel(logging.ERROR)
+    set_spmd_backend("partial_dtensor")
+    dims = ParallelDims(
+        dp_replicate=1,
+        dp_shard=plan.dp,
+        cp=plan.cp,
+        tp=plan.tp,
+        pp=plan.pp,
+        ep=plan.ep,
+        world_size=plan.world,
+        spmd_backend="partial_dtensor",
+    )
+    dims.build_mesh()
+    return dims
+
+
+def replace_blocks(chunk: Any, config: Any, plan: Native, dims: Any) -> None:
+    """As transformers' models get them: torchtitan's modeling backend, build_and_swap_native_moe()."""
+    from torchtitan.experiments.transformers_modeling_backend import moe_replacement as replacement
+    from torchtitan.models.common.moe_sharding import set_moe_sharding_config
+
+    tell_sizes(plan)
+    for layer in chunk.layers:
+        layer.moe_enabled = hasattr(layer.mlp, "experts")
+        if not layer.moe_enabled:
+            continue
+        moe = replacement._build_moe_config(replacement._probe_hf_moe_block(layer.mlp, config), config)
+        set_moe_sharding_config(
+            moe,
+            enable_ep=True,
+            enable_sp=dims.tp_enabled,
+            expert_param_layout=replacement._get_expert_param_info()[1],
+        )
+        dtype = next(layer.parameters()).dtype
+        default = torch.get_default_dtype()
+        torch.set_default_dtype(dtype)
+        try:
+            with torch.device("meta"):
+                built = moe.build()
+        finally:
+            torch.set_default_dtype(default)
+        built.__class__ = replacement._HFContiguousMoE
+        layer.mlp = built
+        object.__setattr__(layer, "moe", built)
+        built.parallelize(dims)
+
+
+def tell_sizes(plan: Native) -> None:
+    """Where dispatch copies to the host how many tokens go to each rank and come from it, it finds ours."""
+    from torchtitan.models.common.token_dispatcher import AllToAllTokenDispatcher as Dispatcher
+
+    sync = Dispatcher._sync_token_count_exchange
+    if hasattr(sync, "__wrapped__"):
+        return
+    pairs = 0
+    reorder = Dispatcher._local_reorder
+
+    @functools.wraps(reorder)
+    def counted(self: Any, x: Any, scores: Any, experts: Any) -> Any:
+        nonlocal pairs
+        pairs = experts.numel()
+        return reorder(self, x, scores, experts)
+
+    @functools.wraps(sync)
+    def known(self: Any, mine_by_expert: Any, by_local_expert: Any, ranks: int) -> Any:
+        rank = self.ep_mesh.get_local_rank()
+        mine = min(round(pairs / ranks * plan.imbalance), pairs)
+        others = divided(pairs - mine, ranks - 1)
+        counts, _, _ = sync(self, mine_by_expert, by_local_expert, ranks)
+        return counts, others[:rank] + [mine] + others[rank:], [mine] * ranks
+
+    Dispatcher._local_reorder = counted
+    Dispatcher._sync_token_count_exchange = known
+
+
+def placement(layer: Any, dims: Any) -> dict[str, Any]:
+    """Options of fully_shard() for a block: experts are cut over the ranks that own the same ones."""
+    if not layer.moe_enabled:
+        return {}
+    from torch.distributed.fsdp._fully_shard._fsdp_common import ShardPlacementResult
+    from torch.distributed.fsdp._fully_shard._fsdp_init import _get_mesh_info
+    from torch.distributed.tensor import Shard
+
+    owners, all_ranks = dims.get_mesh("efsdp"), dims.get_mesh("fsdp")
+    experts = layer.moe.routed_experts.inner_experts
+    of_experts = set(experts.parameters())
+    along = Shard(1 if owners.size() * dims.ep > experts.num_experts else 0)
+    theirs, ours = _get_mesh_info(owners, None), _get_mesh_info(all_ranks, None)
+
+    def place(parameter: nn.Parameter) -> Any:
+        if parameter in of_experts:
+            return ShardPlacementResult(placement=along, mesh_info=theirs)
+        return ShardPlacementResult(placement=Shard(0), mesh_info=ours)
+
+    return {"shard_placement_fn": place}
+
+
+def prefetch(chunk: Any) -> None:
+    """Each unit asks for the next one, and backward for the one before: the host waits for tokens in between."""
+    layers = list(chunk.layers)
+    for layer, following in zip(layers, layers[1:]):
+        layer.set_modules_to_forward_prefetch([following])
+        following.set_modules_to_backward_prefetch([layer])
+    if chunk.embed_tokens is not None:
+        chunk.embed_tokens.set_modules_to_forward_prefetch(layers[:1])
+        layers[0].set_modules_to_backward_prefetch([chunk.embed_tokens])
+    if chunk.lm_head is not None:
+        layers[-1].set_modules_to_forward_prefetch([chunk.norm, chunk.lm_head])
+        chunk.lm_head.set_modules_to_backward_prefetch(layers[-1:])
+
+
+def balance(optimizer: Any, chunks: list[Any], dims: Any) -> None:
+    """Before each step experts that have had few tokens are preferred."""
+    from torchtitan.components.optimizer import register_moe_load_balancing_hook
+
+    parts = []
+    for chunk in chunks:
+        part = nn.Module()
+        part.layers = nn.ModuleDict({str(i): layer for i, layer in enumerate(chunk.layers)})
+        parts.append(part)
+    register_moe_load_balancing_hook(optimizer, parts, dims)
+
+
+def of_mesh(dims: Any, plan: Native) -> dict[str, Any]:
+    """The meshes of one dimension by their names here."""
+    names = {"pp": plan.pp, "cp": plan.cp, "tp": plan.tp}
+    return {name: dims.get_mesh(name) for name, size in names.items() if size > 1} | {"dp_cp": dims.get_mesh("fsdp")}
