@@ -194,12 +194,10 @@ static void index_run(tide_machine *m, tide_node *node, tide_tensor **grads, tid
     for (int i = 0; i < indices; i++) limit *= node->extra.shape->dim[node->of.index.first_dim + i].size;
     for (int i = 0; i < indices; i++) index[i] = tide_saved_at(m, node, i); /* in a checkpoint, this computes it anew */
     results[0] = tide_empty(m, node->extra.shape, grads[0]->dtype);
-    for (int i = 0; i < indices; i++) {
-        moved[i] = on_device(m, index[i]);
-        tide_release(m, index[i]);
-    }
+    for (int i = 0; i < indices; i++) moved[i] = on_device(m, index[i]);
     put_accumulated(m, grads[0], n, limit, (int)indices, moved[0], NULL, false);
     for (int i = 1; i < indices; i++) tide_release(m, moved[i]);
+    for (int i = 0; i < indices; i++) tide_release(m, index[i]);
 }
 static const tide_backward index_backward = {"IndexBackward0", index_run};
 
@@ -450,10 +448,10 @@ static tide_value op_scatter_add(tide_machine *m, tide_value *a) {
     tide_tensor *both[2] = {tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[2])}, *index = tide_arg_tensor(m, a[1]);
     tide_node *node = tide_node_new(m, &scatter_add_backward, both, 2);
     if (node) node->extra.shape = both[1]->shape;
-    tide_save(m, node, index);
     tide_tensor *out = tide_empty_like(m, both[0], (tide_dtype)both[0]->dtype);
     check_range(m, index);
     put_accumulated(m, both[1], tide_count(index), both[0]->shape->dim[0].size, 1, NULL, NULL, true);
+    tide_save(m, node, index); /* setup_context */
     return tide_of_tensor(tide_set_grad_fn(m, node, out));
 }
 
