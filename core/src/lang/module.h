@@ -148,7 +148,7 @@ struct tide_model {
     void (*parameter_empty)(tide_model *model, uint32_t instance, tide_tensor *parameter);
     void (*module_empty)(tide_model *model, uint32_t instance);
     const bool *without_buffers; /* by instance: modules that another rank has; NULL: none */
-    bool is_made_on_device; /* a parameter or buffer is allocated as its module is made: with torch.device(...) */
+    bool is_made_on_device;      /* a parameter or buffer is allocated as its module is made: with torch.device(...) */
 
     tide_parameter_row *parameters; /* in the order of named_parameters(), shared ones once */
     uint32_t parameter_count, parameter_capacity;

@@ -244,8 +244,7 @@ static fsdp_shard_placement placement_of(const fsdp2 *f, const tide_parameter_ro
 }
 
 /* _init_param_group: the group of a state that has a mesh; a new one behind the others where there is none. */
-static fsdp_param_group *param_group_with(fsdp2 *f, uint32_t state, const fsdp_shard_placement *mesh,
-                                          uint32_t most) {
+static fsdp_param_group *param_group_with(fsdp2 *f, uint32_t state, const fsdp_shard_placement *mesh, uint32_t most) {
     tide_arena *arena = fsdp2_machine(f)->arena;
     fsdp_state *s = &f->states[state];
     for (uint32_t i = s->first; i < s->first + s->count; i++)
@@ -313,7 +312,9 @@ static void fsdp2_replace_members(tide_wrapper *w, tide_tensor *const *sharded_p
         for (uint32_t k = 0; k < model->parameter_count; k++)
             if (model->parameters[k].tensor == members[i].tensor && sharded_params[k]) {
                 members[i].is_replicated = members[i].tensor->is_replicated;
-                members[i].mesh_dims = 1 + members[i].tensor->is_dtensor;
+                members[i].is_of_experts = tide_is_titan_expert(model, members[i].module);
+                /* DTensors reduce along dimensions at once that a flattened mesh has: torchtitan's "loss" */
+                members[i].mesh_dims = members[i].tensor->is_dtensor && !members[i].is_of_experts ? 2 : 1;
                 members[i].tensor = sharded_params[k];
                 break;
             }

@@ -78,21 +78,21 @@ typedef struct fsdp2 {
     tide_tensor **original_sd;     /* of a model that is on the device, until it returns */
     tide_tensor **placeholders;    /* of parameters in the optimizer's groups, until it has the new ones */
     uint32_t original_count, placeholder_count;
-    tide_value num_items;    /* num_items_in_batch, while the model has it in param_dtype */
-    tide_tensor *cast_items; /* that, which checkpoints of layers keep among their keywords */
+    tide_value num_items;      /* num_items_in_batch, while the model has it in param_dtype */
+    tide_tensor *cast_items;   /* that, which checkpoints of layers keep among their keywords */
     fsdp_shard_placement mesh; /* of what has no other */
     tide_dtype param_dtype, reduce_dtype, output_dtype;
     bool has_param_dtype, has_reduce_dtype, is_hsdp, offload_to_cpu, reduce_grads;
-    bool keeps_after_backward;         /* set_reshard_after_backward(False) */
-    bool finalizes_by_hand;            /* set_manual_backward_finalization(True) */
-    bool is_async;                     /* FSDPModule.unshard(async_op=True): on the stream that computes */
-    bool is_awaited;                   /* the handles of these have not been waited for */
-    uint8_t first_stream;              /* FSDPCommContext: its streams come after so many others */
-    tide_tensor *applied;              /* by Module._apply */
-    tide_tensor *all_gather_state;     /* gathered parameters that wait for the next copy-out */
+    bool keeps_after_backward;           /* set_reshard_after_backward(False) */
+    bool finalizes_by_hand;              /* set_manual_backward_finalization(True) */
+    bool is_async;                       /* FSDPModule.unshard(async_op=True): on the stream that computes */
+    bool is_awaited;                     /* the handles of these have not been waited for */
+    uint8_t first_stream;                /* FSDPCommContext: its streams come after so many others */
+    tide_tensor *applied;                /* by Module._apply */
+    tide_tensor *all_gather_state;       /* gathered parameters that wait for the next copy-out */
     tide_tensor **reduce_scatter_inputs; /* ReduceScatterState: of the groups of the last state */
     uint32_t reduce_scatter_count, reduce_scatter_capacity;
-    uint32_t *post_forward_order;      /* groups in the order in which they ran */
+    uint32_t *post_forward_order; /* groups in the order in which they ran */
     uint32_t post_forward_count, post_forward_capacity;
     uint32_t iter_forward_root; /* one more than the state that entered a forward first: the model's, or one of a
                                    recomputation; 0: none runs */

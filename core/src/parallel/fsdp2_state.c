@@ -214,8 +214,7 @@ static void fsdp2_pre_forward(tide_model *model, uint32_t instance, tide_value *
     if (is_again) return;
     s->training_state = FSDP_FORWARD;
     if (!f->iter_forward_root) f->iter_forward_root = index + 1;
-    for (uint32_t i = 0; i < s->count; i++)
-        group_pre_forward(f, s->first + i, positional, count, named, named_count);
+    for (uint32_t i = 0; i < s->count; i++) group_pre_forward(f, s->first + i, positional, count, named, named_count);
     if (!is_first || index + 1 == f->state_count) return;
     for (uint32_t i = index + 1; i < f->state_count - 1 && i - index <= f->prefetch; i++)
         for (uint32_t k = 0; k < f->states[i].count; k++)

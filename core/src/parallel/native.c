@@ -39,15 +39,6 @@ static bool refuse_what_is_not_described(tide_wrapper *w) {
                   "seq: %lld tokens do not divide into two slices for each of %lld context parallel "
                   "ranks",
                   (long long)job->seq, (long long)job->parallel_cp);
-    else if (job->parallel_ep > 1 && job->parallel_tp > 1)
-        tide_fail(m, TIDE_ERR_UNSUPPORTED,
-                  "parallel.ep: torchtitan's expert parallelism is not described beside its tensor parallelism; near "
-                  "to it are parallel.tp=1, transformers' own, parallel.kind=tp parallel.tp_plan=auto with the same "
-                  "parallel.tp, parallel.dp and parallel.ep, and parallel.kind=megatron");
-    else if (job->parallel_ep > 1 && !tide_job_is_on_meta(job))
-        tide_fail(m, TIDE_ERR_UNSUPPORTED,
-                  "parallel.meta_init: torchtitan cuts experts on the meta device; leave it out, with an adapter and "
-                  "quant too");
     else if (job->parallel_sequence_parallel && job->parallel_tp == 1)
         tide_fail(m, TIDE_ERR_CONFLICT,
                   "parallel.sequence_parallel: cuts along tensor parallel ranks; give parallel.tp");
@@ -95,7 +86,8 @@ static void shard(tide_wrapper *w, const native *n, tide_pipeline_stage *s, uint
     tide_fsdp2_strategy.wrap(w);
     fsdp2 *f = s->fsdp = w->state;
     if (!f) return;
-    f->prefetch = tide_job_has_titan_experts(w->job); /* "D2H syncs in EP could interfere with implicit prefetching in FSDP" */
+    f->prefetch =
+        tide_job_has_titan_experts(w->job); /* "D2H syncs in EP could interfere with implicit prefetching in FSDP" */
     f->finalizes_by_hand = n->pipeline.ranks > 1;
     f->first_stream = (uint8_t)(chunk % MOST_CONTEXTS * TIDE_STREAM_THIRD);
     if (w->model->tensor_parallel) tide_tensor_parallel_around(w->model);

@@ -33,8 +33,8 @@ static int64_t rows_of_micro_batch(const tide_job *job, int64_t top_k) {
 
 /* _probe_hf_moe_block, _build_moe_config */
 static void replace_block(tide_model *model, const tide_job *job, uint32_t block, uint32_t experts) {
-    static const char *const routers[] = {"gate", "router"},
-                            *const shared_ones[] = {"shared_expert", "shared_experts", "shared_mlp"};
+    static const char *const routers[] = {"gate", "router"}, *const shared_ones[] = {"shared_expert", "shared_experts",
+                                                                                     "shared_mlp"};
     tide_machine *m = model->m;
     uint32_t router = below_one_of(model, block, routers, TIDE_COUNT_OF(routers)),
              shared = below_one_of(model, block, shared_ones, TIDE_COUNT_OF(shared_ones));
@@ -69,8 +69,33 @@ static uint32_t experts_of(tide_model *model, uint32_t block) {
     return gate_up && gate_up->shape->dims == 3 && !has_biases ? experts : 0;
 }
 
+/* distributed/parallel_dims.py: build_mesh. */
+static bool check_ranks(tide_machine *m, const tide_job *job) {
+    long long ep = job->parallel_ep, pp = job->parallel_pp,
+              ranks = job->parallel_dp * job->parallel_cp * job->parallel_tp;
+    if (ranks % ep)
+        tide_fail(m, TIDE_ERR_CONFLICT,
+                  "parallel.ep: \"The product of mesh_sizes=(%lld, 1, %lld, %lld) is %lld, but the original dimension "
+                  "at dim=0 has size %lld. These must be equal for unflatten to work correctly.\"; give a divisor of "
+                  "parallel.dp x cp x tp, %lld",
+                  pp, ranks / ep, ep, pp * (ranks / ep) * ep, pp * ranks, ranks);
+    else if (job->parallel_tp > 1)
+        tide_fail(m, TIDE_ERR_UNSUPPORTED,
+                  "parallel.ep: torchtitan's expert parallelism is not described beside its tensor parallelism; near "
+                  "to it are parallel.tp=1, transformers' own, parallel.kind=tp parallel.tp_plan=auto with the same "
+                  "parallel.tp, parallel.dp and parallel.ep, and parallel.kind=megatron");
+    else if (!tide_job_is_on_meta(job))
+        tide_fail(m, TIDE_ERR_UNSUPPORTED,
+                  "parallel.ep: torchtitan cuts experts while they are on the meta device; leave %s out",
+                  job->adapter != TIDE_adapter_none ? "adapter"
+                  : job->quant != TIDE_quant_none   ? "quant"
+                                                    : "parallel.meta_init");
+    return !m->has_failed;
+}
+
 void tide_titan_replace_experts(tide_model *model, const tide_job *job) {
     tide_machine *m = model->m;
+    if (!check_ranks(m, job)) return;
     uint32_t replaced = 0, count = model->instance_count;
     for (uint32_t i = 1; i < count && !m->has_failed; i++) {
         if (!model->instances[i].of->is_checkpointed) continue;
@@ -78,18 +103,21 @@ void tide_titan_replace_experts(tide_model *model, const tide_job *job) {
         if (!experts) continue;
         const tide_shape *shape = tensor_of(model, experts, "gate_up_proj")->shape;
         if (shape->dim[0].size % job->parallel_ep)
-            tide_fail(m, TIDE_ERR_CONFLICT, "parallel.ep: %lld experts do not divide into %lld expert parallel ranks",
-                      (long long)shape->dim[0].size, (long long)job->parallel_ep);
+            tide_fail(
+                m, TIDE_ERR_CONFLICT,
+                "parallel.ep: \"shape '[%lld, -1]' is invalid for input of size %lld\": experts do not divide into "
+                "expert parallel ranks",
+                (long long)job->parallel_ep, (long long)shape->dim[0].size);
         else
             replace_block(model, job, block, experts);
         replaced++;
     }
     if (!replaced && !m->has_failed)
-        tide_fail(m, TIDE_ERR_UNSUPPORTED,
-                  "parallel.ep: torchtitan replaces an `mlp` of experts with gate_up_proj, and %s has none; near to it "
-                  "are transformers' own plan, parallel.kind=tp parallel.tp_plan=auto with parallel.dp and "
-                  "parallel.ep, and parallel.kind=megatron",
-                  model->instances[model->root].of->name.at);
+        tide_fail(
+            m, TIDE_ERR_UNSUPPORTED,
+            "parallel.ep: torchtitan replaces an `mlp` of experts that have gate_up_proj and no biases, and there "
+            "is none; near to it are transformers' own plan, parallel.kind=tp parallel.tp_plan=auto with "
+            "parallel.dp and parallel.ep, and parallel.kind=megatron");
     model->buffer_count = 0;
     tide_model_list_parameters(model);
 }

@@ -27,6 +27,7 @@ typedef struct parameter_state {
     uint32_t module, group, kind;
     bool is_redistributed, is_replicated;
     uint8_t mesh_dims;
+    bool is_of_experts;
     tide_list *state; /* tensors; empty until the first step has made them */
     bool has_state;
 } parameter_state;
@@ -237,8 +238,8 @@ void tide_optimizer_construct(tide_optimizer *optimizer) {
 uint32_t tide_optimizer_members(const tide_optimizer *optimizer, tide_optimized *members) {
     for (uint32_t i = 0; members && i < optimizer->count; i++) {
         const parameter_state *p = &optimizer->parameters[i];
-        members[i] = (tide_optimized){p->tensor,           p->module,        p->group,    p->kind,
-                                      p->is_redistributed, p->is_replicated, p->mesh_dims};
+        members[i] = (tide_optimized){p->tensor,           p->module,        p->group,     p->kind,
+                                      p->is_redistributed, p->is_replicated, p->mesh_dims, p->is_of_experts};
     }
     return optimizer->count;
 }
@@ -254,6 +255,7 @@ void tide_optimizer_replace(tide_optimizer *optimizer, const tide_optimized *mem
                                                      .is_redistributed = members[i].is_redistributed,
                                                      .is_replicated = members[i].is_replicated,
                                                      .mesh_dims = members[i].mesh_dims,
+                                                     .is_of_experts = members[i].is_of_experts,
                                                      .state = tide_list_new(optimizer->model->m)};
 }
 
@@ -352,7 +354,7 @@ enum { FOREACH_CHUNK = 65536 };
 /* torch.linalg.vector_norm(torch.stack(norms)). Those of DTensors have a summand on each rank of the mesh
  * (distributed/tensor/_ops/_math_ops.py, _NormPartial): where one is whole along a dimension of it, it is made so
  * before they are stacked; all are reduced, one dimension of the mesh after the other. */
-static tide_tensor *norm_of_norms(const tide_optimizer *optimizer, int64_t count, tide_dtype dtype) {
+static tide_tensor *norm_of_norms(const tide_optimizer *optimizer, bool of_experts, int64_t count, tide_dtype dtype) {
     tide_machine *m = optimizer->model->m;
     int64_t bytes = count * tide_dtype_bytes(dtype);
     unsigned dims = 0;
@@ -360,6 +362,7 @@ static tide_tensor *norm_of_norms(const tide_optimizer *optimizer, int64_t count
     tide_tensor **partitioned = TIDE_NEW(m->arena, tide_tensor *, optimizer->count);
     for (uint32_t i = 0; i < optimizer->count; i++) {
         const parameter_state *p = &optimizer->parameters[i];
+        if (p->is_of_experts != of_experts) continue;
         if (p->mesh_dims > dims) dims = p->mesh_dims;
         if (p->is_replicated && p->tensor->grad) partitioned[parts++] = tide_scalar(m, dtype);
     }
@@ -378,24 +381,25 @@ static tide_tensor *norm_of_norms(const tide_optimizer *optimizer, int64_t count
     return total;
 }
 
-tide_tensor *tide_clip_grad_norm(tide_optimizer *optimizer) {
+/* get_total_norm() of the gradients of experts, or of the others, and their dtype; NULL: there are none. */
+static tide_tensor *total_norm(tide_optimizer *optimizer, bool of_experts, tide_dtype *dtype) {
     tide_machine *m = optimizer->model->m;
     int64_t count = 0;
-    tide_dtype dtype = TIDE_FP32, dtypes[TIDE_DTYPE_COUNT];
+    tide_dtype dtypes[TIDE_DTYPE_COUNT];
     uint32_t dtype_count = 0;
-    m->op = "clip_grad_norm_";
     for (uint32_t i = 0; i < optimizer->count; i++) {
         const tide_tensor *g = optimizer->parameters[i].tensor->grad;
-        if (g) add_dtype(dtypes, &dtype_count, (tide_dtype)g->dtype);
+        if (g && optimizer->parameters[i].is_of_experts == of_experts)
+            add_dtype(dtypes, &dtype_count, (tide_dtype)g->dtype);
     }
     if (dtype_count == 0) return NULL;
-    if (dtype_count == 1) dtype = dtypes[0]; /* else stack() widens them */
+    *dtype = dtype_count == 1 ? dtypes[0] : TIDE_FP32; /* stack() widens them */
     tide_tensor **norms = TIDE_NEW(m->arena, tide_tensor *, optimizer->count);
     while (dtype_count--) {
         int64_t first = count, chunks = 0;
         for (uint32_t i = 0; i < optimizer->count; i++) {
             const tide_tensor *g = optimizer->parameters[i].tensor->grad;
-            if (!g || g->dtype != dtypes[dtype_count]) continue;
+            if (!g || g->dtype != dtypes[dtype_count] || optimizer->parameters[i].is_of_experts != of_experts) continue;
             count++;
             chunks += TIDE_CEIL_DIV(tide_count(g), FOREACH_CHUNK);
         }
@@ -404,14 +408,38 @@ tide_tensor *tide_clip_grad_norm(tide_optimizer *optimizer) {
         tide_release(m, partial);
         tide_release(m, offsets);
     }
-    tide_tensor *total = norm_of_norms(optimizer, count, dtype);
+    tide_tensor *total = norm_of_norms(optimizer, of_experts, count, *dtype);
     for (int64_t i = count; i-- > 0;) tide_release(m, norms[i]);
+    return total;
+}
+
+/* clip_grads_with_norm_() */
+static void clip_with(tide_machine *m, tide_dtype dtype) {
     tide_tensor *sum = tide_scalar(m, dtype), *inverse = tide_scalar(m, dtype), *coefficient = tide_scalar(m, dtype);
     tide_release(m, inverse);
     tide_release(m, sum);
     tide_tensor *clamped = tide_scalar(m, dtype);
     tide_release(m, coefficient);
     tide_release(m, clamped);
+}
+
+/* torchtitan, distributed/utils.py: _clip_grad_norm_with_ep; rest: what is not of experts. */
+static tide_tensor *clip_apart(tide_machine *m, tide_tensor *of_experts, tide_tensor *rest, tide_dtype dtype) {
+    tide_tensor *squares[2] = {tide_scalar(m, dtype), tide_scalar(m, dtype)}, *total = tide_scalar(m, dtype);
+    for (int i = 0; i < 2; i++) tide_release(m, squares[i]);
+    for (int i = 0; i < 2; i++) clip_with(m, dtype);
+    tide_release(m, of_experts);
+    tide_release(m, rest);
+    return total;
+}
+
+tide_tensor *tide_clip_grad_norm(tide_optimizer *optimizer) {
+    tide_machine *m = optimizer->model->m;
+    tide_dtype dtype = TIDE_FP32;
+    m->op = "clip_grad_norm_";
+    tide_tensor *of_experts = total_norm(optimizer, true, &dtype), *total = total_norm(optimizer, false, &dtype);
+    if (of_experts) return clip_apart(m, of_experts, total, dtype);
+    if (total) clip_with(m, dtype);
     return total;
 }
 

@@ -16,7 +16,8 @@ typedef struct tide_optimized {
     uint32_t kind;         /* of tensors in a group of their own: 0 DTensors, 1 others */
     bool is_redistributed; /* a DTensor whose gradient is of another placement: each operation brings it to its own */
     bool is_replicated;    /* a DTensor that is whole along the tensor parallel ranks */
-    uint8_t mesh_dims; /* of a DTensor: dimensions of the mesh along which it is cut or has copies; 0: a plain one */
+    uint8_t mesh_dims;  /* of a DTensor: dimensions of the mesh along which it is cut or has copies; 0: a plain one */
+    bool is_of_experts; /* whose mesh is another one than that of the rest: norms are taken apart */
 } tide_optimized;
 
 /* The job's optimizer over the parameters that train, in one group, or with norms and biases in a group of their own.

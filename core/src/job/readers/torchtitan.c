@@ -46,7 +46,8 @@ static const tide_key_row titan_parallelism_rows[] = {
     KEY_REFUSED("pipeline_parallel_split_points|pipeline_parallel_layers_per_stage", "says where stages are cut", ""),
     KEY_SETS("context_parallel_degree", parallel_cp, ""),
     KEY_SETS("context_parallel_rotate_method", parallel_rotate, ""),
-    KEY_REFUSED("expert_parallel_degree|expert_tensor_parallel_degree", "cuts experts over ranks", "1"),
+    KEY_SETS("expert_parallel_degree", parallel_ep, ""),
+    KEY_REFUSED("expert_tensor_parallel_degree", "cuts each expert over ranks", "1"),
     KEY_MATTERS("enable_compiled_autograd", "fuses kernels", ""),
     KEY_NEUTRAL("pipeline_parallel_microbatch_size|pipeline_parallel_first_stage_less_layers"),
     KEY_NEUTRAL("pipeline_parallel_last_stage_less_layers"),
@@ -89,11 +90,18 @@ static const tide_key_table titan_keys = {.rows = titan_rows, .count = TIDE_COUN
 
 /* model.name and model.flavor as the catalogue has them. */
 static const char *titan_model(const tide_claims *c) {
-    static const char *const models[][2] = {{"llama3/8B", "llama-3.1-8b"},     {"llama3/70B", "llama-3.1-70b"},
-                                            {"llama3/405B", "llama-3.1-405b"}, {"qwen3/0.6B", "qwen3-0.6b"},
-                                            {"qwen3/1.7B", "qwen3-1.7b"},      {"qwen3/4B", "qwen3-4b"},
-                                            {"qwen3/8B", "qwen3-8b"},          {"qwen3/14B", "qwen3-14b"},
-                                            {"qwen3/32B", "qwen3-32b"},        {"qwen3/30B-A3B", "qwen3-30b-a3b"}};
+    static const char *const models[][2] = {{"llama3/8B", "llama-3.1-8b"},
+                                            {"llama3/70B", "llama-3.1-70b"},
+                                            {"llama3/405B", "llama-3.1-405b"},
+                                            {"qwen3/0.6B", "qwen3-0.6b"},
+                                            {"qwen3/1.7B", "qwen3-1.7b"},
+                                            {"qwen3/4B", "qwen3-4b"},
+                                            {"qwen3/8B", "qwen3-8b"},
+                                            {"qwen3/14B", "qwen3-14b"},
+                                            {"qwen3/32B", "qwen3-32b"},
+                                            {"qwen3/30B-A3B", "qwen3-30b-a3b"},
+                                            {"deepseek_v3/16B", "deepseek-v2-lite"},
+                                            {"deepseek_v3/671B", "deepseek-v3"}};
     const char *name = tide_fact_of(c, TIDE_FACT_titan_model), *flavor = tide_fact_of(c, TIDE_FACT_model);
     const char *both = tide_format(c->arena, "%s/%s", name ? name : "llama3", flavor ? flavor : "");
     for (size_t i = 0; i < TIDE_COUNT_OF(models); i++)

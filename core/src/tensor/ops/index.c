@@ -441,8 +441,8 @@ static tide_value op_index_add(tide_machine *m, tide_value *a) {
 
 /* torchtitan, ops/scatter_add.py: scatter_add of rows by one index for each, by deterministic algorithms, which put
  * rows by a sorted index (aten/src/ATen/native/TensorAdvancedIndexing.cpp: _scatter_via_index_put). */
-static const tide_backward scatter_add_backward = {
-    "GeneratedBackwardFor_torchtitan_deterministic_scatter_add_default", index_add_run};
+static const tide_backward scatter_add_backward = {"GeneratedBackwardFor_torchtitan_deterministic_scatter_add_default",
+                                                   index_add_run};
 
 static tide_value op_scatter_add(tide_machine *m, tide_value *a) {
     tide_tensor *both[2] = {tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[2])}, *index = tide_arg_tensor(m, a[1]);

@@ -148,3 +148,10 @@ def of_mesh(dims: Any, plan: Native) -> dict[str, Any]:
     """The meshes of one dimension by their names here."""
     names = {"pp": plan.pp, "cp": plan.cp, "tp": plan.tp}
     return {name: dims.get_mesh(name) for name, size in names.items() if size > 1} | {"dp_cp": dims.get_mesh("fsdp")}
+
+
+def clip(parameters: Any, most: float, plan: Native, mesh: dict[str, Any]) -> None:
+    """Norms of experts and of the rest are taken apart: their meshes differ."""
+    from torchtitan.distributed.utils import clip_grad_norm_
+
+    clip_grad_norm_(parameters, most, pp_mesh=mesh["pp"] if plan.pp > 1 else None, ep_enabled=True)

@@ -173,7 +173,17 @@ def contexts(plan: Native, mesh: Any, buffers: list[Any]) -> contextlib.ExitStac
     return stack
 
 
-class NativeStep(Step):
+class Clipping(Step):
+    mesh: Any
+
+    def clip_gradients(self) -> None:
+        if self.plan.ep == 1:
+            super().clip_gradients()
+        elif self.case.clip:
+            experts.clip(self.model.parameters(), self.case.clip, self.plan, self.mesh)
+
+
+class NativeStep(Clipping):
     """Without a pipeline: one micro-batch after another."""
 
     def __init__(self, model: Any, optimizer: Any, case: Case, mesh: Any) -> None:
@@ -197,7 +207,7 @@ class NativeStep(Step):
         self.mark("step")
 
 
-class NativePipelineStep(pipeline.PipelineStep):
+class NativePipelineStep(Clipping, pipeline.PipelineStep):
     def __init__(self, model: Any, optimizer: Any, case: Case, schedule: Any, parts: list[Any], mesh: Any) -> None:
         super().__init__(model, optimizer, case, schedule, parts)
         self.mesh = mesh
