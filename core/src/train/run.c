@@ -95,6 +95,13 @@ static bool check_checkpointing(const tide_run *run, tide_arena *arena, tide_dia
                       "leave it out; in a description of one's own, \"@checkpoint\": true marks the layers");
 }
 
+/* _set_gradient_checkpointing: layers are counted in the order of modules(). */
+static void skip_layers(tide_model *model, int64_t every) {
+    int64_t layers = 0;
+    for (uint32_t i = 1; i < model->instance_count; i++)
+        if (model->instances[i].of->is_checkpointed) model->instances[i].skips_checkpoint = layers++ % every != 0;
+}
+
 /* transformers/trainer.py, validate_quantization_for_training: "You cannot perform fine-tuning on purely quantized
  * models." */
 static bool check_quantised_training(const tide_run *run, const tide_job *job, tide_diagnostics *diags) {
@@ -153,6 +160,7 @@ bool tide_load(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagn
     tide_machine *m = &run->machine;
     bool is_training = job->mode == TIDE_mode_train;
     if (!tide_make_model(run, job) || !check_checkpointing(run, arena, diags)) return false;
+    if (run->model.state.is_checkpointing) skip_layers(&run->model, job->every_n_layers);
     if (job->use_liger_kernel == TIDE_use_liger_kernel_true_ && is_training && !tide_apply_liger(run, job))
         return false;
     tide_check_unread(run, job);

@@ -78,6 +78,7 @@ class Case:
     hold_outputs: bool = False  # keep the model's output object until the next step has one
     checkpointing: Literal["none", "full", "full_reentrant", "selective", "selective_matmuls"] = "none"  # selective:
     # attention's output kept; and every second matrix product
+    every_n_layers: int = 1  # that are checkpointed, of transformers
     offload_activations: bool | Literal["layers"] = False  # saved tensors on the host (save_on_cpu, pinned), or a
     # trainer's own offloading | layers: only layers' inputs (Unsloth)
     steps: int = 2  # optimizer steps, or repetitions of an inference

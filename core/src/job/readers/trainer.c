@@ -7,6 +7,8 @@
 static const tide_key_row checkpointing_kwargs_rows[] = {
     KEY_SAYS("use_reentrant", reentrant, ""),
     KEY_SAYS("selective", selective, ""),
+    KEY_SETS("every_n_layers", every_n_layers, ""),
+    KEY_MATTERS("offload", "keeps the inputs of layers on the host", ""),
     KEY_NEUTRAL("*"),
 };
 

@@ -158,7 +158,8 @@ def enable_checkpointing(model: Any, case: Case) -> None:
             gradient_checkpointing_kwargs={"use_reentrant": False, "context_fn": kernels.selective_contexts(keep)}
         )
     elif hasattr(model, "gradient_checkpointing_enable"):
-        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": reentrant})
+        some = {"every_n_layers": case.every_n_layers} if case.every_n_layers > 1 else {}
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": reentrant}, **some)
         if reentrant and (case.lora or case.freeze or case.train_only):
             model.enable_input_require_grads()
     elif hasattr(model, "set_grad_checkpointing"):

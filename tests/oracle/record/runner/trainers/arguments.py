@@ -92,6 +92,8 @@ def common(case: Case) -> dict[str, Any]:
             if case.checkpointing == "selective"
             else {"use_reentrant": case.checkpointing == "full_reentrant"}
         )
+        if case.every_n_layers > 1:
+            made["gradient_checkpointing_kwargs"]["every_n_layers"] = case.every_n_layers
     if case.offload_activations:
         made["activation_offloading"] = True
     if case.compile:
