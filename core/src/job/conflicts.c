@@ -503,10 +503,6 @@ static void check_evaluation(tide_job_builder *b) {
             b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_eval_strategy,
             tide_format(b->arena, "evaluation is not described with %s", job->labels ? kind : "labels=false"),
             "leave it out: the training alone is played then");
-    if (tide_job_has_lengths(job) && job->parallel_kind != TIDE_parallel_kind_none)
-        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_eval_strategy,
-                            "evaluation of samples of different lengths is not described on several GPUs",
-                            "leave it out, or give seq");
     if (job->trainer_scored_tokens)
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_scored_tokens,
                             "is of the batches that are trained: those of an evaluation are not described",

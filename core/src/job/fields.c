@@ -152,8 +152,9 @@ static void follow_lengths(tide_job_builder *b) {
         fill(b, TIDE_SET_seq);
     }
     if (b->arguments.is_given[TIDE_SET_steps]) return;
-    int64_t of_step = tide_job_rows(job) * job->grad_accum, steps = (lengths->count + of_step - 1) / of_step,
-            most = tide_settings[TIDE_SET_steps].most;
+    bool goes_round = job->trainer != TIDE_trainer_none && job->parallel_kind != TIDE_parallel_kind_none;
+    int64_t of_step = tide_job_rows(job) * job->grad_accum * (goes_round ? job->parallel_dp : 1),
+            steps = (lengths->count + of_step - 1) / of_step, most = tide_settings[TIDE_SET_steps].most;
     if (lengths->quantile_count) steps = STEPS_DRAWN;
     if (steps < 2) steps = 2;
     b->arguments.values[TIDE_SET_steps] = tide_format(b->arena, "%" PRId64, steps < most ? steps : most);

@@ -259,6 +259,9 @@ tide_micro_batch tide_job_micro_batch(const tide_job *job, uint64_t index);
 uint64_t tide_job_first_sample(const tide_job *job, uint64_t index);
 /* The one that begins with that sample, from 0. */
 tide_micro_batch tide_job_samples(const tide_job *job, uint64_t first);
+/* Batch `index` of a rank's evaluation of so many samples. Batches go round the ranks, and those of the last round are
+ * filled with the samples of the first (accelerate/data_loader.py, BatchSamplerShard with even_batches). */
+tide_micro_batch tide_job_evaluated(const tide_job *job, int64_t samples, int64_t index, int64_t rank);
 
 /* When a setting is read; of TIDE_SET_COUNT, which overrides have, TIDE_READ_LOAD. */
 tide_read tide_setting_read_at(tide_setting_id id);

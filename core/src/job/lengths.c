@@ -163,22 +163,41 @@ tide_micro_batch tide_job_micro_batch(const tide_job *job, uint64_t index) {
     return tide_job_samples(job, tide_job_first_sample(job, index));
 }
 
-tide_micro_batch tide_job_samples(const tide_job *job, uint64_t first) {
+static int64_t tokens_of_sample(const tide_job *job, uint64_t sample) {
     const tide_lengths *lengths = &job->lengths;
-    int64_t rows = tide_job_rows(job), multiple = job->pad_to_multiple_of,
+    int64_t tokens = lengths->count ? lengths->tokens[sample % lengths->count]
+                                    : draw_length(lengths, (uint64_t)job->data_seed, sample);
+    return tokens < job->seq ? tokens : job->seq;
+}
+
+static void add_sample(tide_micro_batch *of, const tide_job *job, uint64_t sample) {
+    int64_t tokens = tokens_of_sample(job, sample),
             prompt = job->trainer_prompt_length > 1 ? job->trainer_prompt_length : 1;
-    tide_micro_batch of = {.shortest = INT64_MAX};
-    for (int64_t i = 0; i < rows; i++) {
-        uint64_t sample = first + (uint64_t)i;
-        int64_t tokens = lengths->count ? lengths->tokens[sample % lengths->count]
-                                        : draw_length(lengths, (uint64_t)job->data_seed, sample);
-        if (tokens > job->seq) tokens = job->seq;
-        if (tokens > of.longest) of.longest = tokens;
-        if (tokens < of.shortest) of.shortest = tokens;
-        of.tokens += tokens;
-        of.scored += tokens - prompt;
-    }
+    if (tokens > of->longest) of->longest = tokens;
+    if (tokens < of->shortest) of->shortest = tokens;
+    of->tokens += tokens;
+    of->scored += tokens - prompt;
+}
+
+static tide_micro_batch padded_batch(tide_micro_batch of, int64_t multiple) {
     of.seq = (of.longest + multiple - 1) / multiple * multiple;
     of.is_padded = of.shortest < of.seq;
     return of;
+}
+
+tide_micro_batch tide_job_samples(const tide_job *job, uint64_t first) {
+    tide_micro_batch of = {.shortest = INT64_MAX};
+    for (int64_t i = 0; i < tide_job_rows(job); i++) add_sample(&of, job, first + (uint64_t)i);
+    return padded_batch(of, job->pad_to_multiple_of);
+}
+
+tide_micro_batch tide_job_evaluated(const tide_job *job, int64_t samples, int64_t index, int64_t rank) {
+    int64_t ranks = job->parallel_kind == TIDE_parallel_kind_none ? 1 : job->parallel_dp,
+            most = job->trainer_per_device_eval_batch_size, rows = tide_job_rows(job) / job->batch,
+            first = (index * ranks + rank) * most, again = ranks * most < samples ? ranks * most : samples;
+    tide_micro_batch of = {.shortest = INT64_MAX};
+    for (int64_t i = first; i < first + most && (ranks > 1 || i < samples); i++)
+        for (int64_t k = 0; k < rows; k++)
+            add_sample(&of, job, (uint64_t)((i < samples ? i : (i - samples) % again) * rows + k));
+    return padded_batch(of, job->pad_to_multiple_of);
 }

@@ -71,8 +71,9 @@ static void report_evaluation(const tide_job_report *r, tide_diagnostics *diags)
                 tide_format(r->w->arena, "the evaluation needs %s more than the training",
                             tide_gib(r->w->arena, r->replay.allocated_peak - most)),
                 r->job->trainer_compute_metrics
-                    ? "trainer.eval_accumulation_steps=1 takes the predictions to the host after each batch, "
-                      "trainer.per_device_eval_batch_size=1 makes less of them at once"
+                    ? "trainer.preprocess_logits_for_metrics=argmax keeps tokens in place of logits, "
+                      "trainer.eval_accumulation_steps=1 takes what is kept to the host after each batch, "
+                      "trainer.per_device_eval_batch_size=1 makes less of it at once"
                     : "trainer.per_device_eval_batch_size=1 evaluates one sample at a time");
 }
 

@@ -10,7 +10,7 @@ enum { BATCHES_ALIKE = 3 }; /* after which an evaluation for the loss alone repe
 typedef struct evaluation {
     tide_trainer_run *t;
     tide_job job; /* of a batch that is evaluated */
-    int64_t samples;
+    int64_t samples, ranks;
     bool keeps_predictions;
     tide_batch inputs;
     tide_value losses, logits, labels;             /* of the batch before */
@@ -58,26 +58,82 @@ static void add_to(evaluation *e, tide_value *all, tide_value added) {
     *all = made;
 }
 
-/* accelerate/utils/operations.py, _pad_across_processes: a tensor's shape is made on the device. */
-static void compare_shapes(evaluation *e, tide_value v) {
+/* ---- several ranks ---- */
+
+/* The most columns that a rank has in batch `index`, those of this one where all are alike. */
+static int64_t most_columns(const evaluation *e, int64_t index, int64_t own) {
+    if (!tide_job_has_lengths(e->t->job)) return own;
+    for (int64_t rank = 0; rank < e->ranks; rank++) {
+        tide_micro_batch of = tide_job_evaluated(e->t->job, e->samples, index, rank);
+        if (of.seq > own) own = of.seq;
+    }
+    return own;
+}
+
+/* accelerate/utils/operations.py, _pad_across_processes: shapes are compared on the device. A tensor of fewer columns
+ * than another rank's is copied behind zeros that have become the value which pads. */
+static void pad_across_processes(evaluation *e, tide_value *v, int64_t index) {
     tide_machine *m = &e->t->run->machine;
+    for (uint32_t i = 0; v->kind == TIDE_VALUE_LIST && i < v->list->count; i++)
+        pad_across_processes(e, &v->list->items[i], index);
+    if (v->kind != TIDE_VALUE_TENSOR || v->tensor->shape->dims < 2) return;
     m->op = "pad_across_processes";
-    if (v.kind == TIDE_VALUE_TENSOR && v.tensor->shape->dims > 1)
-        tide_alloc_and_free(m, (int64_t)v.tensor->shape->dims * (int64_t)sizeof(int64_t));
-    for (uint32_t i = 0; v.kind == TIDE_VALUE_LIST && i < v.list->count; i++) compare_shapes(e, v.list->items[i]);
+    tide_shape shape = {.dim = {{v->tensor->shape->dims, 0}}, .dims = 1};
+    tide_tensor *size = tide_empty(m, &shape, TIDE_INT64);
+    if (e->ranks > 1) tide_alloc_and_free(m, tide_bytes(size) * e->ranks);
+    tide_release(m, size);
+    shape = *v->tensor->shape;
+    int64_t columns = most_columns(e, index, shape.dim[1].size);
+    if (e->ranks == 1 || columns == shape.dim[1].size) return;
+    shape.dim[1] = (tide_dim){columns, 0};
+    tide_tensor *zeros = tide_empty(m, &shape, (tide_dtype)v->tensor->dtype),
+                *padded = tide_empty(m, &shape, (tide_dtype)v->tensor->dtype);
+    tide_release(m, zeros);
+    tide_release(m, v->tensor);
+    v->tensor = padded;
+}
+
+/* gather_for_metrics(): what all ranks have, on each; of the last batches the rows that are there twice are left out of
+ * the view. */
+static void gather_for_metrics(evaluation *e, tide_value *v, int64_t index) {
+    tide_machine *m = &e->t->run->machine;
+    int64_t all = e->ranks * e->t->job->trainer_per_device_eval_batch_size, left = e->samples - index * all;
+    for (uint32_t i = 0; v->kind == TIDE_VALUE_LIST && i < v->list->count; i++)
+        gather_for_metrics(e, &v->list->items[i], index);
+    if (v->kind != TIDE_VALUE_TENSOR || e->ranks == 1) return;
+    tide_shape shape = *v->tensor->shape;
+    shape.dim[0] = (tide_dim){shape.dim[0].size * e->ranks, 0};
+    m->op = "gather";
+    tide_tensor *gathered = tide_empty(m, &shape, (tide_dtype)v->tensor->dtype);
+    tide_release(m, v->tensor);
+    v->tensor = gathered;
+    tide_function *first_rows = left < all ? tide_trainer_function(e->t, "first_rows") : NULL;
+    const tide_value arguments[] = {*v, tide_of_int(left)};
+    if (!first_rows) return;
+    tide_value rows = tide_model_run(&e->t->run->model, first_rows, arguments, 2);
+    tide_value_release(m, *v);
+    *v = rows;
 }
 
 /* ---- one batch ---- */
 
-static void take_rows(evaluation *e, int64_t rows, int64_t first) {
+static void take_rows(evaluation *e, int64_t rows, int64_t index) {
     tide_run *run = e->t->run;
+    const tide_job *job = e->t->job;
     e->job.batch = rows;
     tide_put_size(run, "batch", rows);
     tide_put_size(run, "sequences_of_row", tide_sequences_of_row(&e->job));
     tide_put_size(run, "row_tokens", rows * e->job.seq);
     run->model.setting_changes++;
     tide_model_forget_step_sizes(&run->model);
-    tide_take_samples(run, &e->job, (uint64_t)first);
+    if (!tide_job_has_lengths(job)) return;
+    tide_micro_batch of = tide_job_evaluated(job, e->samples, index, e->ranks > 1 ? job->parallel_rank : 0);
+    tide_take_samples(run, job, &of);
+}
+
+/* past_key_values, of a list for each layer: keys_to_ignore_at_inference. */
+static bool is_cache(tide_value v) {
+    return v.kind == TIDE_VALUE_LIST && (!v.list->count || v.list->items[0].kind == TIDE_VALUE_LIST);
 }
 
 /* outputs without "loss", of several a list. */
@@ -88,7 +144,7 @@ static tide_value predictions_of(tide_machine *m, tide_value outputs) {
         tide_value item = outputs.list->items[i];
         bool is_loss = !has_loss && item.kind == TIDE_VALUE_TENSOR && item.tensor->shape->dims == 0;
         has_loss = has_loss || is_loss;
-        if (is_loss || (item.kind != TIDE_VALUE_TENSOR && item.kind != TIDE_VALUE_LIST)) continue;
+        if (is_loss || is_cache(item) || (item.kind != TIDE_VALUE_TENSOR && item.kind != TIDE_VALUE_LIST)) continue;
         tide_list_push(m, found.list, tide_value_retain(item));
     }
     if (found.list->count != 1) return found;
@@ -149,12 +205,25 @@ static tide_value predict_trl(evaluation *e) {
     return loss ? tide_of_tensor(loss) : tide_none();
 }
 
+/* preprocess_logits_for_metrics(), as examples of transformers have it: of several outputs the first one's. */
+static void preprocess_logits(evaluation *e) {
+    bool is_list = e->logits.kind == TIDE_VALUE_LIST && e->logits.list->count;
+    tide_value of = is_list ? e->logits.list->items[0] : e->logits;
+    if (e->t->job->trainer_preprocess_logits_for_metrics == TIDE_trainer_preprocess_logits_for_metrics_none) return;
+    tide_function *argmax = of.kind == TIDE_VALUE_TENSOR ? tide_trainer_function(e->t, "argmax_of_logits") : NULL;
+    if (!argmax) return;
+    tide_value made = tide_model_run(&e->t->run->model, argmax, &of, 1);
+    drop_kept(e, &e->logits);
+    e->logits = made;
+}
+
 /* losses.repeat(batch_size), which is that of whole batches. */
-static void keep_losses(evaluation *e) {
+static void keep_losses(evaluation *e, int64_t index) {
     tide_function *repeat = tide_trainer_function(e->t, "repeated_loss");
     const tide_value arguments[] = {e->losses, tide_of_int(e->t->job->trainer_per_device_eval_batch_size)};
     if (!repeat) return;
     tide_value repeated = tide_model_run(&e->t->run->model, repeat, arguments, 2);
+    gather_for_metrics(e, &repeated, index);
     drop_kept(e, &e->losses);
     e->losses = repeated;
     add_to(e, &e->all_losses, repeated);
@@ -185,7 +254,7 @@ static void evaluate_batch(evaluation *e, int64_t index) {
     int64_t most = job->trainer_per_device_eval_batch_size, left = e->samples - index * most,
             every = job->trainer_eval_accumulation_steps;
     tide_batch next = {0};
-    take_rows(e, left < most ? left : most, index * most * (tide_job_rows(job) / job->batch));
+    take_rows(e, e->ranks == 1 && left < most ? left : most, index);
     if (!tide_trainer_batch(t, &e->job, &next)) return;
     tide_drop_batch(m, &e->inputs);
     e->inputs = next;
@@ -197,14 +266,15 @@ static void evaluate_batch(evaluation *e, int64_t index) {
     e->logits = logits;
     e->labels = labels;
     if (m->has_failed) return;
-    keep_losses(e);
-    compare_shapes(e, labels);
-    compare_shapes(e, logits);
+    keep_losses(e, index);
     bool is_apart = job->trainer_batch_eval_metrics;
-    if (!is_apart && e->keeps_predictions) {
-        add_to(e, &e->all_logits, logits);
-        add_to(e, &e->all_labels, labels);
-    }
+    pad_across_processes(e, &e->labels, index);
+    pad_across_processes(e, &e->logits, index);
+    if (e->keeps_predictions) preprocess_logits(e);
+    gather_for_metrics(e, &e->logits, index);
+    if (!is_apart && e->keeps_predictions) add_to(e, &e->all_logits, e->logits);
+    gather_for_metrics(e, &e->labels, index);
+    if (!is_apart && e->keeps_predictions) add_to(e, &e->all_labels, e->labels);
     bool goes_to_host = !is_apart && every && (index + 1) % every == 0;
     if (goes_to_host) drop_containers(e);
     if (!is_apart && !goes_to_host) return;
@@ -216,7 +286,7 @@ static void evaluate_batch(evaluation *e, int64_t index) {
 
 /* What a batch of another size is known by. */
 static const char *const of_a_batch[] = {"batch",   "seq",          "row_tokens", "sequences_of_row", "scored",
-                                         "padding", "mask_is_full", "training",   "loss_function"};
+                                         "padding", "mask_is_full", "training",   "loss_function",    "use_cache"};
 
 typedef struct batch_settings {
     tide_value values[TIDE_COUNT_OF(of_a_batch)];
@@ -243,16 +313,18 @@ static void evaluate_all(evaluation *e) {
     tide_value *loss = tide_model_setting(model, "loss_function");
     if (e->keeps_predictions && tide_text_is(loss->text, "liger")) loss->text = TIDE_TEXT("default"); /* skip_logits */
     *tide_model_setting(model, "training") = tide_of_bool(false);
+    if (tide_json_at(e->t->job->config, "text_config"))
+        *tide_model_setting(model, "use_cache") = tide_of_bool(tide_copied_use_cache(e->t->job));
     model->state.is_checkpointing = false;
     model->m->state.grad_enabled = false;
-    for (int64_t i = 0; i * most < e->samples && !model->m->has_failed; i++) evaluate_batch(e, i);
+    for (int64_t i = 0; i * most * e->ranks < e->samples && !model->m->has_failed; i++) evaluate_batch(e, i);
     model->m->state.grad_enabled = true;
     model->state.is_checkpointing = checkpoints;
     restore_settings(model, &of_training);
 }
 
 void tide_with_evaluated_rows(tide_trainer_run *t, void (*run)(tide_trainer_run *t, const tide_job *job)) {
-    evaluation e = {.t = t, .job = *t->job};
+    evaluation e = {.t = t, .job = *t->job, .ranks = 1, .samples = INT64_MAX};
     batch_settings of_training = settings_of_training(&t->run->model);
     take_rows(&e, t->job->trainer_per_device_eval_batch_size, 0);
     run(t, &e.job);
@@ -262,9 +334,9 @@ void tide_with_evaluated_rows(tide_trainer_run *t, void (*run)(tide_trainer_run 
 void tide_evaluate(tide_trainer_run *t, unsigned step) {
     const tide_job *job = t->job;
     tide_machine *m = &t->run->machine;
-    evaluation e = {.t = t, .job = *job, .samples = job->trainer_max_eval_samples};
-    e.samples = TIDE_CEIL_DIV(e.samples, job->parallel_dp); /* of this rank: BatchSamplerShard */
-    if (!e.samples) e.samples = BATCHES_ALIKE * job->trainer_per_device_eval_batch_size;
+    evaluation e = {.t = t, .job = *job, .samples = job->trainer_max_eval_samples, .ranks = 1};
+    if (job->parallel_kind != TIDE_parallel_kind_none) e.ranks = job->parallel_dp;
+    if (!e.samples) e.samples = BATCHES_ALIKE * job->trainer_per_device_eval_batch_size * e.ranks;
     e.keeps_predictions = job->trainer_compute_metrics && !job->trainer_prediction_loss_only;
     m->module = m->statement = 0;
     evaluate_all(&e);

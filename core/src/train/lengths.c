@@ -8,17 +8,18 @@ void tide_put_size(tide_run *run, const char *name, int64_t value) {
 }
 
 void tide_take_micro_batch(tide_run *run, const tide_job *job, uint64_t index) {
-    tide_take_samples(run, job, tide_job_first_sample(job, index));
+    if (!tide_job_has_lengths(job)) return;
+    tide_micro_batch of = tide_job_micro_batch(job, index);
+    tide_take_samples(run, job, &of);
 }
 
-void tide_take_samples(tide_run *run, const tide_job *job, uint64_t first) {
-    if (!tide_job_has_lengths(job)) return;
-    tide_micro_batch of = tide_job_samples(job, first);
+void tide_take_samples(tide_run *run, const tide_job *job, const tide_micro_batch *of) {
     bool is_flat = tide_sequences_of_row(job) > 0; /* next to one another, without padding */
-    tide_put_size(run, "seq", of.seq);
-    tide_put_size(run, "row_tokens", of.tokens);
-    tide_put_size(run, "scored", of.scored);
-    *tide_model_setting(&run->model, "padding") = tide_of_bool(of.is_padded && !is_flat);
-    *tide_model_setting(&run->model, "mask_is_full") = tide_of_bool(job->trainer != TIDE_trainer_none && !of.is_padded);
+    tide_put_size(run, "seq", of->seq);
+    tide_put_size(run, "row_tokens", of->tokens);
+    tide_put_size(run, "scored", of->scored);
+    *tide_model_setting(&run->model, "padding") = tide_of_bool(of->is_padded && !is_flat);
+    *tide_model_setting(&run->model, "mask_is_full") =
+        tide_of_bool(job->trainer != TIDE_trainer_none && !of->is_padded);
     tide_model_forget_step_sizes(&run->model);
 }

@@ -67,9 +67,16 @@ static tide_value config_value(const tide_json *config) {
     return config ? (tide_value){.kind = TIDE_VALUE_CONFIG, .config = config} : tide_none();
 }
 
+bool tide_copied_use_cache(const tide_job *job) {
+    const tide_json *text = tide_json_at(job->config, "text_config"),
+                    *cache = tide_json_at(text ? text : job->config, "use_cache");
+    bool is_passed = job->trainer == TIDE_trainer_none && job->use_cache != TIDE_use_cache_default;
+    return is_passed ? job->use_cache == TIDE_use_cache_true_ : !cache || cache->is_true;
+}
+
 void tide_set_model_settings(tide_run *run, const tide_job *job, bool uses_cache) {
     tide_machine *m = &run->machine;
-    tide_setting_value *s = TIDE_NEW(m->arena, tide_setting_value, TIDE_VARIABLES_MOST + 44);
+    tide_setting_value *s = TIDE_NEW(m->arena, tide_setting_value, TIDE_VARIABLES_MOST + 46);
     uint32_t n = 0;
 #define NUMBER(name_, value_)                                                                                          \
     s[n++] = (tide_setting_value) {                                                                                    \
@@ -106,6 +113,7 @@ void tide_set_model_settings(tide_run *run, const tide_job *job, bool uses_cache
     TRUTH("loss_is_fused", false);
     TRUTH("loss_is_read", false); /* by the functions of library/losses.json that know loss_function */
     TRUTH("use_cache", uses_cache);
+    TRUTH("copied_use_cache", tide_copied_use_cache(job));
     TRUTH("checkpointing", run->model.state.is_checkpointing);
     TRUTH("autocast", tide_job_autocasts(job) || tide_trainer_casts_to_bf16(job)); /* torch.is_autocast_enabled() */
     NUMBER("device_sms", m->device.sms);

@@ -44,7 +44,9 @@ static void prepare(tide_run *run, const tide_job *job, tide_arena *arena, tide_
     if (run->model.state.is_checkpointing) uses_cache = false; /* transformers switches the cache off */
     run->model.autocasts = job->mode == TIDE_mode_train && tide_job_autocasts(job);
     run->model.autocast_dtype = job->autocast.dtype;
-    if (job->trainer != TIDE_trainer_none) uses_cache = false; /* trainer.py: config.use_cache = args.use_cache */
+    bool has_text = tide_json_at(job->config, "text_config") != NULL;
+    if (job->trainer != TIDE_trainer_none) /* trainer.py: self.model.config.use_cache = self.args.use_cache */
+        uses_cache = has_text && !run->model.state.is_checkpointing && tide_copied_use_cache(job);
     tide_set_model_settings(run, job, uses_cache);
     *tide_model_setting(&run->model, "mask_is_full") = tide_of_bool(job->trainer != TIDE_trainer_none && !job->padding);
     if (run->model.autocasts)

@@ -27,6 +27,9 @@ bool tide_make_model(tide_run *run, const tide_job *job);
 
 /* ---- model_settings.c ---- */
 
+/* use_cache of a decoder that has a configuration of its own, a copy or the text_config: a Trainer sets the model's to
+ * false. */
+bool tide_copied_use_cache(const tide_job *job);
 /* What forward() may ask for. */
 void tide_set_model_settings(tide_run *run, const tide_job *job, bool uses_cache);
 
@@ -76,8 +79,8 @@ uint32_t tide_alike_ends(tide_alike *a, uint32_t micro, bool leaves_state);
 
 /* Makes micro-batch `index` of the run the one that is played next, of a job with lengths; of others all are alike. */
 void tide_take_micro_batch(tide_run *run, const tide_job *job, uint64_t index);
-/* The same of a micro-batch that begins with that sample of the lengths. */
-void tide_take_samples(tide_run *run, const tide_job *job, uint64_t first);
+/* The same of a micro-batch of those samples. */
+void tide_take_samples(tide_run *run, const tide_job *job, const tide_micro_batch *of);
 /* Another value for a size that forward() may ask for. */
 void tide_put_size(tide_run *run, const char *name, int64_t value);
 

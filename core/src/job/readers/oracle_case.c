@@ -97,6 +97,7 @@ static bool case_trainer(case_reader *r, const tide_json *plan) {
                                            {"iterations", "trainer.num_iterations"},
                                            {"eval_samples", "trainer.max_eval_samples"},
                                            {"compute_metrics", "trainer.compute_metrics"},
+                                           {"preprocess", "trainer.preprocess_logits_for_metrics"},
                                            {"steps_per_generation", "trainer.steps_per_generation"},
                                            {"temperature", "trainer.temperature"}};
     /* A checkpoint is made behind the step, module by module: below its peak, and nothing of it stays. */

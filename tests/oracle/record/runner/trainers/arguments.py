@@ -148,6 +148,8 @@ def given(case: Case) -> dict[str, Any]:
         made["eval_dataset"] = data.dataset(case, plan.eval_samples)
     if plan.compute_metrics:
         made["compute_metrics"] = lambda predictions, compute_result=True: {}
+    if plan.preprocess == "argmax":
+        made["preprocess_logits_for_metrics"] = predicted_tokens
     if plan.kind == "hf":
         from transformers import DataCollatorForTokenClassification
 
@@ -159,3 +161,8 @@ def given(case: Case) -> dict[str, Any]:
     if plan.kind in GENERATE:
         made["reward_funcs"] = lambda completions, **rest: [float(i % 3) for i in range(len(completions))]
     return made
+
+
+def predicted_tokens(logits: Any, labels: Any) -> Any:
+    """As the examples of transformers have it."""
+    return (logits[0] if isinstance(logits, tuple) else logits).argmax(dim=-1)

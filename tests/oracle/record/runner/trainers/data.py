@@ -43,6 +43,18 @@ def training_rows(case: Case) -> int:
     return case.batch * case.grad_accum * (case.steps + 1) * ranks
 
 
+def evaluated_columns(case: Case, batch: int, index: int) -> int:
+    """The most columns that a rank has in its batch of this index: batches go round the ranks, and the last of them are
+    filled with the first samples."""
+    assert case.trainer and case.parallel
+    samples, ranks, multiple = case.trainer.eval_samples, case.parallel.dp, case.pad_to_multiple_of or 1
+    first = index * ranks * batch
+    again = min(samples, ranks * batch)
+    rows = [i if i < samples else (i - samples) % again for i in range(first, first + ranks * batch)]
+    longest = max(case.lengths[i % len(case.lengths)] for i in rows)
+    return -(-longest // multiple) * multiple
+
+
 def dataset(case: Case, count: int) -> Any:
     """Of so many rows. The end token that a trainer adds counts."""
     from datasets import Dataset

@@ -10,7 +10,7 @@ from ...case import Case
 from ...plans import Zero
 from ..meter import Meter
 from ..stand_ins import batch_is_padded
-from . import ranks
+from . import data, ranks, stand_ins
 from .arguments import GENERATE
 
 
@@ -19,12 +19,15 @@ class Phases:
         assert case.trainer
         self.trainer, self.meter, self.case, self.kind = trainer, meter, case, case.trainer.kind
         self.has_lengths, self.is_evaluating = bool(case.lengths), False
+        self.evaluated = 0  # batches of this evaluation
         self.valid: Callable[[Any], int] = lambda shape: int(shape.numel())  # labels of this batch that count
         wrap(trainer, "compute_loss", self.loss)
         wrap(trainer, "training_step", self.micro)
         wrap(trainer.accelerator, "backward", self.backward)
         wrap(trainer, "evaluation_loop", self.evaluate)
         wrap(trainer, "prediction_step", self.predict)
+        if case.lengths and case.parallel is not None:
+            stand_ins.columns_of_ranks(self.columns)
         if hasattr(trainer, "compute_ref_log_probs"):
             wrap(trainer, "compute_ref_log_probs", self.reference)
         if hasattr(trainer, "_generate_and_score_completions"):
@@ -44,7 +47,7 @@ class Phases:
 
     def evaluate(self, loop: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Behind the step that it follows, of which it is a phase."""
-        self.is_evaluating = True
+        self.is_evaluating, self.evaluated = True, 0
         found = loop(*args, **kwargs)
         self.is_evaluating = False
         self.meter.phase("evaluate", "after_evaluate")
@@ -52,9 +55,14 @@ class Phases:
         return found
 
     def predict(self, step: Callable[..., Any], model: Any, batch: Any, *args: Any, **kwargs: Any) -> Any:
+        self.evaluated += 1
         if isinstance(batch, dict):
             self.meter.mark("inputs", batch.values())
         return step(model, batch, *args, **kwargs)
+
+    def columns(self) -> int:
+        """The most that a rank has in the batch that is evaluated."""
+        return data.evaluated_columns(self.case, self.trainer.args.per_device_eval_batch_size, self.evaluated - 1)
 
     def loss(self, compute: Callable[..., Any], model: Any, batch: Any, *args: Any, **kwargs: Any) -> Any:
         self.count(batch)
