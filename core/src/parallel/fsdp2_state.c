@@ -131,9 +131,11 @@ typedef struct cast_to {
     tide_dtype dtype;
 } cast_to;
 
+/* _cast_fp_tensor: complex numbers, as of a rotary embedding, are no floating point. */
 static void cast_one(void *user, tide_value *value) {
     const cast_to *c = user;
-    if (!tide_dtype_is_float(value->tensor->dtype) || value->tensor->dtype == c->dtype) return;
+    tide_dtype dtype = (tide_dtype)value->tensor->dtype;
+    if (!tide_dtype_is_float(dtype) || dtype == TIDE_COMPLEX64 || dtype == c->dtype) return;
     tide_value arguments[2] = {*value, {.kind = TIDE_VALUE_DTYPE, .dtype = c->dtype}};
     tide_value cast = tide_op_find(TIDE_TEXT("to"))->run(c->m, arguments);
     tide_value_release(c->m, *value);
