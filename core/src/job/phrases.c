@@ -21,6 +21,8 @@ typedef struct phrase {
     const char *unknown;  /* what was not understood; "": all was */
     const char *settings; /* "quant=nf4 adapter=lora" */
     bool serves;
+    bool generates; /* a trainer that generates is among the pieces: it may do so with vLLM */
+    bool has_stage; /* of DeepSpeed's ZeRO */
 } phrase;
 
 /* ---- pieces ---- */
@@ -182,6 +184,10 @@ static uint32_t take_choice(phrase *p) {
                                           TIDE_SET_parallel_kind, TIDE_SET_attention, TIDE_SET_engine,
                                           TIDE_SET_quantization};
     tide_text entry = entry_at(p, p->at, 1);
+    if (p->generates && is_any_of(entry, "vllm")) {
+        add_meaning(p, "trainer.use_vllm=true");
+        return 1;
+    }
     if (entry.at[0] < 'a' || is_any_of(entry, "none|auto|default|native|transformers")) return 0;
     for (size_t i = 0; i < TIDE_COUNT_OF(ids); i++) {
         if (ids[i] == TIDE_SET_quantization && !p->serves) continue;
@@ -189,6 +195,7 @@ static uint32_t take_choice(phrase *p) {
         tide_diagnostics_init(&scratch, p->arena);
         const char *value = tide_setting_read(p->arena, ids[i], entry, &scratch);
         if (!value || scratch.error_count) continue;
+        if (ids[i] == TIDE_SET_engine && p->generates) return 0;
         add_meaning(p, tide_format(p->arena, "%s%s=%s", ids[i] == TIDE_SET_engine ? "mode=serve " : "",
                                    tide_settings[ids[i]].name, value));
         return 1;
@@ -296,7 +303,7 @@ static uint32_t take_others(phrase *p) {
         add_meaning(p, tide_text_copy(p->arena, piece));
         return 1;
     }
-    return is_any_of(piece, fillers) ? 1 : 0;
+    return is_any_of(piece, fillers) || (p->has_stage && is_any_of(piece, "deepspeed")) ? 1 : 0;
 }
 
 /* ---- the whole ---- */
@@ -316,8 +323,12 @@ static uint32_t leave_unknown(phrase *p) {
 static void read_pieces(phrase *p) {
     uint32_t (*const takers[])(phrase *) = {take_model,  take_gpus, take_sized, take_word,
                                             take_choice, take_size, take_others};
-    for (uint32_t i = 0; i < p->count; i++) /* wherever it stands, it says what "fp8" and "8k" are of */
-        if (is_any_of(p->pieces[i], "serving|vllm|sglang")) p->serves = true;
+    for (uint32_t i = 0; i < p->count; i++) { /* wherever they stand, they say what others mean: "fp8", "8k", "vllm" */
+        p->generates = p->generates || is_any_of(p->pieces[i], "grpo|rloo|gspo|dapo");
+        p->has_stage = p->has_stage || tide_text_starts(p->pieces[i], TIDE_TEXT("zero"));
+    }
+    for (uint32_t i = 0; i < p->count && !p->generates; i++)
+        p->serves = p->serves || is_any_of(p->pieces[i], "serving|vllm|sglang");
     while (p->at < p->count) {
         uint32_t taken = 0;
         for (size_t i = 0; i < TIDE_COUNT_OF(takers) && !taken; i++) taken = takers[i](p);
