@@ -314,7 +314,8 @@ static void fsdp2_replace_members(tide_wrapper *w, tide_tensor *const *sharded_p
                 members[i].is_replicated = members[i].tensor->is_replicated;
                 members[i].is_of_experts = tide_is_titan_expert(model, members[i].module);
                 /* DTensors reduce along dimensions at once that a flattened mesh has: torchtitan's "loss" */
-                members[i].mesh_dims = members[i].tensor->is_dtensor && !members[i].is_of_experts ? 2 : 1;
+                bool is_flattened = members[i].is_of_experts && w->job->parallel_tp == 1;
+                members[i].mesh_dims = members[i].tensor->is_dtensor && !is_flattened ? 2 : 1;
                 members[i].tensor = sharded_params[k];
                 break;
             }

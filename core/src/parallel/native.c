@@ -52,13 +52,13 @@ static bool refuse_what_is_not_described(tide_wrapper *w) {
 
 static bool parallelize(tide_wrapper *w) {
     const tide_job *job = w->job;
+    bool is_sharded = job->parallel_dp * job->parallel_cp > 1 || tide_job_has_titan_experts(job);
     if (job->parallel_tp == 1) return true;
-    return tide_parallelize_module(w,
-                                   &(tide_tensor_parallel_plan){.ranks = job->parallel_tp,
-                                                                .sequence_parallel = job->parallel_sequence_parallel,
-                                                                .loss_parallel = job->parallel_loss_parallel,
-                                                                .is_sharded = job->parallel_dp * job->parallel_cp > 1,
-                                                                .cuts_embedding = true});
+    return tide_parallelize_module(w, &(tide_tensor_parallel_plan){.ranks = job->parallel_tp,
+                                                                   .sequence_parallel = job->parallel_sequence_parallel,
+                                                                   .loss_parallel = job->parallel_loss_parallel,
+                                                                   .is_sharded = is_sharded,
+                                                                   .cuts_embedding = true});
 }
 
 /* checkpoint_wrapper() of every block of a stage, or of every other one; without it what the model does itself. */
@@ -80,7 +80,7 @@ enum { MOST_CONTEXTS = 32 / TIDE_STREAM_THIRD }; /* c10/cuda/CUDAStream.cpp: kSt
 
 /* fully_shard of a stage over data and context parallel ranks. */
 static void shard(tide_wrapper *w, const native *n, tide_pipeline_stage *s, uint32_t chunk) {
-    if (n->topology.dp_cp == 1) return;
+    if (n->topology.dp_cp == 1 && !tide_job_has_titan_experts(w->job)) return;
     w->ranks = n->topology.dp_cp;
     w->rank = n->topology.dp_cp_rank;
     tide_fsdp2_strategy.wrap(w);
@@ -137,7 +137,7 @@ static void native_wrap(tide_wrapper *w) {
     if (m->has_failed) return;
     if (p->ranks > 1) tide_pipeline_drop_others(p);
     if (w->model->state.is_on_meta) tide_pipeline_to_empty(p);
-    if (n->topology.dp_cp == 1 && w->model->tensor_parallel) tide_separate_kinds(w);
+    if (!p->stages[0].fsdp && w->model->tensor_parallel) tide_separate_kinds(w);
     w->state = n;
     m->module = 0;
 }

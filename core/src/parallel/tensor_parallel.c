@@ -23,7 +23,11 @@ typedef enum style {
     STYLE_PREPARE_INPUT, /* PrepareModuleInput: from Shard(1) to Replicate() */
     STYLE_CUT_INPUT,     /* from Replicate() to Shard(1) */
     STYLE_EXPERTS,       /* of a configuration's plan: expert_parallel.h */
-    STYLE_LATENT         /* MlaKvAProjParallel */
+    STYLE_LATENT,        /* MlaKvAProjParallel */
+    STYLE_GATE,          /* of what is whole, whose output is cut along the sequence */
+    STYLE_LOCAL_INPUT,   /* local_map() */
+    STYLE_LOCAL_OUTPUT,  /* DTensor.to_local() of what is cut along the sequence */
+    STYLE_CUT            /* by another mesh */
 } style;
 
 typedef struct tide_tensor_parallel {
@@ -67,7 +71,7 @@ static void prepare_input(tide_machine *m, const tide_tensor_parallel *p, style 
         how.forward = TIDE_COLLECTIVE_CHUNK;
         how.backward = TIDE_COLLECTIVE_ALL_GATHER;
         how.to_dtensor = false;
-    } else if (is_dtensor || of == STYLE_EMBEDDING || of == STYLE_NONE) {
+    } else if (is_dtensor || of == STYLE_EMBEDDING || of == STYLE_NONE || of >= STYLE_LOCAL_OUTPUT) {
         return;
     } else if (of == STYLE_COLUMN || of == STYLE_HEAD) {
         how.backward = TIDE_COLLECTIVE_ALL_REDUCE; /* of from_local(Replicate()), whose gradient is Partial */
@@ -86,7 +90,10 @@ static void prepare_output(tide_machine *m, const tide_tensor_parallel *p, style
         how.dim = LAST;
         how.forward = TIDE_COLLECTIVE_ALL_GATHER;
         how.backward = TIDE_COLLECTIVE_CHUNK;
-    } else if (of != STYLE_COLUMN) {
+    } else if (of == STYLE_GATE) {
+        how.forward = TIDE_COLLECTIVE_CHUNK;
+        how.backward = TIDE_COLLECTIVE_ALL_GATHER;
+    } else if (of != STYLE_COLUMN && of != STYLE_LOCAL_OUTPUT) {
         return;
     }
     redistribute(m, output, &how);
@@ -98,6 +105,8 @@ static void before_forward(tide_model *model, uint32_t instance, tide_value *pos
     if (p->outer_before) p->outer_before(model, instance, positional, count, named, named_count);
     if (p->styles[instance] == STYLE_EXPERTS)
         tide_experts_before(model, instance, &p->experts, positional, count);
+    else if (p->styles[instance] == STYLE_LOCAL_INPUT)
+        for (uint32_t i = 0; i < count; i++) redistribute(model->m, &positional[i], &(tide_redistribute){.ranks = 1});
     else if (count)
         prepare_input(model->m, p, (style)p->styles[instance], &positional[0]);
 }
@@ -188,6 +197,33 @@ static bool is_here(const tide_wrapper *w, uint32_t instance) {
     return !w->is_absent || !w->is_absent[instance];
 }
 
+/* torchtitan, models/common/moe_sharding.py: set_moe_sharding_config. */
+static void choose_titan_styles(tide_wrapper *w, tide_tensor_parallel *p) {
+    static const struct {
+        const char *parent, *name; /* classes; NULL: any */
+        const char *member;
+        style of;
+    } rows[] = {{NULL, "TitanMoE", NULL, STYLE_LOCAL_OUTPUT},
+                {NULL, "TitanRoutedExperts", NULL, STYLE_LOCAL_INPUT},
+                {NULL, "TitanGroupedExperts", NULL, STYLE_CUT},
+                {NULL, "TitanFeedForward", NULL, STYLE_PREPARE_INPUT},
+                {"TitanTokenChoiceTopKRouter", NULL, "gate", STYLE_SEQUENCE},
+                {"TitanFeedForward", NULL, "gate", STYLE_GATE},
+                {"TitanFeedForward", NULL, "w1", STYLE_COLUMN},
+                {"TitanFeedForward", NULL, "w3", STYLE_COLUMN},
+                {"TitanFeedForward", NULL, "w2", STYLE_ROW}};
+    const tide_model *model = w->model;
+    for (uint32_t i = 1; i < model->instance_count; i++) {
+        const tide_instance *of = &model->instances[i], *parent = &model->instances[of->parent];
+        for (size_t k = 0; k < sizeof rows / sizeof *rows && is_here(w, i); k++) {
+            bool is_named = !rows[k].name || tide_text_is(of->of->name, rows[k].name),
+                 is_child = !rows[k].parent || (parent->of && tide_text_is(parent->of->name, rows[k].parent)),
+                 is_member = !rows[k].member || tide_text_is(of->name, rows[k].member);
+            if (is_named && is_child && is_member) p->styles[i] = (uint8_t)rows[k].of;
+        }
+    }
+}
+
 static bool choose_styles(tide_wrapper *w, tide_tensor_parallel *p) {
     tide_model *model = w->model;
     const tide_json *own = p->plan.of_configuration,
@@ -203,6 +239,7 @@ static bool choose_styles(tide_wrapper *w, tide_tensor_parallel *p) {
             p->styles[i] = STYLE_CUT_INPUT;
         has_block = has_block || model->instances[i].of->is_checkpointed;
     }
+    if (tide_job_has_titan_experts(w->job)) choose_titan_styles(w, p);
     if (own && !has_plan_below_head(own) && tide_tied_head(model)) {
         tide_fail(
             model->m, TIDE_ERR_CONFLICT,
@@ -254,7 +291,7 @@ static bool distribute(tide_wrapper *w, const tide_tensor_parallel *p, uint32_t 
         model->m->module = instance;
         row->tensor->is_dtensor = true;
         row->tensor->has_partial_grad = of == STYLE_SEQUENCE;
-        row->tensor->is_replicated = of == STYLE_SEQUENCE || (is_row && is_bias);
+        row->tensor->is_replicated = of == STYLE_SEQUENCE || of == STYLE_GATE || (is_row && is_bias);
         if (row->tensor->is_replicated) continue;
         int64_t ranks = of == STYLE_EXPERTS ? p->plan.expert_ranks : p->plan.ranks;
         is_done = check_parts(w, ranks, row, dim);
@@ -297,11 +334,13 @@ static bool distribute_all(tide_wrapper *w, const tide_tensor_parallel *p) {
     for (uint32_t block = 1; block < count; block++) {
         if (!model->instances[block].of->is_checkpointed) continue;
         for (style of = STYLE_COLUMN; of <= STYLE_SPLIT_ROW; of++)
-            for (uint32_t i = block; i < count && tide_is_below(model, i, block); i++)
-                if (p->styles[i] == of && !distribute(w, p, i)) return false;
+            for (uint32_t i = block; i < count; i++)
+                if (p->styles[i] == of && tide_is_below(model, i, block) && !distribute(w, p, i)) return false;
     }
     for (uint32_t i = 1; i < count; i++)
-        if ((p->styles[i] == STYLE_SEQUENCE || p->styles[i] == STYLE_EXPERTS) && !distribute(w, p, i)) return false;
+        if ((p->styles[i] == STYLE_SEQUENCE || p->styles[i] == STYLE_EXPERTS || p->styles[i] == STYLE_GATE) &&
+            !distribute(w, p, i))
+            return false;
     return true;
 }
 

@@ -27,8 +27,8 @@ static uint32_t below_one_of(tide_model *model, uint32_t instance, const char *c
 
 /* Of a micro-batch. */
 static int64_t rows_of_micro_batch(const tide_job *job, int64_t top_k) {
-    return tide_rows_received(job->batch * (job->seq / job->parallel_cp) * top_k, job->parallel_ep,
-                              (double)job->parallel_imbalance / (double)TIDE_PICO);
+    int64_t tokens = job->batch * (job->seq / job->parallel_cp / job->parallel_tp);
+    return tide_rows_received(tokens * top_k, job->parallel_ep, (double)job->parallel_imbalance / (double)TIDE_PICO);
 }
 
 /* _probe_hf_moe_block, _build_moe_config */
@@ -79,11 +79,10 @@ static bool check_ranks(tide_machine *m, const tide_job *job) {
                   "at dim=0 has size %lld. These must be equal for unflatten to work correctly.\"; give a divisor of "
                   "parallel.dp x cp x tp, %lld",
                   pp, ranks / ep, ep, pp * (ranks / ep) * ep, pp * ranks, ranks);
-    else if (job->parallel_tp > 1)
+    else if (job->parallel_tp > 1 && !job->parallel_sequence_parallel)
         tide_fail(m, TIDE_ERR_UNSUPPORTED,
-                  "parallel.ep: torchtitan's expert parallelism is not described beside its tensor parallelism; near "
-                  "to it are parallel.tp=1, transformers' own, parallel.kind=tp parallel.tp_plan=auto with the same "
-                  "parallel.tp, parallel.dp and parallel.ep, and parallel.kind=megatron");
+                  "parallel.ep: torchtitan cuts hidden states along the sequence wherever it has tensor parallel "
+                  "ranks; give parallel.sequence_parallel=true");
     else if (!tide_job_is_on_meta(job))
         tide_fail(m, TIDE_ERR_UNSUPPORTED,
                   "parallel.ep: torchtitan cuts experts while they are on the meta device; leave %s out",

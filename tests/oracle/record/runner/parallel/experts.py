@@ -54,6 +54,7 @@ def replace_blocks(chunk: Any, config: Any, plan: Native, dims: Any) -> None:
             enable_sp=dims.tp_enabled,
             expert_param_layout=replacement._get_expert_param_info()[1],
         )
+        cut_gate(moe.shared_experts, dims)
         dtype = next(layer.parameters()).dtype
         default = torch.get_default_dtype()
         torch.set_default_dtype(dtype)
@@ -66,6 +67,25 @@ def replace_blocks(chunk: Any, config: Any, plan: Native, dims: Any) -> None:
         layer.mlp = built
         object.__setattr__(layer, "moe", built)
         built.parallelize(dims)
+        if dims.tp_enabled:  # residuals are plain tensors here
+            built.register_forward_hook(lambda module, given, out: out.to_local())
+
+
+def cut_gate(shared: Any, dims: Any) -> None:
+    """A gate of shared experts, which build_and_swap_native_moe() sets by itself."""
+    from torchtitan.models.common import decoder_sharding as placements
+    from torchtitan.models.common.feed_forward import SigmoidGatedFeedForward
+    from torchtitan.protocols.sharding import ShardingConfig
+    import spmd_types as spmd
+
+    if not isinstance(shared, SigmoidGatedFeedForward.Config):
+        return
+    whole = placements.dense_activation_placement(tp=spmd.R)
+    shared.gate.sharding_config = ShardingConfig(
+        state_shardings={name: placements.dense_param_placement(tp=spmd.R) for name in ("weight", "bias")},
+        out_src_shardings=whole,
+        out_dst_shardings=placements.dense_sequence_parallel_placement() if dims.tp_enabled else whole,
+    )
 
 
 def tell_sizes(plan: Native) -> None:

@@ -78,7 +78,9 @@ def cut(chunk: Chunk, plan: Native, mesh: Any) -> None:
         styles["lm_head"] = tensor.head_style(along, plan.loss_parallel)
         if along:
             styles["norm"] = SequenceParallel()
-    parallelize_module(chunk, mesh["tp"], styles | tensor.layer_styles("", len(chunk.layers), along))
+    styles |= tensor.layer_styles("", len(chunk.layers), along)
+    cuts_itself = tuple(f"layers.{i}.mlp" for i, layer in enumerate(chunk.layers) if getattr(layer, "moe_enabled", False))
+    parallelize_module(chunk, mesh["tp"], {at: s for at, s in styles.items() if not at.startswith(cuts_itself or "/")})
 
 
 def checkpoint(chunk: Chunk, kind: str | None) -> None:
