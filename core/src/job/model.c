@@ -40,10 +40,23 @@ static void model_of_also(tide_job_builder *b, const char *path, const tide_sour
                 "give its config.json where it differs");
 }
 
+/* A model near to it has another architecture: none is suggested. */
+static void refuse_undescribed(tide_job_builder *b, const char *place, const char *name, const char *what) {
+    tide_error(b->diags, TIDE_ERR_MODEL_UNKNOWN, place,
+               tide_format(b->arena, "\"%s\" is not in the catalogue: no description covers %s",
+                           tide_shown(b->arena, tide_text_of(name)), what),
+               "run the program by `tidemark dry-run`, which needs no description; its config.json as a file is "
+               "answered with a range where one holds");
+}
+
 static void model_unknown(tide_job_builder *b, const char *name) {
     const char *word = tide_word_remedy(tide_text_of(name));
-    const char *near = tide_catalogue_near(b->arena, name);
+    const char *near = tide_catalogue_near(b->arena, name), *what = tide_model_undescribed(b->arena, name);
     const char *file = "give its config.json as a file";
+    if (what) {
+        refuse_undescribed(b, "/settings/model", name, what);
+        return;
+    }
     tide_error(b->diags, TIDE_ERR_MODEL_UNKNOWN, "/settings/model",
                tide_format(b->arena, "\"%s\" is not in the catalogue", tide_shown(b->arena, tide_text_of(name))),
                word   ? word
@@ -97,7 +110,11 @@ static void model_asked(tide_job_builder *b) {
         tide_setting_put(&b->arguments, TIDE_TEXT("model"), tide_text_of(asked), TIDE_ORIGIN_FILE);
     } else {
         const char *near = asked[0] == '$' ? NULL : tide_catalogue_near(b->arena, asked),
-                   *file = "give its config.json too";
+                   *file = "give its config.json too", *what = tide_model_undescribed(b->arena, asked);
+        if (what) {
+            refuse_undescribed(b, b->inputs.asked_place, asked, what);
+            return;
+        }
         tide_error(b->diags, TIDE_ERR_MODEL_UNKNOWN, b->inputs.asked_place,
                    tide_format(b->arena, "\"%s\", which a file names, is not in the catalogue",
                                tide_shown(b->arena, tide_text_of(asked))),

@@ -210,3 +210,21 @@ const char *tide_catalogue_near(tide_arena *arena, const char *name) {
     for (uint32_t i = 0; i < tide_catalogue_source_count; i++) names[i] = tide_catalogue_sources[i].name;
     return tide_near_names(arena, tide_text_of(last), names, tide_catalogue_source_count);
 }
+
+const char *tide_model_undescribed(tide_arena *arena, const char *name) {
+    static const struct {
+        const char *names, *what;
+    } rows[] = {
+#define TIDE_UNDESCRIBED(names, what) {names, what},
+#include "job/undescribed_models.def"
+#undef TIDE_UNDESCRIBED
+    };
+    const char *slash = strrchr(name, '/');
+    tide_text last = tide_text_of(dashed(arena, tide_lowered(arena, tide_text_of(slash ? slash + 1 : name))));
+    for (size_t i = 0; i < TIDE_COUNT_OF(rows); i++) {
+        tide_text rest = tide_text_of(rows[i].names), pattern;
+        while (tide_piece_next(&rest, '|', &pattern))
+            if (tide_text_matches(last, pattern)) return rows[i].what;
+    }
+    return NULL;
+}

@@ -20,4 +20,7 @@ bool tide_model_is_known(tide_arena *arena, const char *name);
 /* Up to four entries that may be meant: "a, b or c"; NULL: none is near. */
 const char *tide_catalogue_near(tide_arena *arena, const char *name);
 
+/* Of a name that the catalogue does not have: what no description covers ("Gemma 3n: ..."); NULL: not known. */
+const char *tide_model_undescribed(tide_arena *arena, const char *name);
+
 #endif

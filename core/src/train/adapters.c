@@ -194,6 +194,27 @@ static bool is_left(tide_model *model, const tide_job *job, uint32_t instance, u
            (last && last->module == instance && tide_text_ends(tide_text_of(last->name), TIDE_TEXT(".weight")));
 }
 
+/* Experts that are one parameter are no layers, so that quantisers leave them whole; said where they are most of the
+ * model. */
+static void say_whole_experts(const tide_model *model, const tide_job *job) {
+    int64_t whole = 0, all = 0;
+    for (uint32_t i = 0; i < model->parameter_count; i++) {
+        const tide_tensor *t = model->parameters[i].tensor;
+        bool is_of_experts = t->shape->dims == 3 && tide_dtype_is_float(t->dtype) && tide_dtype_bytes(t->dtype) > 1 &&
+                             strstr(model->parameters[i].name, "experts");
+        int64_t bytes = t->layout->count * tide_dtype_bytes(t->dtype);
+        all += bytes;
+        whole += is_of_experts ? bytes : 0;
+    }
+    if (2 * whole <= all) return;
+    tide_report(model->m->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/settings/quant",
+                tide_format(model->m->arena,
+                            "%s quantises layers, and the experts are one parameter of each block: %d %% of what is "
+                            "loaded stays whole",
+                            job->values[TIDE_SET_quant], (int)(100.0 * (double)whole / (double)all)),
+                "experts=modules has them as layers, as before transformers 5; mode=serve has them as vLLM packs them");
+}
+
 bool tide_quantise(tide_model *model, const tide_job *job) {
     uint32_t count, head = output_head(model), *modules = tide_model_modules(model, &count);
     const char *besides = tide_format(model->m->arena, job->quant_from_pretrained ? "%s_loaded" : "%s_by_hand",
@@ -213,6 +234,7 @@ bool tide_quantise(tide_model *model, const tide_job *job) {
         }
     }
     tide_model_list_parameters(model);
+    say_whole_experts(model, job);
     return !model->m->has_failed;
 }
 
