@@ -94,25 +94,40 @@ static int options_read(dry_run *d, int argc, char **argv, int *at) {
 
 /* ---- the GPU ---- */
 
+/* The row that is meant by --gpu, as `gpu=` of a job is read: "H100 SXM" is h100-80. Freed by the caller. */
+static int card_named(const dry_run *d, char **name) {
+    cli_buffer request = {0}, setting = {0};
+    cli_answer answer = {0};
+    cli_format(&setting, "gpu=%s", d->gpu);
+    cli_append_text(&request, "{\"call\":\"link\",\"settings\":[\"model=gpt2\",");
+    cli_append_quoted(&request, setting.at, setting.length);
+    cli_append_text(&request, "]}");
+    int status = cli_ask_or_explain(&answer, &request, false);
+    const char *link = cli_text_at(answer.json, "link"), *at = strstr(link, "&gpu=");
+    *name = status == CLI_OK && at ? strndup(at + 5, strcspn(at + 5, "&")) : NULL;
+    cli_answer_free(&answer);
+    cli_buffer_free(&setting);
+    cli_buffer_free(&request);
+    return status == CLI_OK && !*name ? OBSERVED_USAGE : status;
+}
+
 static int card_find(dry_run *d) {
     static const char request[] = "{\"call\":\"describe\"}";
+    char *name = NULL;
+    int status = card_named(d, &name);
+    if (status != CLI_OK) return OBSERVED_USAGE;
     cli_buffer text = {0};
     cli_answer answer = {0};
     cli_append_text(&text, request);
-    int status = cli_ask(&answer, &text);
+    status = cli_ask(&answer, &text);
     const cJSON *card;
-    if (status == CLI_OK) {
-        cJSON_ArrayForEach(card, cli_at(answer.json, "gpus")) if (strcmp(cli_text_at(card, "name"), d->gpu) == 0)
-            d->card = cJSON_Duplicate(card, true);
-        if (!d->card) {
-            cli_complain("`tidemark describe gpus` lists them; such as --gpu h100-80", "no GPU \"%s\"", d->gpu);
-            status = OBSERVED_USAGE;
-        }
-    }
+    cJSON_ArrayForEach(card, cli_at(answer.json, "gpus")) if (strcmp(cli_text_at(card, "name"), name) == 0) d->card =
+        cJSON_Duplicate(card, true);
     d->bytes = cli_int_at(d->card, "bytes");
     d->context_bytes = cli_int_at(d->card, "context_bytes");
     cli_answer_free(&answer);
     cli_buffer_free(&text);
+    free(name);
     return status;
 }
 

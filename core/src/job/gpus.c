@@ -86,7 +86,7 @@ static bool gpu_may_be(tide_arena *arena, const tide_json *row, const char *word
     return strcmp(words, " ") != 0 && gpu_has_words(arena, words, gpu_words(arena, all));
 }
 
-/* The row that is meant: all of its name but the family is said. "H100" is none, as there are several. */
+/* The row that is meant: all of its name but the family is said. "A100" is none, as there are several. */
 static const tide_json *gpu_find(tide_arena *arena, const tide_json *list, const char *name) {
     const char *words = gpu_words(arena, name);
     for (const tide_json *row = list ? list->first : NULL; row; row = row->next) {
@@ -106,6 +106,25 @@ static const char *remedy_of_count(tide_job_builder *b, const tide_json *list, c
     const char *gpu = tide_text_copy(b->arena, tide_trimmed(rest));
     return tide_gpu_is_named(b->arena, list, gpu) ? tide_format(b->arena, "write gpus=%" PRId64 " gpu=%s", count, gpu)
                                                   : NULL;
+}
+
+/* Of several that may be meant, the one that is marked as usual: none of the others has less memory. It is said. */
+static const tide_json *gpu_usual(tide_job_builder *b, const tide_json *list, const char *name) {
+    const char *words = gpu_words(b->arena, name), *others = "";
+    const tide_json *usual = NULL;
+    for (const tide_json *row = list ? list->first : NULL; row; row = row->next) {
+        if (!gpu_may_be(b->arena, row, words)) continue;
+        if (tide_json_is_true(tide_json_at(row, "usual")))
+            usual = row;
+        else
+            others = tide_format(b->arena, "%s%s%s", others, *others ? ", " : "", gpu_string(row, "name"));
+    }
+    if (usual)
+        tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/gpu",
+                    tide_format(b->arena, "\"%s\" is taken as %s; others of that name: %s",
+                                tide_shown(b->arena, tide_text_of(name)), gpu_string(usual, "title"), others),
+                    NULL);
+    return usual;
 }
 
 static void gpu_refuse(tide_job_builder *b, const tide_json *list, const char *name) {
@@ -158,7 +177,7 @@ void tide_find_gpu(tide_job_builder *b) {
     const tide_json *row = gpu_find_alone(b, name);
     if (!row) {
         const tide_json *list = tide_gpu_list(b->arena, b->diags);
-        if (!(row = gpu_find(b->arena, list, name))) {
+        if (!(row = gpu_find(b->arena, list, name)) && !(row = gpu_usual(b, list, name))) {
             gpu_refuse(b, list, name);
             return;
         }
