@@ -279,11 +279,12 @@ static void check_vllm_generation(tide_job_builder *b) {
     if (job->quant != TIDE_quant_none)
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_use_vllm,
                             "over quantised weights is not described", "leave quant out, or use_vllm");
-    if (gathers)
+    if (gathers && job->adapter != TIDE_adapter_none)
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_use_vllm,
-                            tide_format(b->arena, "is not described with %s, which gathers each weight to send it",
+                            tide_format(b->arena,
+                                        "merges adapters into weights that %s has cut, which is not described",
                                         job->values[TIDE_SET_parallel_kind]),
-                            "use ddp or zero2, or leave it out");
+                            "use ddp or zero2, or train the model itself");
     if (job->adapter_dora)
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_use_vllm,
                             "merges adapters: DoRA's are not described", "leave adapter.dora out");

@@ -418,6 +418,7 @@ static void fsdp2_update(tide_wrapper *w) {
 const tide_strategy tide_fsdp2_strategy = {.load = tide_load_on_meta,
                                            .wrap = fsdp2_wrap,
                                            .prepare_reference = fsdp2_prepare_reference,
+                                           .full_tensor = tide_fsdp2_full_tensor,
                                            .before_forward = fsdp2_before_forward,
                                            .after_forward = fsdp2_after_forward,
                                            .backward = fsdp2_backward,

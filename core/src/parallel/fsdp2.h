@@ -169,6 +169,8 @@ void tide_fsdp2_drop_reduce_scatter_inputs(fsdp2 *f);
 
 /* Every group, in the order of named_modules(). */
 void tide_fsdp2_each_group(fsdp2 *f, void (*act)(fsdp2 *f, fsdp_param_group *u));
+/* tide_strategy.full_tensor. */
+tide_tensor *tide_fsdp2_full_tensor(tide_wrapper *w, tide_tensor *weight);
 /* The hooks of modules and of what they return. */
 void tide_fsdp2_set_hooks(fsdp2 *f);
 void tide_fsdp2_root_post_backward_final_callback(void *state);

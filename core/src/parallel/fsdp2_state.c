@@ -289,21 +289,39 @@ static void fsdp2_post_forward(tide_model *model, uint32_t instance, tide_value 
     if (f->output_dtype != TIDE_DTYPE_COUNT) each_tensor(items, count, cast_one, &(cast_to){m, f->output_dtype});
 }
 
-/* trl/trainer/utils.py, _fused_forward: weight.full_tensor() of a head whose group has not run. */
-static tide_tensor *fsdp2_read_parameter(tide_model *model, uint32_t instance, tide_tensor *leaf) {
-    fsdp2 *f = model->m->wrapper;
-    const fsdp_param_group *of = NULL;
-    const fsdp_param *s = NULL;
-    for (uint32_t k = 0; k < f->group_count && !s; k++)
-        for (uint32_t i = 0; i < f->groups[k].count && !s; i++)
-            if (f->groups[k].fsdp_params[i].unsharded_param == leaf) of = &f->groups[k], s = &of->fsdp_params[i];
-    if (instance || !s || of->sharded_state != FSDP_SHARDED) return NULL;
-    tide_machine *m = model->m;
+/* Of a parameter, as modules know it; NULL: it is not cut. */
+static const fsdp_param *cut_param_of(const fsdp2 *f, const tide_tensor *leaf, const fsdp_param_group **group) {
+    for (uint32_t k = 0; k < f->group_count; k++)
+        for (uint32_t i = 0; i < f->groups[k].count; i++) {
+            const fsdp_param *s = &f->groups[k].fsdp_params[i];
+            if (s->unsharded_param != leaf && s->sharded_param != leaf) continue;
+            *group = &f->groups[k];
+            return s;
+        }
+    return NULL;
+}
+
+static tide_tensor *gather_full(const fsdp2 *f, const fsdp_param_group *of, const fsdp_param *s) {
+    tide_machine *m = f->w->model->m;
     int64_t numel = s->padded_sharded_numel * of->mesh.ranks;
-    tide_tensor *gathered = tide_flat_of(m, tide_fsdp2_name, numel, s->orig_dtype, TIDE_FACTOR_GATHERED),
-                *whole = tide_view_as(m, gathered, leaf->layout);
+    tide_tensor *gathered = tide_flat_on(m, (uint8_t)m->state.stream, tide_fsdp2_name, numel, s->orig_dtype,
+                                         TIDE_FACTOR_GATHERED),
+                *whole = tide_view_as(m, gathered, s->unsharded_param->layout);
     tide_release(m, gathered);
     return whole;
+}
+
+/* trl/trainer/utils.py, _fused_forward: weight.full_tensor() of a head whose group has not run. */
+static tide_tensor *fsdp2_read_parameter(tide_model *model, uint32_t instance, tide_tensor *leaf) {
+    const fsdp_param_group *of;
+    const fsdp_param *s = instance ? NULL : cut_param_of(model->m->wrapper, leaf, &of);
+    return s && of->sharded_state == FSDP_SHARDED ? gather_full(model->m->wrapper, of, s) : NULL;
+}
+
+tide_tensor *tide_fsdp2_full_tensor(tide_wrapper *w, tide_tensor *weight) {
+    const fsdp_param_group *of;
+    const fsdp_param *s = cut_param_of(w->state, weight, &of);
+    return s ? gather_full(w->state, of, s) : tide_retain(weight);
 }
 
 void tide_fsdp2_set_hooks(fsdp2 *f) {

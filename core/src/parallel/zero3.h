@@ -172,6 +172,9 @@ void tide_zero3_register_modules(zero3 *z);
 /* GatheredParameters() of all of them, without hooks; behind it they are partitioned, persistent ones too. */
 void tide_zero3_generation_begins(tide_wrapper *w);
 void tide_zero3_generation_ends(tide_wrapper *w);
+/* GatheredParameters() of some, by who does not count what is available. */
+void tide_zero3_gather_params(tide_wrapper *w, tide_tensor *const *weights, uint32_t count);
+void tide_zero3_leave_params(tide_wrapper *w, tide_tensor *const *weights, uint32_t count);
 
 /* ---- zero3_linear.c ---- */
 

@@ -197,6 +197,45 @@ void tide_zero3_generation_ends(tide_wrapper *w) {
     for (uint32_t i = 0; i < z->count; i++) tide_zero3_release_param(z, &z->params[i]);
 }
 
+/* GatheredParameters.params: by their ds_id. */
+static zero_param **sorted_params(zero3 *z, tide_tensor *const *weights, uint32_t count, uint32_t *found) {
+    zero_param **params = TIDE_NEW(zero3_machine(z)->arena, zero_param *, count + 1);
+    for (uint32_t i = *found = 0; i < count; i++) {
+        uint32_t of = tide_zero3_param_of(z, weights[i]), at = *found;
+        if (of == z->count) continue;
+        for (; at && params[at - 1]->ds_id > z->params[of].ds_id; at--) params[at] = params[at - 1];
+        params[at] = &z->params[of];
+        ++*found;
+    }
+    return params;
+}
+
+void tide_zero3_gather_params(tide_wrapper *w, tide_tensor *const *weights, uint32_t count) {
+    zero3 *z = w->state;
+    tide_machine *m = zero3_machine(z);
+    uint32_t outside = m->module, found;
+    zero_param **params = sorted_params(z, weights, count, &found);
+    for (uint32_t i = 0; i < found; i++) {
+        if (params[i]->ds_status != ZERO_NOT_AVAILABLE) continue;
+        tide_zero3_allgather_param(z, params[i], (uint8_t)m->state.stream);
+        params[i]->ds_status = ZERO_AVAILABLE;
+    }
+    m->module = outside;
+}
+
+void tide_zero3_leave_params(tide_wrapper *w, tide_tensor *const *weights, uint32_t count) {
+    zero3 *z = w->state;
+    tide_machine *m = zero3_machine(z);
+    uint32_t found;
+    zero_param **params = sorted_params(z, weights, count, &found);
+    for (uint32_t i = 0; i < found; i++) {
+        if (params[i]->ds_status != ZERO_AVAILABLE) continue;
+        if (z->w->ranks > 1) tide_record_stream(m, params[i]->tensor, (uint8_t)m->state.stream);
+        tide_zero3_empty_data(m, params[i]->tensor);
+        params[i]->ds_status = ZERO_NOT_AVAILABLE;
+    }
+}
+
 void tide_zero3_register_modules(zero3 *z) {
     tide_model *model = z->w->model;
     z->modules = TIDE_NEW(model->m->arena, zero_module, model->instance_count + 1);

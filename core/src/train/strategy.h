@@ -56,6 +56,11 @@ typedef struct tide_strategy {
     /* trl/models/utils.py, unwrap_model_for_generation(): around generate(). NULL: the model is as it is. */
     void (*generation_begins)(tide_wrapper *w);
     void (*generation_ends)(tide_wrapper *w);
+    /* trl/distributed.py, gather_params(): around who reads weights, of rows of the model. NULL: they are whole. */
+    void (*gather_params)(tide_wrapper *w, tide_tensor *const *weights, uint32_t count);
+    void (*leave_params)(tide_wrapper *w, tide_tensor *const *weights, uint32_t count);
+    /* DTensor.full_tensor(), owned by the caller. NULL: there are none. */
+    tide_tensor *(*full_tensor)(tide_wrapper *w, tide_tensor *weight);
     bool trains_a_copy; /* calls of the bare model pass its hooks by: DistributedDataParallel is a module around it */
     bool updates_in_backward; /* of a Trainer: accelerate calls DeepSpeed's engine.step() behind its backward() */
     /* All of a step in place of the above: micro-batches, update and the marks of its phases. */

@@ -39,7 +39,7 @@ static bool get_batch_samples(tide_trainer_run *t, unsigned step) {
 /* _generate_single_turn */
 static void generate(tide_trainer_run *t, unsigned step) {
     if (t->job->trainer_use_vllm) {
-        tide_vllm_generate(&t->vllm, t->run, t->job, step);
+        tide_vllm_generate(&t->vllm, t->run, &t->wrapper, t->strategy, step);
         return;
     }
     if (t->strategy->generation_begins) t->strategy->generation_begins(&t->wrapper);
@@ -251,7 +251,8 @@ static void prepare_for_precomputing(tide_trainer_run *t) {
 }
 
 /* The tensor of the last torch.distributed.barrier(), of PartialState().main_process_first() around the data set, which
- * trainers that generate leave as it is. Under ZeRO-3 DeepSpeed has one of its own in its place. */
+ * trainers that generate leave as it is, or where vLLM has started. Under ZeRO-3 DeepSpeed has one of its own in its
+ * place. */
 static void keep_barrier(tide_trainer_run *t) {
     tide_machine *m = &t->run->machine;
     if (t->job->parallel_kind == TIDE_parallel_kind_none || t->job->parallel_kind == TIDE_parallel_kind_zero3) return;
@@ -267,7 +268,7 @@ static void keep_barrier(tide_trainer_run *t) {
 static bool prepare_trl(tide_trainer_run *t) {
     const tide_trl *kind = t->kind;
     tide_arena *arena = t->run->machine.arena;
-    if (!tide_trainer_generates(t->job)) keep_barrier(t);
+    if (!tide_trainer_generates(t->job) || t->job->trainer_use_vllm) keep_barrier(t);
     if (!tide_find_parts(t)) return false;
     t->policy = tide_trainer_function(t, tide_format(arena, "%s_policy", kind->name));
     t->compute_loss = tide_trainer_function(t, tide_format(arena, "%s_loss", kind->name));

@@ -7,9 +7,10 @@
 
 #include "base/rounding.h"
 #include "base/units.h"
+#include "train/weight_transfer.h"
 
-/* Of the pool that sleeps (device_allocator/cumem.py), and of the two buffers that weights are sent in. */
-enum { ENGINE_POOL = 4, FIRST_BUFFER = 5 };
+/* Of the pool that sleeps (device_allocator/cumem.py), before those of weight_transfer.h. */
+enum { ENGINE_POOL = TIDE_FIRST_BUFFER - 1 };
 
 static tide_tensor *take(tide_machine *m, const char *op, tide_factor factor, uint64_t bytes, uint32_t stream) {
     tide_shape shape = {.dim = {{.size = (int64_t)bytes}}, .dims = 1};
@@ -88,83 +89,29 @@ bool tide_vllm_init(tide_vllm_generation *v, tide_run *run, const tide_job *job)
 
 /* ---- sync_weights ---- */
 
-/* lora/layer.py, get_delta_weight() and merge(): the product, what it is scaled to, added in place. */
-static void merge_layer(tide_machine *m, tide_tensor *a, tide_tensor *b) {
-    tide_value of[] = {tide_of_tensor(b), tide_of_tensor(a)};
-    bool has_grad = m->state.grad_enabled;
-    m->state.grad_enabled = false;
-    m->op = "merge_adapter";
-    tide_value product = tide_op_find(TIDE_TEXT("matmul"))->run(m, of);
-    if (product.kind == TIDE_VALUE_TENSOR) tide_release(m, tide_scale(m, product.tensor));
-    tide_value_release(m, product);
-    m->state.grad_enabled = has_grad;
-}
-
-/* merge_adapter(), and unmerge_adapter() alike, of every pair of A and B, on the stream of whoever takes the weights.
- */
-static void merge_adapters(tide_run *run, const tide_job *job, uint32_t stream) {
-    tide_model *model = &run->model;
-    uint32_t before = model->m->state.stream;
-    if (job->adapter == TIDE_adapter_none) return;
-    model->m->state.stream = stream;
-    for (uint32_t i = 0; i + 1 < model->parameter_count; i++) {
-        const tide_parameter_row *a = &model->parameters[i], *b = &model->parameters[i + 1];
-        bool is_pair = strstr(a->name, "lora_A") && strstr(b->name, "lora_B");
-        if (is_pair && a->tensor->shape->dims == 2) merge_layer(&run->machine, a->tensor, b->tensor);
-    }
-    model->m->state.stream = before;
-}
-
-static bool is_of_adapter(const char *name) {
-    return strstr(name, "lora_") != NULL;
-}
-
-enum { BUFFERS = 2, BUFFER_BYTES = 1 << 30 };
-
-/* vllm/distributed/weight_transfer/packed_tensor.py, packed_nccl_broadcast_producer(): weights are put together until
- * they are more than a buffer's size. */
-static void send_weights(tide_run *run, const tide_job *job) {
-    tide_machine *m = &run->machine;
-    tide_model *model = &run->model;
-    tide_tensor *in_flight[BUFFERS] = {NULL};
-    uint32_t buffer = 0;
-    uint64_t bytes = 0;
-    merge_adapters(run, job, FIRST_BUFFER);
-    for (uint32_t i = 0; i < model->parameter_count; i++) {
-        const tide_parameter_row *row = &model->parameters[i];
-        if (!is_of_adapter(row->name)) bytes += (uint64_t)tide_bytes(row->tensor);
-        if (bytes <= BUFFER_BYTES && i + 1 < model->parameter_count) continue;
-        tide_release(m, in_flight[buffer]);
-        if (i + 1 == model->parameter_count) /* the iterator ends with unmerge_adapter() */
-            merge_adapters(run, job, FIRST_BUFFER + buffer);
-        in_flight[buffer] =
-            take(m, "packed_nccl_broadcast_producer", TIDE_FACTOR_TEMPORARY, bytes, FIRST_BUFFER + buffer);
-        buffer = (buffer + 1) % BUFFERS;
-        bytes = 0;
-    }
-    for (uint32_t i = 0; i < BUFFERS; i++) tide_release(m, in_flight[i]);
-}
-
-static void sync_weights(tide_vllm_generation *v, tide_run *run, const tide_job *job) {
+static void sync_weights(tide_vllm_generation *v, tide_run *run, tide_wrapper *w, const tide_strategy *strategy) {
+    const tide_job *job = w->job;
     tide_machine *m = &run->machine;
     bool is_colocated = tide_has_colocated_engine(job);
     if (is_colocated && job->trainer_vllm_enable_sleep_mode) {
         tide_timeline_empty_cache(&m->timeline);
         wake_weights(v, m, job);
     }
-    if (is_colocated || !v->loaded_step) { /* for the names and shapes alone, where there is a server */
-        merge_adapters(run, job, 0);
-        merge_adapters(run, job, 0);
-    }
-    if (!is_colocated && job->parallel_rank == 0) send_weights(run, job);
+    bool sends = !is_colocated && w->rank == 0;
+    if (!sends || !v->loaded_step) tide_walk_weights(run, w, strategy);
+    if (!is_colocated && !sends && !v->loaded_step)
+        tide_walk_weights(run, w, strategy); /* for names, and with rank 0 */
+    if (sends) tide_send_weights(run, w, strategy);
 }
 
-void tide_vllm_generate(tide_vllm_generation *v, tide_run *run, const tide_job *job, unsigned step) {
+void tide_vllm_generate(tide_vllm_generation *v, tide_run *run, tide_wrapper *w, const tide_strategy *strategy,
+                        unsigned step) {
     tide_machine *m = &run->machine;
+    const tide_job *job = w->job;
     bool sleeps = tide_has_colocated_engine(job) && job->trainer_vllm_enable_sleep_mode;
     m->module = m->statement = 0;
     if (v->loaded_step != step || (sleeps && !v->weights)) {
-        sync_weights(v, run, job);
+        sync_weights(v, run, w, strategy);
         v->loaded_step = step;
         tide_timeline_mark(&m->timeline, step, TIDE_PHASE_SYNC);
     }

@@ -14,6 +14,7 @@ typedef struct tide_vllm_generation {
 /* At the end of the trainer's __init__. False after an error. */
 bool tide_vllm_init(tide_vllm_generation *v, tide_run *run, const tide_job *job);
 /* sync_weights() where the step is another (phase sync), and generate(). */
-void tide_vllm_generate(tide_vllm_generation *v, tide_run *run, const tide_job *job, unsigned step);
+void tide_vllm_generate(tide_vllm_generation *v, tide_run *run, tide_wrapper *w, const tide_strategy *strategy,
+                        unsigned step);
 
 #endif

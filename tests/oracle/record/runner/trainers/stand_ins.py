@@ -115,7 +115,8 @@ def completions_reach_their_length(trainer: Any, completion: int) -> None:
 
 
 def vllm_server_generates(completion: int) -> None:
-    """A server that takes the weights, packed as vLLM's client packs them, and gives completions of this length."""
+    """A server that takes the weights, packed as vLLM's client packs them, and gives completions of this length. They
+    reach the other ranks without the bytes of a pickle, which depend on the texts."""
     import importlib.util
 
     from trl.generation import vllm_generation
@@ -161,3 +162,4 @@ def vllm_server_generates(completion: int) -> None:
 
     vllm_generation.is_vllm_available = lambda *args, **kwargs: True  # type: ignore[attr-defined]
     vllm_generation.VLLMClient = Client  # type: ignore[attr-defined]
+    vllm_generation.broadcast_object_list = lambda objects, from_process: objects  # type: ignore[attr-defined]
