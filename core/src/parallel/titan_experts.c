@@ -157,4 +157,5 @@ void tide_titan_balance_experts(tide_wrapper *w) {
         tide_value_release(m, tide_model_run(model, update, arguments, TIDE_COUNT_OF(arguments)));
     tide_value_release(m, tokens);
     tide_value_release(m, twice);
+    m->module = m->statement = 0;
 }
