@@ -28,24 +28,41 @@ static bool is_of_one_gpu(tide_optimizer_choice optimizer) {
            optimizer == TIDE_optimizer_adamw_schedulefree_single || optimizer == TIDE_optimizer_sgd_schedulefree;
 }
 
-/* torch.distributed.tensor has no rule for these operations. */
+/* bitsandbytes/optim: which of its operations an optimizer calls, and what DTensor says of it: states in 8 bits have
+ * tables, and paged ones lie in memory of their own, both plain tensors. */
+static const char *refusal_of_bits_and_bytes(tide_arena *arena, tide_optimizer_choice optimizer, const char *name) {
+    bool is_of_8_bits = strstr(name, "8bit") != NULL, is_paged = strncmp(name, "paged_", 6) == 0;
+    const char *operation = is_of_8_bits ? "optimizer_update_8bit_blockwise" : "optimizer_update_32bit";
+    if (optimizer < TIDE_optimizer_adamw32bit || optimizer > TIDE_optimizer_paged_ademamix8bit) return NULL;
+    if (is_of_8_bits || is_paged)
+        return tide_format(arena, "\"bitsandbytes.%s.default got mixed torch.Tensor and DTensor\"", operation);
+    return tide_format(arena, "\"Operator bitsandbytes.%s.default does not have a sharding strategy registered\"",
+                       operation);
+}
+
+/* What torch.distributed.tensor has no rule for. */
 static void check_dtensors(tide_job_builder *b) {
     static const struct {
         tide_optimizer_choice optimizer;
-        const char *operation, *remedy;
-    } without_rule[] = {{TIDE_optimizer_sgd_fused, "_fused_sgd_", "use sgd_momentum"},
-                        {TIDE_optimizer_adagrad_fused, "_fused_adagrad_", "use adagrad"}};
+        const char *words, *remedy;
+    } without_rule[] = {
+        {TIDE_optimizer_sgd_fused, "\"Operator aten._fused_sgd_.default does not have a sharding strategy registered\"",
+         "use sgd_momentum"},
+        {TIDE_optimizer_adagrad_fused,
+         "\"Operator aten._fused_adagrad_.default does not have a sharding strategy registered\"", "use adagrad"},
+        {TIDE_optimizer_adafactor,
+         "\"aten.pow_.Scalar: in-place operations that require placement changes are not supported\"",
+         "use adamw_fused, or parallel.kind=fsdp1"}};
     const tide_job *job = b->job;
     bool has_dtensors =
         job->parallel_kind == TIDE_parallel_kind_fsdp2 || job->parallel_kind == TIDE_parallel_kind_tp ||
         (job->parallel_kind == TIDE_parallel_kind_native && job->parallel_dp * job->parallel_cp * job->parallel_tp > 1);
-    for (unsigned i = 0; i < TIDE_COUNT_OF(without_rule) && has_dtensors; i++)
-        if (job->optimizer == without_rule[i].optimizer)
-            tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_optimizer,
-                                tide_format(b->arena,
-                                            "\"Operator aten.%s.default does not have a sharding strategy registered\"",
-                                            without_rule[i].operation),
-                                without_rule[i].remedy);
+    if (!has_dtensors || job->mode != TIDE_mode_train) return;
+    const char *words = refusal_of_bits_and_bytes(b->arena, job->optimizer, job->values[TIDE_SET_optimizer]),
+               *remedy = "use adamw_fused, or parallel.kind=fsdp1 or zero2";
+    for (unsigned i = 0; i < TIDE_COUNT_OF(without_rule); i++)
+        if (job->optimizer == without_rule[i].optimizer) words = without_rule[i].words, remedy = without_rule[i].remedy;
+    if (words) tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_optimizer, words, remedy);
 }
 
 static void check_rank(tide_job_builder *b) {
