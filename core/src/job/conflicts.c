@@ -511,10 +511,17 @@ static void check_evaluation(tide_job_builder *b) {
     if (job->trainer_compute_metrics && job->trainer != TIDE_trainer_hf)
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_compute_metrics,
                             tide_format(b->arena, "is not described with %s", kind), "use trainer=hf");
-    else if (keeps && !job->trainer_max_eval_samples)
+    else if (keeps && !job->trainer_predict_with_generate && !job->trainer_max_eval_samples)
         tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer_compute_metrics,
                             "keeps the predictions of all samples on the device: their number decides",
                             "give trainer.max_eval_samples, the rows of the data that is evaluated");
+    if (job->trainer_predict_with_generate && job->parallel_kind != TIDE_parallel_kind_none)
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_predict_with_generate,
+                            "is not described on several GPUs", "leave it out: predictions are logits then");
+    if (job->trainer_predict_with_generate && !keeps)
+        tide_report(b->diags, TIDE_WARNING, TIDE_ERR_CONFLICT,
+                    tide_builder_place(b, TIDE_SET_trainer_predict_with_generate),
+                    "changes nothing without trainer.compute_metrics=true: no predictions are made", NULL);
     if (job->trainer_max_eval_samples / batch > EVAL_BATCHES_LIMIT)
         tide_builder_refuse(b, TIDE_ERR_LIMIT, TIDE_SET_trainer_max_eval_samples,
                             tide_format(b->arena, "more than %d batches are not played", EVAL_BATCHES_LIMIT),

@@ -212,8 +212,9 @@ static bool needs(const tide_job *job, tide_text name) {
     if (tide_text_is(name, "library/quantised")) return job->quant != TIDE_quant_none;
     if (tide_text_is(name, "library/liger")) return job->use_liger_kernel == TIDE_use_liger_kernel_true_;
     if (tide_text_is(name, "library/trainers")) return job->trainer != TIDE_trainer_none;
-    if (tide_text_is(name, "library/generation") || tide_text_is(name, "library/rewards"))
-        return tide_trainer_generates(job);
+    if (tide_text_is(name, "library/generation"))
+        return tide_trainer_generates(job) || job->trainer_predict_with_generate;
+    if (tide_text_is(name, "library/rewards")) return tide_trainer_generates(job);
     if (tide_text_is(name, "library/tensor_parallel"))
         return job->parallel_kind == TIDE_parallel_kind_tp || job->parallel_kind == TIDE_parallel_kind_pp ||
                job->parallel_kind == TIDE_parallel_kind_native;

@@ -3,6 +3,7 @@
 #include "train/evaluation.h"
 
 #include "base/units.h"
+#include "train/predictions.h"
 
 enum { BATCHES_ALIKE = 3 }; /* after which an evaluation for the loss alone repeats itself */
 
@@ -174,14 +175,16 @@ static tide_value prediction_step(evaluation *e, tide_value *logits, tide_value 
     tide_trainer_run *t = e->t;
     tide_machine *m = &t->run->machine;
     tide_value outputs = tide_none();
-    tide_tensor *of_training = t->num_items, *num_items = tide_count_items(t, &e->inputs, 1);
+    bool generates = e->keeps_predictions && t->job->trainer_predict_with_generate;
+    tide_value tokens = generates ? tide_generate_predictions(t, &e->inputs) : tide_none();
+    tide_tensor *of_training = t->num_items, *num_items = generates ? NULL : tide_count_items(t, &e->inputs, 1);
     tide_set_num_items(t, num_items);
     tide_tensor *loss = tide_compute_loss(t, &e->inputs, &outputs);
     tide_set_num_items(t, of_training);
     tide_value made = mean_of(t, loss);
     if (e->keeps_predictions && !m->has_failed) {
-        *logits = predictions_of(m, outputs);
-        *labels = labels_of_inputs(e);
+        *logits = generates ? tokens : predictions_of(m, outputs);
+        *labels = generates ? tide_pad_labels(t, labels_of_inputs(e)) : labels_of_inputs(e);
     }
     tide_del(m, "del num_items_in_batch", num_items);
     drop_kept(e, &outputs);
@@ -339,6 +342,10 @@ void tide_evaluate(tide_trainer_run *t, unsigned step) {
     if (!e.samples) e.samples = BATCHES_ALIKE * job->trainer_per_device_eval_batch_size * e.ranks;
     e.keeps_predictions = job->trainer_compute_metrics && !job->trainer_prediction_loss_only;
     m->module = m->statement = 0;
+    if (!tide_check_predictions(t)) {
+        m->has_failed = true;
+        return;
+    }
     evaluate_all(&e);
     m->module = m->statement = 0;
     drop_containers(&e);

@@ -249,14 +249,18 @@ static void settle_empty_cache(tide_claims *c) {
 static void settle_evaluation(tide_claims *c, const char *kind) {
     static const tide_setting_id of_evaluation[] = {
         TIDE_SET_trainer_per_device_eval_batch_size, TIDE_SET_trainer_max_eval_samples,
-        TIDE_SET_trainer_eval_accumulation_steps, TIDE_SET_trainer_prediction_loss_only,
-        TIDE_SET_trainer_batch_eval_metrics};
+        TIDE_SET_trainer_eval_accumulation_steps,    TIDE_SET_trainer_prediction_loss_only,
+        TIDE_SET_trainer_batch_eval_metrics,         TIDE_SET_trainer_predict_with_generate,
+        TIDE_SET_trainer_generation_max_length,      TIDE_SET_trainer_generation_num_beams};
     const char *strategy = tide_fact_of(c, TIDE_FACT_evaluates), *asked = c->arguments->asked_trainer,
                *every = tide_fact_of(c, TIDE_FACT_eval_steps), *played = asked ? asked : kind;
     bool has_loop = played ? strcmp(played, "none") != 0 : c->settings[TIDE_SET_trainer] != NULL,
          generates = played && (strcmp(played, "grpo") == 0 || strcmp(played, "rloo") == 0);
     if (strategy && has_loop && !generates && !leaves_trainer(c)) {
+        const tide_file_key *predicts = c->settings[TIDE_SET_trainer_predict_with_generate];
         tide_settle(c, TIDE_FACT_evaluates, TIDE_SET_trainer_eval_strategy, strategy);
+        if (predicts && strcmp(predicts->taken, "true") == 0) /* which scripts have it for */
+            tide_imply(c, TIDE_SET_trainer_compute_metrics, "true");
         bool is_count = every && strcmp(strategy, "steps") == 0 && strcmp(every, "1.0") != 0 &&
                         strspn(every, "0123456789") == strlen(every);
         if (is_count) tide_settle(c, TIDE_FACT_eval_steps, TIDE_SET_trainer_eval_steps, every);

@@ -66,7 +66,7 @@ def play(case: Case, model: Model, meter: Meter, state: dict[str, Any]) -> None:
     assert plan
     prepare_config(model.config, case)
     ranks.setup(case)
-    module, name, _ = CLASSES[plan.kind]
+    module, name, _ = arguments.classes(case)
     trainer_class = getattr(importlib.import_module(module), name)
     settings = arguments.settings(case, model.config)
     bare = arguments.bare(case)
@@ -111,6 +111,8 @@ def play(case: Case, model: Model, meter: Meter, state: dict[str, Any]) -> None:
         mark_references(reference, meter)
         if plan.kind in GENERATE and not generates_elsewhere:
             stand_ins.completions_reach_their_length(trainer, plan.completion)
+        if plan.args.get("predict_with_generate"):
+            stand_ins.predictions_reach_their_length(trainer.model, plan.args.get("generation_max_length", 20))
         phases.append(Phases(trainer, meter, case))
         trainer.add_callback(callback(phases[0]))
         state["after_setup"] = torch.cuda.memory_allocated()

@@ -43,6 +43,14 @@ OPTIMIZERS = {
 }
 
 
+def classes(case: Case) -> tuple[str, str, str]:
+    """Module, trainer and configuration."""
+    assert case.trainer
+    if case.trainer.args.get("predict_with_generate"):
+        return "transformers", "Seq2SeqTrainer", "Seq2SeqTrainingArguments"
+    return CLASSES[case.trainer.kind]
+
+
 def bare(case: Case) -> Case:
     """The case of the model that the trainer is given: adapters and checkpointing are the trainer's business."""
     assert case.trainer
@@ -58,7 +66,7 @@ def settings(case: Case, config: Config) -> Any:
     """The trainer's configuration."""
     plan = case.trainer
     assert plan
-    module, _, name = CLASSES[plan.kind]
+    module, _, name = classes(case)
     arguments = common(case) | of_kind(case) | ranks.arguments(case, config)
     return getattr(importlib.import_module(module), name)(**(arguments | plan.args))
 

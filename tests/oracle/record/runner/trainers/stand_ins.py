@@ -114,6 +114,38 @@ def completions_reach_their_length(trainer: Any, completion: int) -> None:
     trainer._generate_single_turn = single_turn
 
 
+def predictions_reach_their_length(model: Any, length: int) -> None:
+    """No end token is ever drawn, greedily or by beams; the decoder's first token is given."""
+    from transformers import GenerationMixin
+    from transformers.generation.utils import StopCheck
+
+    check, unfinished, generate = StopCheck.__call__, GenerationMixin._beam_search_has_unfinished_sequences, model.generate
+    steps, longest = [0], contextlib.ExitStack()
+
+    def is_last() -> bool:
+        steps[0] += 1
+        return steps[0] % (length - 1) == 0
+
+    def checked(self: Any, *args: Any, **kwargs: Any) -> bool:
+        check(self, *args, **kwargs)
+        return is_last()
+
+    def is_unfinished(*args: Any, **kwargs: Any) -> bool:
+        unfinished(*args, **kwargs)
+        ends = is_last()
+        if ends:
+            longest.enter_context(phantom.counts(length))  # tokens of the longest beam
+        return not ends
+
+    def generated(*args: Any, **kwargs: Any) -> Any:
+        with longest:
+            return generate(*args, **kwargs)
+
+    StopCheck.__call__ = checked
+    GenerationMixin._beam_search_has_unfinished_sequences = staticmethod(is_unfinished)
+    model.generate = generated
+
+
 def vllm_server_generates(completion: int) -> None:
     """A server that takes the weights, packed as vLLM's client packs them, and gives completions of this length. They
     reach the other ranks without the bytes of a pickle, which depend on the texts."""
