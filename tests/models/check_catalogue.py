@@ -219,7 +219,7 @@ def faults(path):
 
 def gpu_faults(gpu):
     """What is wrong with one entry of gpus.json, as sentences."""
-    unknown, missing = set(gpu) - GPU_KEYS - {"bytes_precision", "usual"}, GPU_KEYS - set(gpu)
+    unknown, missing = set(gpu) - GPU_KEYS - {"bytes_precision", "usual", "also"}, GPU_KEYS - set(gpu)
     if unknown or missing:
         return [f"keys unknown: {sorted(unknown)}, missing: {sorted(missing)}"]
     found = []

@@ -42,8 +42,8 @@ static const tide_json *gpu_find_alone(tide_job_builder *b, const char *name) {
 
 /* "NVIDIA A100-SXM4-80GB" as " a100 sxm 80 ": in lower case, without the maker, the brand and the kind of memory. */
 static const char *gpu_words(tide_arena *arena, const char *name) {
-    static const char *const meaningless[] = {"nvidia", "geforce", "tesla", "gpu",  "generation", "gb",
-                                              "gib",    "hbm2",    "hbm2e", "hbm3", "hbm3e"};
+    static const char *const meaningless[] = {"nvidia", "geforce", "tesla", "gpu",   "generation", "gb",   "hgx",
+                                              "dgx",    "gib",     "hbm2",  "hbm2e", "hbm3",       "hbm3e"};
     char *text = tide_lowered(arena, tide_text_of(name));
     for (char *at = text; *at; at++)
         if (!isalnum((unsigned char)*at)) *at = ' ';
@@ -82,7 +82,8 @@ static bool gpu_has_words(tide_arena *arena, const char *words, const char *othe
 
 /* Whether nothing is said of a GPU that its row does not have. */
 static bool gpu_may_be(tide_arena *arena, const tide_json *row, const char *words) {
-    const char *all = tide_format(arena, "%s %s", gpu_string(row, "name"), gpu_string(row, "title"));
+    const char *all =
+        tide_format(arena, "%s %s %s", gpu_string(row, "name"), gpu_string(row, "title"), gpu_string(row, "also"));
     return strcmp(words, " ") != 0 && gpu_has_words(arena, words, gpu_words(arena, all));
 }
 
