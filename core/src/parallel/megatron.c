@@ -17,8 +17,8 @@ static void call_constructor(tide_model *model, uint32_t module, tide_text metho
     model->m->state.factor = TIDE_FACTOR_PARAMETER;
 }
 
-/* Parameters are made on the device, in the order of the constructors, but for those of torch.nn, which come with
- * Module.cuda() in fp32. */
+/* Parameters are made on the device, in the order of the constructors, but for those that are made on the host and come
+ * with Module.cuda(): those of torch.nn, in fp32, and the router's. */
 static void megatron_load(tide_model *model, const tide_job *job) {
     (void)job;
     tide_machine *m = model->m;
@@ -30,6 +30,8 @@ static void megatron_load(tide_model *model, const tide_job *job) {
         if (i && is_first) call_constructor(model, row[-1].module, TIDE_TEXT("reset_parameters"));
         if (is_first) call_constructor(model, row->module, TIDE_TEXT("before_parameters"));
         if (row->tensor->dtype != model->state.dtype || !row->tensor->storage->is_untracked) continue;
+        tide_value on_host = tide_megatron_attribute(model, i, "on_host");
+        if (on_host.kind == TIDE_VALUE_BOOL && on_host.truth) continue;
         m->module = row->module;
         tide_tensor *made = tide_empty(m, row->tensor->shape, (tide_dtype)row->tensor->dtype);
         tide_set_data(m, row->tensor, made);

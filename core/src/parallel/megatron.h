@@ -69,7 +69,7 @@ typedef struct tide_megatron {
 /* DistributedDataParallel over all chunks: gradient buffers, and with the distributed optimizer parameter buffers. */
 void tide_megatron_wrap_ddp(tide_megatron *g);
 /* What the module of a parameter says under this name, as Megatron-Core sets it on the parameter; borrowed. */
-tide_value tide_megatron_attribute(const tide_megatron *g, uint32_t row, const char *name);
+tide_value tide_megatron_attribute(const tide_model *model, uint32_t row, const char *name);
 
 /* ---- megatron_optimizer.c ---- */
 

@@ -25,8 +25,7 @@ static int64_t lcm(int64_t a, int64_t b) {
 }
 
 /* What a module says of its parameters: a member, or an argument of its constructor; none where it has no such. */
-tide_value tide_megatron_attribute(const tide_megatron *g, uint32_t row, const char *name) {
-    const tide_model *model = g->w->model;
+tide_value tide_megatron_attribute(const tide_model *model, uint32_t row, const char *name) {
     const tide_instance *module = &model->instances[model->parameters[row].module];
     const tide_class *of = module->of;
     for (uint32_t i = 0; of && i < of->parameter_count; i++)
@@ -77,7 +76,7 @@ static void lay_out_buffers(layout *l) {
     for (uint32_t i = 0; i < b->count; i++) {
         tide_megatron_param *p = &b->params[i];
         const tide_parameter_row *row = &model->parameters[p->row];
-        bool is_apart = l->g->is_distributed && is_true(tide_megatron_attribute(l->g, p->row, "shared_embedding"));
+        bool is_apart = l->g->is_distributed && is_true(tide_megatron_attribute(l->g->w->model, p->row, "shared_embedding"));
         if (l->g->is_distributed) start = padded(start, 64);
         if (is_apart && !l->bucket_is_empty) start = close_bucket(l, start);
         end = start + tide_count(row->tensor);
@@ -113,7 +112,7 @@ static uint32_t params_of(const tide_megatron *g, int64_t chunk, bool is_expert,
     uint32_t count = 0;
     for (uint32_t i = model->parameter_count; i-- > 0;) {
         const tide_parameter_row *row = &model->parameters[i];
-        bool of_expert = is_false(tide_megatron_attribute(g, i, "allreduce"));
+        bool of_expert = is_false(tide_megatron_attribute(g->w->model, i, "allreduce"));
         if (!row->tensor->requires_grad || chunk_of_path(row->name) != chunk || of_expert != is_expert) continue;
         /* optimizer/__init__.py: get_standard_config_overrides: no weight decay for biases and vectors */
         bool has_decay = row->tensor->shape->dims > 1;
