@@ -137,7 +137,7 @@ def experts_of(config: Config, plan: Megatron) -> dict[str, Any]:
         "moe_layer_freq": [0] * dense + [1] * (layers - dense) if dense else 1,
         "moe_shared_expert_intermediate_size": shared * width or None,
         "moe_router_load_balancing_type": plan.load_balancing,
-        "moe_aux_loss_coeff": 1e-2 if plan.load_balancing != "none" else 0.0,
+        "moe_aux_loss_coeff": 1e-2 if plan.load_balancing not in ("none", "sinkhorn") else 0.0,
         "moe_grouped_gemm": plan.grouped_gemm,
         "moe_token_dispatcher_type": plan.dispatcher,
         "moe_expert_capacity_factor": plan.capacity_factor,
