@@ -135,10 +135,12 @@ void cli_versions_show(const cJSON *answer) {
 static void besides_show(const cJSON *answer) {
     const cJSON *one;
     cJSON_ArrayForEach(one, cli_at(answer, "besides")) {
-        cli_number bytes;
-        bool is_nccl = strcmp(cli_text_at(one, "name"), "nccl") == 0;
-        printf(is_nccl ? "  plus about %s for NCCL, not included\n" : "  plus %s of pinned memory on the host\n",
-               cli_size(bytes, cli_int_at(one, "bytes")));
+        cli_number bytes, least, most;
+        if (strcmp(cli_text_at(one, "name"), "nccl") == 0)
+            printf("  plus about %s for NCCL (%s to %s), not included\n", cli_size(bytes, cli_int_at(one, "bytes")),
+                   cli_size(least, cli_int_at(one, "least")), cli_size(most, cli_int_at(one, "most")));
+        else
+            printf("  plus %s of pinned memory on the host\n", cli_size(bytes, cli_int_at(one, "bytes")));
     }
 }
 

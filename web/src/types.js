@@ -50,7 +50,7 @@
  *   moves?: {from: number, to: number, settings: string[], saves: number, reserved_peak: number}[],
  *   factors: {name: string, bytes: number}[],
  *   outside: {name: string, bytes: number, source?: string}[],
- *   besides?: {name: string, bytes: number, source: string}[],
+ *   besides?: {name: string, bytes: number, least?: number, most?: number, source: string}[],
  *   breakdown: Part[],
  *   tensors: (Tensor | {rest: number})[],
  *   timeline: Curve,

@@ -3,7 +3,11 @@
  * machine.
  *
  * A communicator receives through buffers on each channel, one set for every protocol: src/init.cc computeBuffSizes(),
- * with the sizes of src/include/device.h. A ring receives from one neighbour. */
+ * with the sizes of src/include/device.h. A ring receives from one neighbour; trees and NVLink SHARP have more, and
+ * all-to-all has one with every other rank.
+ *
+ * Published: 544 MB for two A100, 688 MB for four (github.com/NVIDIA/nccl/issues/964), 1.6 GB for eight (issue 864);
+ * 3.28 GB more for the first all-to-all of eight H100 (issue 1685). */
 #include "parallel/parallel.h"
 
 #include <string.h>
@@ -12,8 +16,11 @@ enum {
     LL_BYTES = 8 * 512 * 8 * 16,     /* NCCL_LL_LINES_PER_THREAD, _LL_MAX_NTHREADS, _STEPS, sizeof(ncclLLFifoLine) */
     LL128_BYTES = 120 * 640 * 8 * 8, /* NCCL_LL128_ELEMS_PER_THREAD, _LL128_MAX_NTHREADS, _STEPS, sizeof(uint64_t) */
     SIMPLE_BYTES = 1 << 22,          /* NCCL_BUFFSIZE */
-    CHANNELS = 24                    /* of rings between eight GPUs over NVLink, as NCCL's log names them */
+    CHANNELS = 24,                   /* of rings between eight GPUs over NVLink, as NCCL's log names them */
+    LEAST_CHANNELS = 2               /* over PCIe, of rings alone */
 };
+
+static const int64_t most_bytes = 1600000000, all_to_all_bytes = 3280000000; /* published: above */
 
 /* Groups that have more than one rank: tensor, pipeline, context, data with context, as dimensions of a DeviceMesh, and
  * of Megatron-Core for experts expert and expert data (parallel_state.py: initialize_model_parallel). */
@@ -35,9 +42,14 @@ static int64_t communicators_of(const tide_job *job) {
     return 1 + of_deepspeed + is_near + (is_hybrid ? 2 : 0);
 }
 
-int64_t tide_nccl_bytes(const tide_job *job, int64_t *communicators) {
+tide_nccl tide_nccl_of(const tide_job *job) {
+    const int64_t channel = LL_BYTES + LL128_BYTES + SIMPLE_BYTES;
     int64_t ranks = job->parallel_dp * job->parallel_tp * job->parallel_pp * job->parallel_cp;
     bool is_alone = job->parallel_kind == TIDE_parallel_kind_none || ranks < 2;
-    *communicators = is_alone ? 0 : communicators_of(job);
-    return *communicators * CHANNELS * (LL_BYTES + LL128_BYTES + SIMPLE_BYTES);
+    int64_t count = is_alone ? 0 : communicators_of(job);
+    bool has_all_to_all = count && job->parallel_ep > 1;
+    return (tide_nccl){.communicators = count,
+                       .bytes = count * CHANNELS * channel,
+                       .least = count * LEAST_CHANNELS * channel,
+                       .most = count * most_bytes + (has_all_to_all ? all_to_all_bytes : 0)};
 }

@@ -8,9 +8,12 @@
 /* strategies.c: that of parallel.kind; NULL for one GPU. */
 const tide_strategy *tide_strategy_find(const tide_job *job);
 
-/* nccl.c: bytes of NCCL's buffers on the device, which PyTorch's allocator does not know, and for how many
- * communicators; 0 for one GPU. An estimate. */
-int64_t tide_nccl_bytes(const tide_job *job, int64_t *communicators);
+/* nccl.c: bytes of NCCL's buffers on the device, which PyTorch's allocator does not know; 0 for one GPU. An estimate,
+ * and the range that published figures span. */
+typedef struct tide_nccl {
+    int64_t communicators, bytes, least, most;
+} tide_nccl;
+tide_nccl tide_nccl_of(const tide_job *job);
 
 /* pipeline_table.c: {"schedule": {name, stages, microbatches, ranks: [{in_flight, passes}]}}, passes as PyTorch writes
  * them: stage, letter, micro-batch. False after an error: the job has no pipeline, or one that is refused. */
