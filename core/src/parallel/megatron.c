@@ -8,13 +8,18 @@
 #include "lang/lang.h"
 #include "parallel/schedule.h"
 
-/* What a constructor does around the parameters of its module: before_parameters(), what a base class makes that is
- * replaced; reset_parameters(), that of TransformerEngineBaseModule. */
+/* What a constructor does around the parameters of its module: make_buffers(); before_parameters(), what a base class
+ * makes that is replaced; reset_parameters(), that of TransformerEngineBaseModule. */
 static void call_constructor(tide_model *model, uint32_t module, tide_text method) {
     const tide_class *of = model->instances[module].of;
     if (of && tide_method_find(of, method)) tide_model_call(model, module, method, TIDE_FACTOR_TEMPORARY);
     model->m->op = "Parameter";
     model->m->state.factor = TIDE_FACTOR_PARAMETER;
+}
+
+/* Modules up to this one make what is no parameter on the device. */
+static void make_buffers(tide_model *model, uint32_t *next, uint32_t end) {
+    for (; *next < end; ++*next) call_constructor(model, *next, TIDE_TEXT("make_buffers"));
 }
 
 /* Parameters are made on the device, in the order of the constructors, but for those that are made on the host and come
@@ -24,9 +29,11 @@ static void megatron_load(tide_model *model, const tide_job *job) {
     tide_machine *m = model->m;
     m->op = "Parameter";
     m->state.factor = TIDE_FACTOR_PARAMETER;
+    uint32_t next = 0;
     for (uint32_t i = 0; i < model->parameter_count; i++) {
         const tide_parameter_row *row = &model->parameters[i];
         bool is_first = !i || row->module != row[-1].module;
+        if (is_first) make_buffers(model, &next, row->module);
         if (i && is_first) call_constructor(model, row[-1].module, TIDE_TEXT("reset_parameters"));
         if (is_first) call_constructor(model, row->module, TIDE_TEXT("before_parameters"));
         if (row->tensor->dtype != model->state.dtype || !row->tensor->storage->is_untracked) continue;

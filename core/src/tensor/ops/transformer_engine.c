@@ -160,7 +160,7 @@ static int64_t norm_workspace(const tide_machine *m, int64_t rows, int64_t colum
     int64_t slots = (int64_t)m->device.sms * (m->device.threads_per_sm / (32 * l->warps_m * l->warps_n));
     int64_t per_row = l->ctas_per_row ? l->ctas_per_row : TIDE_CEIL_DIV(columns, l->columns), per_col = slots / per_row;
     if (!l->ctas_per_row && TIDE_CEIL_DIV(rows, l->warps_m) < per_col) per_col = TIDE_CEIL_DIV(rows, l->warps_m);
-    int64_t bytes = 0, element = is_layer_norm ? 8 : 4; /* pairs for mean and deviation */
+    int64_t bytes = 0, element = is_layer_norm || is_backward ? 8 : 4; /* pairs */
     if (per_row > 1)
         bytes += aligned_bytes(2 * per_col * 4) + aligned_bytes(per_col * l->warps_m * per_row * element * 2);
     if (is_backward) bytes += (is_layer_norm ? 2 : 1) * aligned_bytes(per_col * columns * 4);
