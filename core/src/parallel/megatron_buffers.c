@@ -76,7 +76,8 @@ static void lay_out_buffers(layout *l) {
     for (uint32_t i = 0; i < b->count; i++) {
         tide_megatron_param *p = &b->params[i];
         const tide_parameter_row *row = &model->parameters[p->row];
-        bool is_apart = l->g->is_distributed && is_true(tide_megatron_attribute(l->g->w->model, p->row, "shared_embedding"));
+        bool is_apart =
+            l->g->is_distributed && is_true(tide_megatron_attribute(l->g->w->model, p->row, "shared_embedding"));
         if (l->g->is_distributed) start = padded(start, 64);
         if (is_apart && !l->bucket_is_empty) start = close_bucket(l, start);
         end = start + tide_count(row->tensor);
