@@ -51,7 +51,7 @@ static bool is_width(tide_text word) {
 
 static bool tells_tuning(tide_text word, bool is_sized) {
     return is_one_of_joined(word, "instruct|it|chat|hf|pt|bf16|fp16|fp32") ||
-           (is_sized && is_one_of_joined(word, "base|deduped"));
+           (is_sized && is_one_of_joined(word, "base|deduped|thinking|think"));
 }
 
 tide_hub_name tide_hub_name_read(tide_arena *arena, const char *name, uint32_t kept) {

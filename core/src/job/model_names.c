@@ -196,6 +196,18 @@ static const char *near_by_words(tide_arena *arena, const char *name) {
     return list;
 }
 
+/* Whether an entry says all sizes that a name does: "deepseek-r1" has no 8b. */
+static bool entry_has_sizes(tide_arena *arena, const tide_source *source, const char *name) {
+    const char *words = entry_words(arena, source);
+    tide_text rest = tide_text_of(dashed(arena, name)), word;
+    while (tide_piece_next(&rest, '-', &word)) {
+        bool is_size = word.length > 1 && is_figure(word.at[0]) && strchr("bm", word.at[word.length - 1]) &&
+                       strspn(word.at, "0123456789.") == word.length - 1;
+        if (is_size && !entry_has_word(arena, words, word)) return false;
+    }
+    return true;
+}
+
 const char *tide_catalogue_near(tide_arena *arena, const char *name) {
     const char *slash = strrchr(name, '/'), *last = tide_lowered(arena, tide_text_of(slash ? slash + 1 : name));
     tide_hub_name read;
@@ -203,7 +215,8 @@ const char *tide_catalogue_near(tide_arena *arena, const char *name) {
     if (!base) base = catalogue_base(arena, name);
     if (!base) base = tide_catalogue_find(arena, last);
     if (!base) base = catalogue_base(arena, last);
-    if (base) return base->name;
+    const char *sized = base && !entry_has_sizes(arena, base, last) ? near_by_words(arena, last) : NULL;
+    if (base) return sized ? sized : base->name;
     const char **names = TIDE_NEW(arena, const char *, tide_catalogue_source_count + 1);
     const char *list = near_by_words(arena, last);
     if (list) return list;
