@@ -108,7 +108,7 @@ static tide_checkpoint_frame *pack_one(played *p, tide_saved *slot) {
     return frame;
 }
 static void place_dropped_twice(played *p) {
-    tide_saved slot = {NULL, NULL, 0}, other = {NULL, NULL, 0};
+    tide_saved slot = {NULL, NULL, 0, false}, other = {NULL, NULL, 0, false};
     tide_checkpoint_frame *frame = pack_one(p, &slot);
     other = slot;
     frame->references++;
@@ -116,7 +116,7 @@ static void place_dropped_twice(played *p) {
     tide_slot_clear(&p->m, &other);
 }
 static void place_that_is_none(played *p) {
-    tide_saved slot = {NULL, NULL, 0};
+    tide_saved slot = {NULL, NULL, 0, false};
     pack_one(p, &slot);
     slot.packed = 1;
     tide_slot_unpack(&p->m, &slot);

@@ -219,6 +219,11 @@ static tide_value call_method(tide_model *model, uint32_t instance, tide_functio
     tide_value made = tide_call_by_hook(&call);
     if (of->makes_grad && made.kind == TIDE_VALUE_TENSOR && model->m->state.grad_enabled)
         made.tensor->requires_grad = true; /* output.requires_grad_(True): a leaf where nothing before it trains */
+    if (of->makes_grad && made.kind == TIDE_VALUE_LIST && model->has_peft && !model->m->has_failed)
+        tide_fail(
+            model->m, TIDE_ERR_UNSUPPORTED,
+            "transformers refuses checkpointing beside adapters: \"AttributeError: 'tuple' object has no attribute "
+            "'requires_grad_'\", in enable_input_require_grads()");
     return made;
 }
 

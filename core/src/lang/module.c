@@ -357,7 +357,8 @@ static void to_device(tide_model *model, uint32_t instance, int depth) {
     if (model->module_empty) model->module_empty(model, instance);
 }
 
-void tide_model_require_input_grads(tide_model *model) {
+void tide_model_require_input_grads(tide_model *model, bool by_peft) {
+    model->has_peft = by_peft;
     for (uint32_t i = 1; i < model->instance_count; i++) {
         uint32_t embeddings = tide_model_below(model, i, model->instances[i].of->input_embeddings);
         if (embeddings) model->instances[embeddings].makes_grad = true;

@@ -60,6 +60,7 @@ typedef struct tide_model_state {
     tide_node *applied; /* of the autograd function whose forward runs, or NULL */
     tide_dtype dtype;   /* of parameters */
     bool is_checkpointing, is_reentrant;
+    bool has_peft;   /* which asks for gradients of inputs */
     bool is_on_meta; /* and stays there for now */
 } tide_model_state;
 
@@ -98,6 +99,7 @@ struct tide_model {
     tide_setting_value *settings; /* what forward() may ask for: batch, seq, training, ... */
     uint32_t setting_count;
     tide_model_state state;
+    bool has_peft;  /* which asks for gradients of inputs */
     bool autocasts; /* "with autocast:" enters torch.autocast of that dtype */
     tide_dtype autocast_dtype;
 
@@ -212,8 +214,9 @@ uint32_t tide_model_find(tide_model *model, tide_text path);
 /* The module at a path below an instance; 0: there is none. */
 uint32_t tide_model_below(tide_model *model, uint32_t instance, tide_text path);
 
-/* transformers: PreTrainedModel.enable_input_require_grads(), called when checkpointing is switched on. */
-void tide_model_require_input_grads(tide_model *model);
+/* transformers: PreTrainedModel.enable_input_require_grads(), called when checkpointing is switched on; of models of
+ * pixels by peft alone, which shows where their embeddings return more than one tensor. */
+void tide_model_require_input_grads(tide_model *model, bool by_peft);
 
 /* Allocates parameters and buffers in the order of Module.to(): children first, then parameters, then buffers. Not if
  * state.is_on_meta. */

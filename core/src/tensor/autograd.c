@@ -97,6 +97,7 @@ tide_node *tide_node_with(tide_machine *m, const tide_backward *backward, tide_t
 
 void tide_slot_save(tide_machine *m, tide_saved *slot, tide_tensor *t) {
     tide_saved_tensors_hooks *hooks = m->state.saved_tensors_hooks;
+    slot->requires_grad = t->requires_grad;
     if (hooks)
         hooks->pair->pack(m, hooks, slot, t);
     else

@@ -213,7 +213,9 @@ static tide_value run_again(tide_machine *m, tide_checkpoint_frame *frame, tide_
 static tide_value input_of(tide_machine *m, tide_checkpoint_frame *frame, uint32_t i) {
     tide_saved *saved = &frame->saved[i];
     if (!saved->packed_by && !saved->tensor) return tide_value_retain(frame->inputs[i]);
-    return tide_of_tensor(tide_slot_unpack(m, saved));
+    tide_tensor *t = tide_slot_unpack(m, saved);
+    if (t && saved->packed_by) t->requires_grad = saved->requires_grad; /* autograd/saved_variable.cpp, unpack */
+    return tide_of_tensor(t);
 }
 
 static void recompute(tide_machine *m, tide_checkpoint_frame *frame) {
@@ -221,6 +223,8 @@ static void recompute(tide_machine *m, tide_checkpoint_frame *frame) {
     frame->references++;
     for (uint32_t i = 0; i < frame->input_count; i++) inputs[i] = input_of(m, frame, i);
     run_again(m, frame, inputs, &frame->recomputation_hook);
+    if (frame->recomputed_count < frame->holder_count && !tide_is_aborting(m))
+        tide_fail(m, TIDE_ERR_DESCRIPTION, "a checkpointed module saved less the second time than the first");
     for (uint32_t i = 0; i < frame->input_count; i++) tide_value_release(m, inputs[i]);
     tide_pool_free(m, inputs, (frame->input_count + 1) * sizeof *inputs);
     frame->is_recomputed = true;
@@ -248,7 +252,7 @@ static tide_tensor *checkpoint_unpack(tide_machine *m, tide_saved *slot) {
     if (!frame->is_recomputed) recompute(m, frame);
     tide_tensor *t = frame->holders[slot->packed].tensor;
     frame->holders[slot->packed].tensor = NULL;
-    return t;
+    return t || !m->has_failed ? t : tide_empty(m, &(tide_shape){.dim = {{1, 0}, {1, 0}}, .dims = 2}, TIDE_FP32);
 }
 
 /* ---- reentrant ---- */

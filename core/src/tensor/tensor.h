@@ -80,6 +80,7 @@ typedef struct tide_saved {
     tide_tensor *tensor;                 /* owned; of hooks: as they have it */
     tide_saved_tensors_hooks *packed_by; /* NULL: the tensor is kept as it is */
     uint32_t packed;                     /* theirs */
+    bool requires_grad;                  /* of hooks: as the tensor was, whatever they hand out */
 } tide_saved;
 
 /* A pair of hooks of one kind, whatever they are for: a table of constants. */

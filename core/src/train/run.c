@@ -181,7 +181,8 @@ bool tide_load(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagn
     m->makes_on_host = is_on_host && !run->model.parameter_made; /* where the weights are, there peft puts adapters */
     tide_choose_trainable(run, job);
     if (tide_prepares_kbit(job)) tide_prepare_kbit(&run->model);
-    if (run->model.state.is_checkpointing) tide_model_require_input_grads(&run->model);
+    if (run->model.state.is_checkpointing)
+        tide_model_require_input_grads(&run->model, job->adapter != TIDE_adapter_none);
     if (job->adapter != TIDE_adapter_none && !tide_adapt(&run->model, job)) return false;
     cast_adapters_to_bf16(run, job);
     cast_embeddings_to_bf16(run, job);
