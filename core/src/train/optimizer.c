@@ -235,6 +235,13 @@ void tide_optimizer_construct(tide_optimizer *optimizer) {
         make_states(optimizer, &optimizer->parameters[i]);
 }
 
+bool tide_optimizer_load_state(tide_optimizer *optimizer) {
+    for (uint32_t i = 0; i < optimizer->count; i++)
+        if (row_of(optimizer, &optimizer->parameters[i])->states < 1) return false;
+    for (uint32_t i = 0; i < optimizer->count; i++) make_states(optimizer, &optimizer->parameters[i]);
+    return true;
+}
+
 uint32_t tide_optimizer_members(const tide_optimizer *optimizer, tide_optimized *members) {
     for (uint32_t i = 0; members && i < optimizer->count; i++) {
         const parameter_state *p = &optimizer->parameters[i];

@@ -26,6 +26,9 @@ tide_optimizer *tide_optimizer_new(tide_model *model, const tide_job *job);
 /* What its constructor allocates: states of the members that it has. */
 void tide_optimizer_construct(tide_optimizer *optimizer);
 
+/* load_state_dict(): all states are there before the first step. False: the optimizer's are not described so. */
+bool tide_optimizer_load_state(tide_optimizer *optimizer);
+
 /* torch.nn.utils.clip_grad_norm_ over what the optimizer updates, in the order of parameters. The norm, owned by the
  * caller; NULL: nothing has a gradient. */
 tide_tensor *tide_clip_grad_norm(tide_optimizer *optimizer);

@@ -315,10 +315,23 @@ static void play_training_steps(tide_trainer_run *t, unsigned step) {
 
 enum { BATCHES_LIMIT = 10000 }; /* of a step, which are held together */
 
+/* _load_optimizer_and_scheduler: states go to the device one after another, or all ranks read them there. */
+static void load_checkpoint(tide_trainer_run *t) {
+    tide_machine *m = &t->run->machine;
+    m->op = "load_state_dict";
+    bool is_loaded = !t->strategy->update && tide_optimizer_load_state(t->wrapper.optimizer);
+    if (!is_loaded)
+        tide_report(m->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/settings/trainer.resume_from_checkpoint",
+                    "how this optimizer's states are read is not described: the run is played from its beginning, with "
+                    "the same peak but for where blocks lie",
+                    NULL);
+}
+
 /* accelerator.free_memory(), create_optimizer(), accelerator.prepare() */
 static bool prepare_for_training(tide_trainer_run *t) {
     tide_timeline_empty_cache(&t->run->machine.timeline);
     t->strategy = tide_wrap_model(t->run, t->job, &t->wrapper);
+    if (t->strategy && t->job->trainer_resume_from_checkpoint) load_checkpoint(t);
     return t->strategy && (!t->scales || tide_scaler_takes(&t->run->model, t->wrapper.optimizer, t->job->clip > 0));
 }
 

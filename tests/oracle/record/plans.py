@@ -295,6 +295,7 @@ class Trainer:
     logging_steps: int = 500
     eval_samples: int = 0  # of the data that is evaluated where args say so: eval_strategy, eval_steps, ...
     compute_metrics: bool = False  # hf: such a function is given, so that predictions are kept
+    resume: bool = False  # from a checkpoint that was saved after a step
     preprocess: Literal["argmax"] | None = None  # hf: of the logits, before they are kept for it
     args: dict[str, Any] = mapped()  # more arguments of the trainer's configuration, as they are called there
 

@@ -96,6 +96,7 @@ static bool case_trainer(case_reader *r, const tide_json *plan) {
                                            {"beta", "trainer.beta"},
                                            {"iterations", "trainer.num_iterations"},
                                            {"eval_samples", "trainer.max_eval_samples"},
+                                           {"resume", "trainer.resume_from_checkpoint"},
                                            {"compute_metrics", "trainer.compute_metrics"},
                                            {"preprocess", "trainer.preprocess_logits_for_metrics"},
                                            {"steps_per_generation", "trainer.steps_per_generation"},

@@ -317,6 +317,8 @@ void tide_trl_settle(tide_claims *c) {
         settle_kind(c, kind);
     else
         settle_plain(c);
+    if (c->facts[TIDE_FACT_resumes] && c->settings[TIDE_SET_trainer])
+        tide_settle(c, TIDE_FACT_resumes, TIDE_SET_trainer_resume_from_checkpoint, "true");
     settle_empty_cache(c);
     settle_weight_decay(c);
     settle_evaluation(c, kind);

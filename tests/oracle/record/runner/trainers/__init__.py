@@ -8,9 +8,12 @@ values that the phantom cannot compute (stand_ins.py), and the places in its loo
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import os
+import shutil
 import sys
+import tempfile
 from typing import Any, Iterable
 
 import torch
@@ -64,6 +67,7 @@ def play(case: Case, model: Model, meter: Meter, state: dict[str, Any]) -> None:
 
     plan = case.trainer
     assert plan
+    checkpoint = saved_checkpoint(case, model, meter, state) if plan.resume else None
     prepare_config(model.config, case)
     ranks.setup(case)
     module, name, _ = arguments.classes(case)
@@ -119,8 +123,26 @@ def play(case: Case, model: Model, meter: Meter, state: dict[str, Any]) -> None:
         state["parameters"] = models.count_parameters(trainer.model)
         meter.owners(trainer.model, None)
         state["peak_setup"] = meter.phase(None)
-        trainer.train()
+        if checkpoint:
+            trainer.args.max_steps += 1  # that of the checkpoint
+        trainer.train(resume_from_checkpoint=checkpoint)
+        if checkpoint:
+            shutil.rmtree(os.path.dirname(checkpoint))
     state["inputs"] = {}
+
+
+def saved_checkpoint(case: Case, model: Model, meter: Meter, state: dict[str, Any]) -> str:
+    """Of a run before this one, in a process of its own."""
+    assert case.trainer
+    folder = tempfile.mkdtemp()
+    args = case.trainer.args | {"output_dir": folder, "save_strategy": "steps", "save_steps": 1, "eval_strategy": "no"}
+    before = dataclasses.replace(case.trainer, resume=False, args=args)
+    child = os.fork()
+    if not child:
+        play(dataclasses.replace(case, trainer=before, steps=1), model, meter, state)
+        os._exit(0)
+    os.waitpid(child, 0)
+    return f"{folder}/checkpoint-1"
 
 
 def mark_references(models: list[Any], meter: Meter) -> None:
