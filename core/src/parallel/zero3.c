@@ -267,7 +267,8 @@ static zero3 *zero3_new(tide_wrapper *w, int64_t hpz_ranks) {
                  .reduce_and_partition_stream = overlaps ? TIDE_STREAM_SECOND : 0};
     z->gradient_accumulation_dtype =
         tide_dtype_or(job->parallel_grad_accum_dtype, tide_dtype_or(job->parallel_half, TIDE_FP32));
-    z->communication_data_type = tide_dtype_or(job->parallel_communication_data_type, z->dtype);
+    z->communication_data_type = /* DeepSpeedEngine.communication_data_type */
+        tide_dtype_or(job->parallel_communication_data_type, tide_dtype_or(job->parallel_half, TIDE_FP32));
     z->params = TIDE_NEW(arena, zero_param, z->count + 1);
     z->params_in_ipg_bucket = TIDE_NEW(arena, uint32_t, z->count + 1);
     z->params_to_prefetch = TIDE_NEW(arena, uint32_t, z->count + 1);
