@@ -204,6 +204,7 @@ static const struct {
     {TP, TIDE_SET_parallel_ep_implementation, tide_job_cuts_experts, " without parallel.ep"},
     {TP, TIDE_SET_parallel_imbalance, tide_job_cuts_experts, " without parallel.ep"},
     {NATIVE, TIDE_SET_parallel_imbalance, tide_job_has_titan_experts, " without parallel.ep"},
+    {NATIVE, TIDE_SET_parallel_spmd_backend, tide_job_has_titan_experts, " without parallel.ep"},
     {NATIVE, TIDE_SET_parallel_param_dtype, is_sharded, " with one data and context parallel rank: fully_shard casts"},
     {NATIVE, TIDE_SET_parallel_reduce_dtype, is_sharded, " with one data and context parallel rank: fully_shard casts"},
     {NATIVE, TIDE_SET_parallel_reshard_after_forward, is_sharded, " with one data and context parallel rank"},

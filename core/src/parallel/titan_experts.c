@@ -42,6 +42,8 @@ static void replace_block(tide_model *model, const tide_job *job, uint32_t block
                       *bias = tensor_of(model, router, "e_score_correction_bias"),
                       *of_shared = tensor_of(model, tide_model_below(model, shared, TIDE_TEXT("gate_proj")), "weight");
     tide_value top_k = tide_model_size(model, "top_k");
+    bool is_spmd = job->parallel_spmd_backend == TIDE_parallel_spmd_backend_spmd_types;
+    int64_t ranks = job->parallel_dp * job->parallel_cp * job->parallel_tp;
     if (m->has_failed || !router || top_k.kind != TIDE_VALUE_INT || (shared && !of_shared)) {
         tide_fail(m, TIDE_ERR_UNSUPPORTED, "parallel.ep: %s is not described as torchtitan replaces it",
                   model->instances[block].path);
@@ -57,6 +59,7 @@ static void replace_block(tide_model *model, const tide_job *job, uint32_t block
         tide_of_bool(tide_model_below(model, block, TIDE_TEXT("shared_expert_gate"))),
         tide_of_int(job->parallel_ep),
         tide_of_int(rows_of_micro_batch(job, top_k.integer)),
+        is_spmd ? tide_of_int(job->parallel_rank % ranks % job->parallel_ep) : tide_none(),
     };
     tide_model_wrap(model, block, TIDE_TEXT("TitanMoE"), made_of, TIDE_COUNT_OF(made_of));
 }
@@ -83,6 +86,10 @@ static bool check_ranks(tide_machine *m, const tide_job *job) {
         tide_fail(m, TIDE_ERR_UNSUPPORTED,
                   "parallel.ep: torchtitan cuts hidden states along the sequence wherever it has tensor parallel "
                   "ranks; give parallel.sequence_parallel=true");
+    else if (job->parallel_tp > 1 && job->parallel_spmd_backend == TIDE_parallel_spmd_backend_spmd_types)
+        tide_fail(m, TIDE_ERR_UNSUPPORTED,
+                  "parallel.spmd_backend: spmd_types is not described beside parallel.tp; near to it is "
+                  "partial_dtensor");
     else if (!tide_job_is_on_meta(job))
         tide_fail(m, TIDE_ERR_UNSUPPORTED,
                   "parallel.ep: torchtitan cuts experts while they are on the meta device; leave %s out",

@@ -84,6 +84,8 @@ def variables(environment: str, cases: Sequence[Given], options: Options) -> dic
     devices = max((serving_case.read(c).ranks for c in cases if serving_case.is_one(c)), default=1)
     made = {} if options.on_gpu else phantom.environment(options.tools or find_tools(), devices)
     python = environments.python_of(environment)
+    if any((c.get("parallel") or {}).get("spmd_backend") == "spmd_types" for c in cases):
+        made["PYTHONPATH"] = str(environments.apart_of(environment))  # torch looks for spmd_types as it is imported
     return {
         **os.environ,
         **made,

@@ -16,13 +16,14 @@ from .tensor import divided
 
 
 def meshes(plan: Native) -> Any:
-    """torchtitan's meshes; parameters are distributed tensors along those of tensor and expert parallelism."""
+    """torchtitan's meshes; with partial_dtensor parameters are distributed tensors along those of tensor and expert
+    parallelism, with spmd_types plain ones that know their places."""
     use_apart()
     from torchtitan.distributed.parallel_dims import ParallelDims
     from torchtitan.distributed.utils import set_spmd_backend
 
     logging.getLogger().setLevel(logging.ERROR)
-    set_spmd_backend("partial_dtensor")
+    set_spmd_backend(plan.spmd_backend)
     dims = ParallelDims(
         dp_replicate=1,
         dp_shard=plan.dp,
@@ -31,10 +32,39 @@ def meshes(plan: Native) -> Any:
         pp=plan.pp,
         ep=plan.ep,
         world_size=plan.world,
-        spmd_backend="partial_dtensor",
+        spmd_backend=plan.spmd_backend,
     )
     dims.build_mesh()
+    if is_spmd(dims):
+        from torchtitan.distributed.utils import get_spmd_context
+
+        get_spmd_context(parallel_dims=dims)().__enter__()  # to the end of the process
+        torch.autograd.set_multithreading_enabled(False)  # as init_distributed() has it
     return dims
+
+
+def is_spmd(dims: Any) -> bool:
+    return dims is not None and dims.spmd_backend == "spmd_types"
+
+
+def fsdp_options(chunk: Any, dims: Any) -> dict[str, Any]:
+    """The mesh of fully_shard(). With spmd_types every parameter is to say how it lies there."""
+    if not is_spmd(dims):
+        return {"mesh": dims.get_mesh("fsdp")}
+    import spmd_types as spmd
+    from spmd_types.runtime import has_local_type
+    from torchtitan.distributed.full_dtensor import resolve_fsdp_mesh
+    from torchtitan.distributed.spmd_types import set_current_spmd_mesh
+    from torchtitan.models.common.decoder_sharding import dense_param_placement
+
+    whole = dense_param_placement(tp=spmd.R)
+    along = dims.get_optional_mesh([axis.value for axis in whole.axes()], include_singleton_axes=True)
+    with set_current_spmd_mesh(along):
+        for parameter in chunk.parameters():
+            if not has_local_type(parameter):
+                spmd.assert_type(parameter, whole.axis_types, whole.partition_spec)
+    mesh, named = resolve_fsdp_mesh(dims)
+    return {"mesh": mesh, "dp_mesh_dims": named}
 
 
 def replace_blocks(chunk: Any, config: Any, plan: Native, dims: Any) -> None:
@@ -124,11 +154,15 @@ def placement(layer: Any, dims: Any) -> dict[str, Any]:
     from torch.distributed.fsdp._fully_shard._fsdp_init import _get_mesh_info
     from torch.distributed.tensor import Shard
 
-    owners, all_ranks = dims.get_mesh("efsdp"), dims.get_mesh("fsdp")
+    if is_spmd(dims):
+        from torchtitan.distributed.full_dtensor import resolve_fsdp_mesh, resolve_sparse_fsdp_mesh
+
+        theirs, ours = _get_mesh_info(*resolve_sparse_fsdp_mesh(dims)), _get_mesh_info(*resolve_fsdp_mesh(dims))
+    else:
+        theirs, ours = _get_mesh_info(dims.get_mesh("efsdp"), None), _get_mesh_info(dims.get_mesh("fsdp"), None)
     experts = layer.moe.routed_experts.inner_experts
     of_experts = set(experts.parameters())
-    along = Shard(1 if owners.size() * dims.ep > experts.num_experts else 0)
-    theirs, ours = _get_mesh_info(owners, None), _get_mesh_info(all_ranks, None)
+    along = Shard(1 if dims.get_mesh("efsdp").size() * dims.ep > experts.num_experts else 0)
 
     def place(parameter: nn.Parameter) -> Any:
         if parameter in of_experts:
@@ -167,7 +201,7 @@ def balance(optimizer: Any, chunks: list[Any], dims: Any) -> None:
 def of_mesh(dims: Any, plan: Native) -> dict[str, Any]:
     """The meshes of one dimension by their names here."""
     names = {"pp": plan.pp, "cp": plan.cp, "tp": plan.tp}
-    return {name: dims.get_mesh(name) for name, size in names.items() if size > 1} | {"dp_cp": dims.get_mesh("fsdp")}
+    return {name: dims.get_mesh(name) for name, size in names.items() if size > 1}
 
 
 def clip(parameters: Any, most: float, plan: Native, mesh: dict[str, Any]) -> None:

@@ -32,7 +32,7 @@ def wrap(model: Any, case: Case) -> Step:
     assert isinstance(plan, Native)
     dims = experts.meshes(plan) if plan.ep > 1 else None
     mesh = experts.of_mesh(dims, plan) if dims else mesh_of(DIMENSIONS, (plan.pp, plan.dp, plan.cp, plan.tp))
-    dense = mesh["dp_cp"] if dims else mesh["dp", "cp"]._flatten("dp_cp") if plan.dp * plan.cp > 1 else None
+    dense = mesh["dp", "cp"]._flatten("dp_cp") if plan.dp * plan.cp > 1 and not dims else None
     stages = plan.pp * plan.chunks
     mine = pipeline.stages_of(plan, mesh["pp"].get_local_rank()) if plan.pp > 1 else [0]
     chunks = []
@@ -42,7 +42,7 @@ def wrap(model: Any, case: Case) -> Step:
             experts.replace_blocks(chunk, model.config, plan, dims)
         cut(chunk, plan, mesh)
         checkpoint(chunk, plan.ac)
-        if dense is not None:
+        if dims or dense is not None:
             shard(chunk, plan, dense, dims)
         chunks.append(chunk)
     whole = nn.ModuleList(chunks)
@@ -123,7 +123,8 @@ def shard(chunk: Chunk, plan: Native, mesh: Any, dims: Any) -> None:
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
     again = plan.reshard_after_forward if plan.reshard_after_forward is not None else plan.pp == 1
-    options = {"mesh": mesh, "mp_policy": MixedPrecisionPolicy(dtype_of(plan.param_dtype), dtype_of(plan.reduce_dtype))}
+    options = experts.fsdp_options(chunk, dims) if dims else {"mesh": mesh}
+    options["mp_policy"] = MixedPrecisionPolicy(dtype_of(plan.param_dtype), dtype_of(plan.reduce_dtype))
     if chunk.embed_tokens is not None:
         fully_shard(chunk.embed_tokens, reshard_after_forward=again, **options)
     for layer in chunk.layers:
