@@ -98,7 +98,7 @@ static bool check_checkpointing(const tide_run *run, tide_arena *arena, tide_dia
 }
 
 /* _set_gradient_checkpointing: layers are counted in the order of modules(). */
-static void skip_layers(tide_model *model, int64_t every) {
+void tide_skip_layers(tide_model *model, int64_t every) {
     int64_t layers = 0;
     for (uint32_t i = 1; i < model->instance_count; i++)
         if (model->instances[i].of->is_checkpointed) model->instances[i].skips_checkpoint = layers++ % every != 0;
@@ -162,7 +162,7 @@ bool tide_load(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagn
     tide_machine *m = &run->machine;
     bool is_training = job->mode == TIDE_mode_train;
     if (!tide_make_model(run, job) || !check_checkpointing(run, arena, diags)) return false;
-    if (run->model.state.is_checkpointing) skip_layers(&run->model, job->every_n_layers);
+    if (run->model.state.is_checkpointing) tide_skip_layers(&run->model, job->every_n_layers);
     if (job->use_liger_kernel == TIDE_use_liger_kernel_true_ && is_training && !tide_apply_liger(run, job))
         return false;
     tide_check_unread(run, job);

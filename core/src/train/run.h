@@ -56,6 +56,8 @@ void tide_put_descriptions(tide_run *run, const tide_job *job);
 
 /* ---- run.c ---- */
 
+/* Of the layers only every so many are checkpointed from here on. */
+void tide_skip_layers(tide_model *model, int64_t every);
 /* From the model on the device to the end. */
 bool tide_play(tide_run *run, const tide_job *job);
 

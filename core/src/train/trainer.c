@@ -330,6 +330,7 @@ static void load_checkpoint(tide_trainer_run *t) {
 /* accelerator.free_memory(), create_optimizer(), accelerator.prepare() */
 static bool prepare_for_training(tide_trainer_run *t) {
     tide_timeline_empty_cache(&t->run->machine.timeline);
+    tide_skip_layers(&t->run->model, t->job->every_n_layers); /* train() */
     t->strategy = tide_wrap_model(t->run, t->job, &t->wrapper);
     if (t->strategy && t->job->trainer_resume_from_checkpoint) load_checkpoint(t);
     return t->strategy && (!t->scales || tide_scaler_takes(&t->run->model, t->wrapper.optimizer, t->job->clip > 0));

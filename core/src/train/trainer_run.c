@@ -194,6 +194,7 @@ tide_value tide_call_without_grad(tide_trainer_run *t, tide_function *function, 
     tide_value made = tide_model_run(model, function, arguments, TIDE_COUNT_OF(arguments));
     model->m->state.grad_enabled = has_grad;
     model->state.is_checkpointing = checkpoints;
+    tide_skip_layers(model, 1); /* trl/models/utils.py, disable_gradient_checkpointing: then it is on for every layer */
     model->setting_changes++;
     return made;
 }
