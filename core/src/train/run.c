@@ -97,13 +97,6 @@ static bool check_checkpointing(const tide_run *run, tide_arena *arena, tide_dia
                       "leave it out; in a description of one's own, \"@checkpoint\": true marks the layers");
 }
 
-/* _set_gradient_checkpointing: layers are counted in the order of modules(). */
-void tide_skip_layers(tide_model *model, int64_t every) {
-    int64_t layers = 0;
-    for (uint32_t i = 1; i < model->instance_count; i++)
-        if (model->instances[i].of->is_checkpointed) model->instances[i].skips_checkpoint = layers++ % every != 0;
-}
-
 /* transformers/trainer.py, validate_quantization_for_training: "You cannot perform fine-tuning on purely quantized
  * models." */
 static bool check_quantised_training(const tide_run *run, const tide_job *job, tide_diagnostics *diags) {

@@ -46,6 +46,8 @@ void tide_check_unused(tide_run *run, const tide_job *job);
 bool tide_check_prefixes(const tide_run *run, const tide_job *job);
 void tide_choose_trainable(tide_run *run, const tide_job *job);
 void tide_count_parameters(tide_run *run);
+/* Of the layers only every so many are checkpointed from here on. */
+void tide_skip_layers(tide_model *model, int64_t every);
 
 /* ---- description_cache.c ---- */
 
@@ -56,8 +58,6 @@ void tide_put_descriptions(tide_run *run, const tide_job *job);
 
 /* ---- run.c ---- */
 
-/* Of the layers only every so many are checkpointed from here on. */
-void tide_skip_layers(tide_model *model, int64_t every);
 /* From the model on the device to the end. */
 bool tide_play(tide_run *run, const tide_job *job);
 

@@ -53,3 +53,10 @@ void tide_count_parameters(tide_run *run) {
         if (p->tensor->requires_grad) run->trainable += p->count;
     }
 }
+
+/* _set_gradient_checkpointing: layers are counted in the order of modules(). */
+void tide_skip_layers(tide_model *model, int64_t every) {
+    int64_t layers = 0;
+    for (uint32_t i = 1; i < model->instance_count; i++)
+        if (model->instances[i].of->is_checkpointed) model->instances[i].skips_checkpoint = layers++ % every != 0;
+}
