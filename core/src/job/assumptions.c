@@ -181,7 +181,7 @@ static void assume_ranks(tide_job_builder *b) {
                     NULL);
         assume(b, TIDE_SET_parallel_imbalance, "balanced: the router gives every expert as many tokens");
     }
-    if (tide_job_cuts_experts(b->job) || tide_job_has_titan_experts(b->job))
+    if (tide_job_cuts_experts(b->job) || tide_job_has_torchtitan_experts(b->job))
         assume(b, TIDE_SET_parallel_imbalance, "balanced: the router gives every expert as many tokens");
     if (kind == TIDE_parallel_kind_tp || kind == TIDE_parallel_kind_pp || kind == TIDE_parallel_kind_native)
         tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_parallel_kind),

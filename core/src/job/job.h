@@ -167,7 +167,7 @@ bool tide_job_has_auto_plan(const tide_job *job);
 bool tide_job_cuts_experts(const tide_job *job);
 
 /* Whether torchtitan's experts take the place of the model's, over ranks of expert parallelism. */
-bool tide_job_has_titan_experts(const tide_job *job);
+bool tide_job_has_torchtitan_experts(const tide_job *job);
 
 /* Whether modules are made on the meta device, and a rank's parts alone reach its own (parallel.meta_init). */
 bool tide_job_is_on_meta(const tide_job *job);

@@ -25,7 +25,7 @@ bool tide_job_cuts_experts(const tide_job *job) {
     return tide_job_has_auto_plan(job) && job->parallel_ep > 1;
 }
 
-bool tide_job_has_titan_experts(const tide_job *job) {
+bool tide_job_has_torchtitan_experts(const tide_job *job) {
     return job->parallel_kind == TIDE_parallel_kind_native && job->parallel_ep > 1;
 }
 

@@ -2,7 +2,7 @@
 /* torch/distributed/fsdp/_fully_shard/: fully_shard(), and what it makes of the model. */
 #include "parallel/fsdp2.h"
 #include "parallel/tensor_parallel.h"
-#include "parallel/titan_experts.h"
+#include "parallel/torchtitan_experts.h"
 
 #include <string.h>
 
@@ -234,7 +234,7 @@ static fsdp2 *fsdp2_new(tide_wrapper *w) {
 static fsdp_shard_placement placement_of(const fsdp2 *f, const tide_parameter_row *row) {
     const tide_job *job = f->w->job;
     int64_t ranks = job->parallel_dp * job->parallel_cp * job->parallel_tp;
-    bool is_titan = tide_is_titan_expert(f->w->model, row->module);
+    bool is_titan = tide_is_torchtitan_expert(f->w->model, row->module);
     if (!is_titan && !tide_has_dispatched_experts(f->w->model, row->module)) return f->mesh;
     return (fsdp_shard_placement){.ranks = ranks / job->parallel_ep,
                                   .rank = job->parallel_rank % ranks / job->parallel_ep,
@@ -312,7 +312,7 @@ static void fsdp2_replace_members(tide_wrapper *w, tide_tensor *const *sharded_p
         for (uint32_t k = 0; k < model->parameter_count; k++)
             if (model->parameters[k].tensor == members[i].tensor && sharded_params[k]) {
                 members[i].is_replicated = members[i].tensor->is_replicated;
-                members[i].is_of_experts = tide_is_titan_expert(model, members[i].module);
+                members[i].is_of_experts = tide_is_torchtitan_expert(model, members[i].module);
                 /* DTensors reduce along dimensions at once that a flattened mesh has: torchtitan's "loss" */
                 bool is_flattened = members[i].is_of_experts && w->job->parallel_tp == 1;
                 members[i].mesh_dims = members[i].tensor->is_dtensor && !is_flattened ? 2 : 1;

@@ -7,8 +7,8 @@
 #include "parallel/pipeline.h"
 #include "parallel/steady_state.h"
 #include "parallel/tensor_parallel.h"
-#include "parallel/titan_experts.h"
 #include "parallel/topology.h"
+#include "parallel/torchtitan_experts.h"
 #include "tensor/checkpoint.h"
 
 typedef struct native {
@@ -52,7 +52,7 @@ static bool refuse_what_is_not_described(tide_wrapper *w) {
 
 static bool parallelize(tide_wrapper *w) {
     const tide_job *job = w->job;
-    bool is_sharded = job->parallel_dp * job->parallel_cp > 1 || tide_job_has_titan_experts(job);
+    bool is_sharded = job->parallel_dp * job->parallel_cp > 1 || tide_job_has_torchtitan_experts(job);
     if (job->parallel_tp == 1) return true;
     return tide_parallelize_module(w, &(tide_tensor_parallel_plan){.ranks = job->parallel_tp,
                                                                    .sequence_parallel = job->parallel_sequence_parallel,
@@ -80,14 +80,14 @@ enum { MOST_CONTEXTS = 32 / TIDE_STREAM_THIRD }; /* c10/cuda/CUDAStream.cpp: kSt
 
 /* fully_shard of a stage over data and context parallel ranks. */
 static void shard(tide_wrapper *w, const native *n, tide_pipeline_stage *s, uint32_t chunk) {
-    if (n->topology.dp_cp == 1 && !tide_job_has_titan_experts(w->job)) return;
+    if (n->topology.dp_cp == 1 && !tide_job_has_torchtitan_experts(w->job)) return;
     w->ranks = n->topology.dp_cp;
     w->rank = n->topology.dp_cp_rank;
     tide_fsdp2_strategy.wrap(w);
     fsdp2 *f = s->fsdp = w->state;
     if (!f) return;
-    f->prefetch =
-        tide_job_has_titan_experts(w->job); /* "D2H syncs in EP could interfere with implicit prefetching in FSDP" */
+    f->prefetch = tide_job_has_torchtitan_experts(
+        w->job); /* "D2H syncs in EP could interfere with implicit prefetching in FSDP" */
     f->finalizes_by_hand = n->pipeline.ranks > 1;
     f->first_stream = (uint8_t)(chunk % MOST_CONTEXTS * TIDE_STREAM_THIRD);
     if (w->model->tensor_parallel) tide_tensor_parallel_around(w->model);
@@ -132,7 +132,7 @@ static void native_wrap(tide_wrapper *w) {
     if (p->ranks > 1 && !tide_pipeline_check(w, p)) return;
     if (!tide_pipeline_init(p, w)) return;
     if (p->ranks > 1) w->is_absent = tide_pipeline_absent(p);
-    if (tide_job_has_titan_experts(job)) tide_titan_distribute_experts(w);
+    if (tide_job_has_torchtitan_experts(job)) tide_torchtitan_distribute_experts(w);
     wrap_stages(w, n);
     if (m->has_failed) return;
     if (p->ranks > 1) tide_pipeline_drop_others(p);
@@ -229,7 +229,7 @@ static void micro_batches(tide_wrapper *w, native *n) {
 /* register_moe_load_balancing_hook: a step_pre_hook of the optimizer. */
 static void update_balanced(tide_wrapper *w) {
     tide_clip_members(w);
-    if (tide_job_has_titan_experts(w->job)) tide_titan_balance_experts(w);
+    if (tide_job_has_torchtitan_experts(w->job)) tide_torchtitan_balance_experts(w);
     tide_step_members(w);
 }
 
@@ -268,7 +268,7 @@ static uint32_t native_in_flight(const tide_wrapper *w) {
 
 static void native_load(tide_model *model, const tide_job *job) {
     tide_load_on_meta(model, job);
-    if (tide_job_has_titan_experts(job)) tide_titan_replace_experts(model, job);
+    if (tide_job_has_torchtitan_experts(job)) tide_torchtitan_replace_experts(model, job);
 }
 
 const tide_strategy tide_native_strategy = {.load = native_load,

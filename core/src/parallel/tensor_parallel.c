@@ -239,7 +239,7 @@ static bool choose_styles(tide_wrapper *w, tide_tensor_parallel *p) {
             p->styles[i] = STYLE_CUT_INPUT;
         has_block = has_block || model->instances[i].of->is_checkpointed;
     }
-    if (tide_job_has_titan_experts(w->job)) choose_titan_styles(w, p);
+    if (tide_job_has_torchtitan_experts(w->job)) choose_titan_styles(w, p);
     if (own && !has_plan_below_head(own) && tide_tied_head(model)) {
         tide_fail(
             model->m, TIDE_ERR_CONFLICT,

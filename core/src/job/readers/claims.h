@@ -177,9 +177,9 @@ int64_t tide_fact_int(const tide_claims *c, tide_fact fact, int64_t otherwise);
 /* Megatron-Core's pipeline_model_parallel_layout ("Ett|ttt|tL"), of so many pipeline ranks. */
 void tide_megatron_settle_stages(tide_claims *c, int64_t ranks);
 /* torchtitan's module_fqns_per_model_part. */
-void tide_titan_settle_stages(tide_claims *c, const tide_json *parts);
+void tide_torchtitan_settle_stages(tide_claims *c, const tide_json *parts);
 /* What torchtitan makes of so many layers, the embedding and the head counted as one each; NULL: it refuses. */
-const char *tide_titan_even_stages(tide_arena *arena, int64_t layers, int64_t stages);
+const char *tide_torchtitan_even_stages(tide_arena *arena, int64_t layers, int64_t stages);
 
 /* ---- training.c: what TrainingArguments, Accelerate and the programs over them say together ---- */
 

@@ -126,7 +126,7 @@ static const char *layers_of_names(tide_arena *arena, const tide_json *parts, in
     return made;
 }
 
-void tide_titan_settle_stages(tide_claims *c, const tide_json *parts) {
+void tide_torchtitan_settle_stages(tide_claims *c, const tide_json *parts) {
     int64_t stages = 0;
     const char *layers = parts->kind == TIDE_JSON_ARRAY ? layers_of_names(c->arena, parts, &stages) : NULL;
     if (!layers)
@@ -140,7 +140,7 @@ void tide_titan_settle_stages(tide_claims *c, const tide_json *parts) {
         if (strstr(entry->key, "module_fqns_per_model_part")) entry->effect = TIDE_KEY_USED;
 }
 
-const char *tide_titan_even_stages(tide_arena *arena, int64_t layers, int64_t stages) {
+const char *tide_torchtitan_even_stages(tide_arena *arena, int64_t layers, int64_t stages) {
     const char *made = "";
     int64_t all = layers + 2, of_each = all / stages;
     for (int64_t i = 0; i < stages; i++) {

@@ -140,9 +140,9 @@ static void settle_stages(tide_claims *c, const tide_json *root, int64_t stages)
                                   ? tide_catalogue_config(c->arena, model, c->diags)
                                   : NULL,
                     *layers = tide_json_at(config, "num_hidden_layers");
-    const char *even = layers ? tide_titan_even_stages(c->arena, layers->integer, stages) : NULL;
+    const char *even = layers ? tide_torchtitan_even_stages(c->arena, layers->integer, stages) : NULL;
     if (parts && parts->kind != TIDE_JSON_NULL && parts->first)
-        tide_titan_settle_stages(c, parts);
+        tide_torchtitan_settle_stages(c, parts);
     else if (even)
         tide_imply(c, TIDE_SET_parallel_stage_layers, even);
     else

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* torchtitan: experiments/transformers_modeling_backend/moe_replacement.py, models/common/moe_sharding.py. What its
  * modules are and do stands in models/architectures/library/torchtitan.json. */
-#include "parallel/titan_experts.h"
+#include "parallel/torchtitan_experts.h"
 
 #include "base/decimal.h"
 #include "base/units.h"
 #include "lang/lang.h"
 #include "parallel/expert_parallel.h"
 
-bool tide_is_titan_expert(const tide_model *model, uint32_t instance) {
+bool tide_is_torchtitan_expert(const tide_model *model, uint32_t instance) {
     return instance && tide_text_is(model->instances[instance].of->name, "TitanGroupedExperts");
 }
 
@@ -99,7 +99,7 @@ static bool check_ranks(tide_machine *m, const tide_job *job) {
     return !m->has_failed;
 }
 
-void tide_titan_replace_experts(tide_model *model, const tide_job *job) {
+void tide_torchtitan_replace_experts(tide_model *model, const tide_job *job) {
     tide_machine *m = model->m;
     if (!check_ranks(m, job)) return;
     uint32_t replaced = 0, count = model->instance_count;
@@ -128,11 +128,11 @@ void tide_titan_replace_experts(tide_model *model, const tide_job *job) {
     tide_model_list_parameters(model);
 }
 
-void tide_titan_distribute_experts(tide_wrapper *w) {
+void tide_torchtitan_distribute_experts(tide_wrapper *w) {
     const tide_model *model = w->model;
     for (uint32_t i = 0; i < model->parameter_count; i++) {
         const tide_parameter_row *row = &model->parameters[i];
-        if (!tide_is_titan_expert(model, row->module)) continue;
+        if (!tide_is_torchtitan_expert(model, row->module)) continue;
         model->m->module = row->module;
         tide_dtensor_distribute(model->m, row->tensor, 0, w->job->parallel_ep, TIDE_FACTOR_PARAMETER,
                                 model->state.is_on_meta);
@@ -145,7 +145,7 @@ static bool is_wrapped(const tide_job *job, const tide_instance *block) {
     return job->parallel_ac != TIDE_parallel_ac_none && !block->skips_checkpoint;
 }
 
-void tide_titan_balance_experts(tide_wrapper *w) {
+void tide_torchtitan_balance_experts(tide_wrapper *w) {
     tide_model *model = w->model;
     tide_machine *m = model->m;
     tide_function *update = tide_function_find(model->descriptions, NULL, TIDE_TEXT("titan_update_expert_bias"));

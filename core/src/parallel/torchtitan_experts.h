@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* torchtitan's expert parallelism, as its backend for models of transformers has it. Private to parallel/. */
-#ifndef TIDE_PARALLEL_TITAN_EXPERTS_H
-#define TIDE_PARALLEL_TITAN_EXPERTS_H
+#ifndef TIDE_PARALLEL_TORCHTITAN_EXPERTS_H
+#define TIDE_PARALLEL_TORCHTITAN_EXPERTS_H
 
 #include "parallel/parallel.h"
 
 /* moe_replacement.py: blocks of experts become torchtitan's own, before anything has memory. An error is reported. */
-void tide_titan_replace_experts(tide_model *model, const tide_job *job);
+void tide_torchtitan_replace_experts(tide_model *model, const tide_job *job);
 
 /* moe_sharding.py: experts are cut over the ranks of expert parallelism. */
-void tide_titan_distribute_experts(tide_wrapper *w);
+void tide_torchtitan_distribute_experts(tide_wrapper *w);
 
 /* Whether a module is one of grouped experts, whose parameters fully_shard() cuts over a mesh of their own. */
-bool tide_is_titan_expert(const tide_model *model, uint32_t instance);
+bool tide_is_torchtitan_expert(const tide_model *model, uint32_t instance);
 
 /* components/optimizer: before each step. */
-void tide_titan_balance_experts(tide_wrapper *w);
+void tide_torchtitan_balance_experts(tide_wrapper *w);
 
 #endif
