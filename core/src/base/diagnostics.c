@@ -34,3 +34,12 @@ bool tide_error(tide_diagnostics *diags, tide_status status, const char *place, 
     tide_report(diags, TIDE_ERROR, status, place, message, remedy);
     return false;
 }
+
+bool tide_take_back_error(tide_diagnostics *diags, tide_status status, tide_diagnostic *taken) {
+    const tide_diagnostic *last = diags->count ? &diags->items[diags->count - 1] : NULL;
+    if (!last || last->severity != TIDE_ERROR || last->status != status) return false;
+    *taken = *last;
+    diags->count--;
+    diags->error_count--;
+    return true;
+}

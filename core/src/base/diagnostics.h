@@ -42,4 +42,7 @@ void tide_report(tide_diagnostics *diags, tide_severity severity, tide_status st
 bool tide_error(tide_diagnostics *diags, tide_status status, const char *place, const char *message,
                 const char *remedy);
 
+/* Takes the newest back, if it is an error of that status, for who has more to say of it. */
+bool tide_take_back_error(tide_diagnostics *diags, tide_status status, tide_diagnostic *taken);
+
 #endif

@@ -168,6 +168,16 @@ static void find_pipeline_stages(tide_pipeline *p, uint32_t layers) {
     p->w->stages = s;
 }
 
+/* A model that stages cannot run, with what does. */
+static void refuse_model(tide_wrapper *w, const char *why) {
+    tide_machine *m = w->model->m;
+    tide_error(
+        m->diags, TIDE_ERR_UNSUPPORTED, "/settings/parallel.kind",
+        tide_format(m->arena, "%s is not described for this model: %s", w->job->values[TIDE_SET_parallel_kind], why),
+        "use parallel.kind=fsdp2, zero3 or ddp, which run the model as it is");
+    m->has_failed = true;
+}
+
 bool tide_pipeline_init(tide_pipeline *p, tide_wrapper *w) {
     tide_machine *m = w->model->m;
     const tide_class *root = w->model->instances[w->model->root].of;
@@ -175,8 +185,7 @@ bool tide_pipeline_init(tide_pipeline *p, tide_wrapper *w) {
     p->stage_count = p->ranks * p->chunks;
     uint32_t layers = layers_of(w->model, TIDE_NEW(m->arena, uint32_t, w->model->instance_count + 1));
     if (!tide_method_find(root, TIDE_TEXT("forward_stage"))) {
-        tide_fail(m, TIDE_ERR_UNSUPPORTED, "the description of %s does not say how a pipeline's stage runs",
-                  root->name.at);
+        refuse_model(w, tide_format(m->arena, "the description of %s does not say how a stage runs", root->name.at));
         return false;
     }
     if (layers < p->stage_count) {
@@ -354,6 +363,14 @@ static tide_tensor *micro_batch_of(tide_pipeline *p, tide_tensor *whole) {
     return tide_view_as(machine_of(p), whole, tide_layout_of(machine_of(p), &shape, NULL));
 }
 
+/* forward_stage() calls blocks as most decoders do: one that is called in another way has failed. */
+static void explain_failure(tide_wrapper *w) {
+    tide_diagnostic failed;
+    if (tide_take_back_error(w->model->m->diags, TIDE_ERR_DESCRIPTION, &failed) ||
+        tide_take_back_error(w->model->m->diags, TIDE_ERR_SHAPE, &failed))
+        refuse_model(w, failed.message);
+}
+
 tide_tensor *tide_stage_forward(tide_pipeline_stage *s, uint32_t mb) {
     static const char *const names[] = {"x", "first_layer", "end_layer", "is_first", "is_last", "length"};
     tide_pipeline *p = s->of;
@@ -369,6 +386,7 @@ tide_tensor *tide_stage_forward(tide_pipeline_stage *s, uint32_t mb) {
     enter_stage(s);
     if (model->before_forward) model->before_forward(model, model->root, &values[0], 1, NULL, 0);
     tide_value made = tide_model_method(model, TIDE_TEXT("forward_stage"), names, values, 6);
+    if (m->has_failed) explain_failure(p->w);
     if (model->after_forward && !tide_is_aborting(m)) model->after_forward(model, model->root, &made);
     tide_value_release(m, values[0]);
     m->module = m->statement = 0;
