@@ -255,16 +255,26 @@ tide_description *tide_load_given_description(tide_run *run, const tide_job *job
     return load_library(run, job) ? tide_description_load(&run->descriptions, given_name(job)) : NULL;
 }
 
+static bool refuse_in_dialect(const tide_job *job, const char *dialect, tide_text architecture, tide_arena *arena,
+                              tide_diagnostics *diags) {
+    const char *described = "";
+    for (uint32_t i = 0; i < tide_engine_root_count; i++)
+        if (strcmp(tide_engine_roots[i].engine, dialect) == 0)
+            described =
+                tide_format(arena, "%s%s%s", described, *described ? ", " : "", tide_engine_roots[i].architecture);
+    return tide_error(diags, TIDE_ERR_MODEL_UNKNOWN, "/settings/parallel.kind",
+                      tide_format(arena, "%s is not described for %s", job->values[TIDE_SET_parallel_kind],
+                                  architecture.length ? tide_shown(arena, architecture) : "this model"),
+                      tide_format(arena, "it is for %s; parallel.kind=fsdp2, zero3 or ddp play others", described));
+}
+
 /* The model as a framework writes it anew, over the same configuration. */
 static bool make_dialect(tide_run *run, const tide_job *job, const char *dialect) {
     tide_diagnostics *diags = run->machine.diags;
     tide_arena *arena = run->machine.arena;
     tide_text architecture = tide_config_architecture(arena, diags, job->config);
     const tide_engine_root *root = tide_engine_root_of(dialect, architecture);
-    if (!root)
-        return tide_error(diags, TIDE_ERR_MODEL_UNKNOWN, "/config.json/architectures",
-                          tide_format(arena, "no description of '%s' in %s", tide_shown(arena, architecture), dialect),
-                          "the README lists those that there are");
+    if (!root) return refuse_in_dialect(job, dialect, architecture, arena, diags);
     if (!load_library(run, job) || !tide_job_check_config(arena, job, diags)) return false;
     tide_description *description = tide_description_load(&run->descriptions, tide_text_of(root->description));
     return description && tide_model_build(&run->model, description, tide_text_of(root->class_name), job->config);
