@@ -17,14 +17,16 @@ def install(settings: Any, plan: Megatron) -> None:
     from megatron.core.transformer.moe import moe_utils, router, token_dispatcher
 
     balance_in_two_rounds(router.TopKRouter)
+    tell_counts(token_dispatcher.MoEAllGatherTokenDispatcher, plan.imbalance)
     if not settings.moe_pad_expert_input_to_capacity:
         tell_sizes(token_dispatcher.MoEAlltoAllTokenDispatcher, plan.imbalance)
-    select, permute = torch.Tensor.masked_select, moe_utils.permute
+    permute = moe_utils.permute
 
     @functools.wraps(permute)
     def counted(tokens: Any, routing_map: Any, *args: Any, **kwargs: Any) -> Any:
         given = kwargs.get("num_out_tokens")
         count = int(given) if given is not None else tokens.shape[0] * settings.moe_router_topk
+        select = torch.Tensor.masked_select
 
         def selected(self: Any, mask: Any) -> Any:
             if not self.is_cuda:
@@ -74,6 +76,31 @@ def tell_sizes(dispatcher: Any, imbalance: float) -> None:
         return torch.as_tensor(sizes["tokens_per_expert"])
 
     dispatcher._maybe_dtoh_and_synchronize = known
+
+
+def tell_counts(dispatcher: Any, imbalance: float) -> None:
+    """Where the all-gather dispatcher copies the tokens of its experts to the host, it finds ours."""
+    original = dispatcher.dispatch_postprocess
+
+    @functools.wraps(original)
+    def known(self: Any, *args: Any, **kwargs: Any) -> Any:
+        ranks, local = self.tp_size * self.ep_size, self.num_local_experts
+        tokens = self.routing_map.shape[0] // ranks * self.router_topk
+        mine = min(round(tokens * local / self.config.num_moe_experts * imbalance), tokens)
+        told = torch.tensor([count * ranks for count in divided(mine, local)])
+        cpu, select = torch.Tensor.cpu, torch.Tensor.masked_select
+
+        def selected(self: Any, mask: Any) -> Any:
+            with phantom.counts(mine * ranks):
+                return select(self, mask)
+
+        torch.Tensor.cpu, torch.Tensor.masked_select = lambda sums: told, selected
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            torch.Tensor.cpu, torch.Tensor.masked_select = cpu, select
+
+    dispatcher.dispatch_postprocess = known
 
 
 def shares(dispatcher: Any, imbalance: float) -> dict[str, Any]:
