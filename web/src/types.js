@@ -45,7 +45,7 @@
  *     smallest?: {cards: number, servers: number, tensor_parallel_size: number, requests: number, asked?: number} | null},
  *   batches?: {sentence: string, padded?: StepsAlike, full?: StepsAlike},
  *   peak: {allocated: number, reserved: number, device: number, context: number, step: number, phase: string,
- *     module: string, op: string, event: number, rank?: number, range?: {low: number, high: number, reason: string}},
+ *     module: string, op: string, event: number, rank?: number, range?: {low: number, high: number, reason: string, remedy?: string}},
  *   ranks?: {rank: number, stage: number, layers?: number, allocated: number, reserved: number}[],
  *   moves?: {from: number, to: number, settings: string[], saves: number, reserved_peak: number}[],
  *   factors: {name: string, bytes: number}[],

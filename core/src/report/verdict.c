@@ -140,6 +140,11 @@ void tide_write_peak(tide_job_report *r, bool is_brief) {
             tide_write_bytes_at(w, "low", tide_range_low(r->run, r->job, device));
             tide_write_bytes_at(w, "high", tide_range_high(r->run, r->job, device));
             tide_write_string_at(w, "reason", reason);
+            if (tide_range_percent(r->run, r->job))
+                tide_write_string_at(w, "remedy",
+                                     r->run->stand_in_of
+                                         ? "run it with `tidemark dry-run`, or give the model a description of its own"
+                                         : "run it with `tidemark dry-run`");
             tide_write_close(w, '}');
         }
         tide_write_event_place(r, r->replay.peak_event);

@@ -103,7 +103,7 @@ export function Verdict({ r, isFramed = false }) {
           {isConfirmed.value && <p class="sub">As it was when the link was made</p>}
           {r.besides?.map(({ name, bytes, least, most, source }) => <p key={name} class="sub" data-tip={source}>plus {name === 'nccl' && 'about '}<Bytes n={bytes} style="natural" /> {name !== 'nccl' ? 'of pinned memory on the host' : <>for NCCL ({least !== undefined && <Bytes n={least} style="natural" />} to {most !== undefined && <Bytes n={most} style="natural" />})</>}, not included</p>)}
           {r.peak.range && !saysRange(verdict) && <p class="sub">between {headline(r.peak.range.low, unit.value)} and {headline(r.peak.range.high, unit.value)} {unit.value}, as {r.peak.range.reason ?? 'no run of it is recorded'}</p>}
-          {r.peak.range && <p class="sub">For an exact answer run it with <code>tidemark dry-run</code>, or give the model a description of its own</p>}
+          {r.peak.range?.remedy && <p class="sub">For an exact answer {r.peak.range.remedy.split('`').map((text, i) => (i % 2 ? <code key={text}>{text}</code> : text))}</p>}
           {r.peak.range && unsure(r).map((text) => <p key={text} class="sub">{text}</p>)}
           {r.versions && r.versions.length > 0 && <p class="sub versions">{peak.range || isNear(r) ? 'By the rules of' : 'Exact for'} {r.versions.map(({ name, version }) => `${name} ${version}`).join(', ')}{pinnedOf(r.versions)}</p>}
         </div>
