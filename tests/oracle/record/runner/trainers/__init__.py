@@ -128,6 +128,8 @@ def play(case: Case, model: Model, meter: Meter, state: dict[str, Any]) -> None:
         trainer.train(resume_from_checkpoint=checkpoint)
         if checkpoint:
             shutil.rmtree(os.path.dirname(checkpoint))
+        if "output_dir" not in case.trainer.args:
+            shutil.rmtree(trainer.args.output_dir, ignore_errors=True)  # what it has saved
     state["inputs"] = {}
 
 
