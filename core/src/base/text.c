@@ -271,6 +271,13 @@ const char *tide_near_names(tide_arena *arena, tide_text name, const char **cand
     return line;
 }
 
+bool tide_text_is_among(tide_text text, const char *list) {
+    tide_text rest = tide_text_of(list), piece;
+    while (tide_piece_next(&rest, '|', &piece))
+        if (tide_text_equal(text, piece)) return true;
+    return false;
+}
+
 bool tide_beginning_listed(const char *list, const char *text) {
     tide_text rest = tide_text_of(list), piece;
     if (!rest.length) return true;

@@ -56,6 +56,9 @@ bool tide_piece_next(tide_text *rest, char separator, tide_text *piece);
 /* The last part of a path. */
 tide_text tide_base_name(tide_text path);
 
+/* Whether a text is one of those in `list`, joined by `|`. */
+bool tide_text_is_among(tide_text text, const char *list);
+
 /* Whether a text begins as one of those in `list`, joined by `|`; always with an empty list. */
 bool tide_beginning_listed(const char *list, const char *text);
 

@@ -18,9 +18,7 @@ static const composite *composite_of(const tide_json *config) {
     };
     const tide_json *type = tide_json_at(config, "model_type");
     for (size_t i = 0; i < TIDE_COUNT_OF(rows) && tide_json_is(type, TIDE_JSON_STRING); i++) {
-        tide_text rest = tide_text_of(rows[i].types), one;
-        while (tide_piece_next(&rest, '|', &one))
-            if (tide_text_equal(one, type->text)) return &rows[i];
+        if (tide_text_is_among(type->text, rows[i].types)) return &rows[i];
     }
     return NULL;
 }

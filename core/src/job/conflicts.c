@@ -225,13 +225,6 @@ static void check_quant(tide_job_builder *b) {
 
 /* ---- trainers ---- */
 
-static bool is_loss_of(const char *list, const char *name) {
-    tide_text rest = tide_text_of(list), piece;
-    while (tide_piece_next(&rest, '|', &piece))
-        if (tide_text_equal(piece, tide_text_of(name))) return true;
-    return false;
-}
-
 /* The losses of TRL's trainers by name: those that are played, the first where none is given; and those that work on
  * one value per row as that one does, and are played as it. */
 static void check_loss_type(tide_job_builder *b, const char *kind) {
@@ -248,8 +241,8 @@ static void check_loss_type(tide_job_builder *b, const char *kind) {
     };
     const char *given = b->job->trainer_loss_type, *played = losses[b->job->trainer].played,
                *alike = losses[b->job->trainer].alike;
-    if (!given || !given[0] || !played || is_loss_of(played, given)) return;
-    if (alike && is_loss_of(alike, given))
+    if (!given || !given[0] || !played || tide_text_is_among(tide_text_of(given), played)) return;
+    if (alike && tide_text_is_among(tide_text_of(given), alike))
         tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_trainer_loss_type),
                     tide_format(b->arena, "%s is played as %s: both compute with one value per row", given,
                                 losses[b->job->trainer].first),

@@ -6,13 +6,6 @@
 
 #include "base/units.h"
 
-static bool is_one_of_joined(tide_text word, const char *joined) {
-    tide_text rest = tide_text_of(joined), one;
-    while (tide_piece_next(&rest, '|', &one))
-        if (tide_text_equal(word, one)) return true;
-    return false;
-}
-
 /* 2407, 240705 or 20240705. */
 static bool is_date(tide_text word) {
     if (word.length != 4 && word.length != 6 && word.length != 8) return false;
@@ -46,12 +39,12 @@ static bool is_release(tide_text word) {
 
 /* How many bits there are besides the method's own word. */
 static bool is_width(tide_text word) {
-    return is_one_of_joined(word, "4bit|int4|nf4|unsloth");
+    return tide_text_is_among(word, "4bit|int4|nf4|unsloth");
 }
 
 static bool tells_tuning(tide_text word, bool is_sized) {
-    return is_one_of_joined(word, "instruct|it|chat|hf|pt|bf16|fp16|fp32") ||
-           (is_sized && is_one_of_joined(word, "base|deduped|thinking|think"));
+    return tide_text_is_among(word, "instruct|it|chat|hf|pt|bf16|fp16|fp32") ||
+           (is_sized && tide_text_is_among(word, "base|deduped|thinking|think"));
 }
 
 tide_hub_name tide_hub_name_read(tide_arena *arena, const char *name, uint32_t kept) {
@@ -64,7 +57,7 @@ tide_hub_name tide_hub_name_read(tide_arena *arena, const char *name, uint32_t k
     if (tide_text_starts(rest, TIDE_TEXT("meta-llama-"))) tide_piece_next(&rest, '-', &word);
     while (tide_piece_next(&rest, '-', &word)) {
         size_t format = 0;
-        while (format < TIDE_COUNT_OF(formats) && !is_one_of_joined(word, formats[format].words)) format++;
+        while (format < TIDE_COUNT_OF(formats) && !tide_text_is_among(word, formats[format].words)) format++;
         bool tunes = length && tells_tuning(word, is_sized), dates = (is_sized || is_version) && is_date(word);
         bool is_kept = (tunes || dates) && kept > 0;
         if (is_kept) kept--;

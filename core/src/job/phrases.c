@@ -33,15 +33,8 @@ static size_t digits_of(tide_text piece) {
     return count;
 }
 
-static bool is_any_of(tide_text piece, const char *joined) {
-    tide_text rest = tide_text_of(joined), one;
-    while (tide_piece_next(&rest, '|', &one))
-        if (tide_text_equal(piece, one)) return true;
-    return false;
-}
-
 static bool is_unit(tide_text piece) {
-    return is_any_of(piece, "g|gb|gib");
+    return tide_text_is_among(piece, "g|gb|gib");
 }
 
 /* Whether "8x" counts what follows it: "h100", "24gb" and "4090", and not "7b" of a mixture's name or "336". */
@@ -105,7 +98,7 @@ static void add_meaning(phrase *p, const char *settings) {
 static bool may_be_of_name(const phrase *p, uint32_t length) {
     for (uint32_t i = 1; i < length; i++) {
         tide_text piece = p->pieces[p->at + i];
-        if (!is_any_of(piece, "chat") && tide_word_meaning(piece)) return false;
+        if (!tide_text_is_among(piece, "chat") && tide_word_meaning(piece)) return false;
         if (piece.length > 3 && number_in(p, piece)) return false;
     }
     return true;
@@ -161,7 +154,7 @@ static uint32_t take_sized(phrase *p) {
     const char *taker = taker_at(p, number ? p->at + 1 : p->at, &length);
     if (number && !taker) return 0;
     end += length + (number != NULL);
-    while (!number && taker && is_any_of(piece_at(p, end), "of|is|=|:|at|size")) end++;
+    while (!number && taker && tide_text_is_among(piece_at(p, end), "of|is|=|:|at|size")) end++;
     if (!number) number = number_in(p, piece_at(p, end++));
     if (!number || !taker) return 0;
     add_meaning(p, tide_format(p->arena, "%s%s", taker, number));
@@ -184,11 +177,11 @@ static uint32_t take_choice(phrase *p) {
                                           TIDE_SET_parallel_kind, TIDE_SET_attention, TIDE_SET_engine,
                                           TIDE_SET_quantization};
     tide_text entry = entry_at(p, p->at, 1);
-    if (p->generates && is_any_of(entry, "vllm")) {
+    if (p->generates && tide_text_is_among(entry, "vllm")) {
         add_meaning(p, "trainer.use_vllm=true");
         return 1;
     }
-    if (entry.at[0] < 'a' || is_any_of(entry, "none|auto|default|native|transformers")) return 0;
+    if (entry.at[0] < 'a' || tide_text_is_among(entry, "none|auto|default|native|transformers")) return 0;
     for (size_t i = 0; i < TIDE_COUNT_OF(ids); i++) {
         if (ids[i] == TIDE_SET_quantization && !p->serves) continue;
         tide_diagnostics scratch;
@@ -249,12 +242,12 @@ static uint32_t take_gpus(phrase *p) {
     uint32_t length = gpu_at(p, p->at, &name), counted = 0;
     int64_t count = length ? 0 : count_of(p->pieces[p->at]);
     if (count) {
-        counted = is_any_of(piece_at(p, p->at + 1), "x|of") ? 2 : 1;
+        counted = tide_text_is_among(piece_at(p, p->at + 1), "x|of") ? 2 : 1;
         length = gpu_at(p, p->at + counted, &name);
         if (!length) name = NULL;
         if (!length) length = gib_at(p, p->at + counted, &gib);
         if (!length) gib = TIDE_TEXT("");
-        if (!length && is_any_of(piece_at(p, p->at + counted), "gpu|gpus|card|cards")) length = 1;
+        if (!length && tide_text_is_among(piece_at(p, p->at + counted), "gpu|gpus|card|cards")) length = 1;
     }
     if (!length) return 0;
     if (name) add_meaning(p, tide_format(p->arena, "gpu=%s", name));
@@ -303,7 +296,7 @@ static uint32_t take_others(phrase *p) {
         add_meaning(p, tide_text_copy(p->arena, piece));
         return 1;
     }
-    return is_any_of(piece, fillers) || (p->has_stage && is_any_of(piece, "deepspeed")) ? 1 : 0;
+    return tide_text_is_among(piece, fillers) || (p->has_stage && tide_text_is_among(piece, "deepspeed")) ? 1 : 0;
 }
 
 /* ---- the whole ---- */
@@ -324,11 +317,11 @@ static void read_pieces(phrase *p) {
     uint32_t (*const takers[])(phrase *) = {take_model,  take_gpus, take_sized, take_word,
                                             take_choice, take_size, take_others};
     for (uint32_t i = 0; i < p->count; i++) { /* wherever they stand, they say what others mean: "fp8", "8k", "vllm" */
-        p->generates = p->generates || is_any_of(p->pieces[i], "grpo|rloo|gspo|dapo");
+        p->generates = p->generates || tide_text_is_among(p->pieces[i], "grpo|rloo|gspo|dapo");
         p->has_stage = p->has_stage || tide_text_starts(p->pieces[i], TIDE_TEXT("zero"));
     }
     for (uint32_t i = 0; i < p->count && !p->generates; i++)
-        p->serves = p->serves || is_any_of(p->pieces[i], "serving|vllm|sglang");
+        p->serves = p->serves || tide_text_is_among(p->pieces[i], "serving|vllm|sglang");
     while (p->at < p->count) {
         uint32_t taken = 0;
         for (size_t i = 0; i < TIDE_COUNT_OF(takers) && !taken; i++) taken = takers[i](p);

@@ -110,19 +110,12 @@ tide_counts tide_counts_of(tide_arena *arena, tide_text list) {
 
 /* ---- names ---- */
 
-static bool is_listed(const char *names, tide_text name) {
-    tide_text rest = tide_text_of(names), alias;
-    while (tide_piece_next(&rest, '|', &alias))
-        if (alias.length && tide_text_equal(name, alias)) return true;
-    return false;
-}
-
 static bool is_alias(const tide_setting *setting, tide_text name) {
-    return is_listed(setting->aliases, name);
+    return name.length && tide_text_is_among(name, setting->aliases);
 }
 
 bool tide_setting_is_world_size(tide_text name) {
-    return is_listed(TIDE_WORLD_SIZE_NAMES, name);
+    return tide_text_is_among(name, TIDE_WORLD_SIZE_NAMES);
 }
 
 /* What a value is called: itself, if it is a choice, or the choice that it is a synonym of; empty if it is neither. */

@@ -60,7 +60,6 @@ typedef struct tide_model_state {
     tide_node *applied; /* of the autograd function whose forward runs, or NULL */
     tide_dtype dtype;   /* of parameters */
     bool is_checkpointing, is_reentrant;
-    bool has_peft;   /* which asks for gradients of inputs */
     bool is_on_meta; /* and stays there for now */
 } tide_model_state;
 

@@ -85,10 +85,8 @@ static const char *gpt_config(tide_claims *c, const tide_gpt *g) {
 static void mark_used(const tide_gpt *gpt, tide_file_key *first) {
     size_t before = strlen(gpt->section);
     for (tide_file_key *entry = first; entry; entry = entry->next) {
-        tide_text rest = tide_text_of(gpt->keys), one;
         if (entry->effect != TIDE_KEY_IGNORED || strncmp(entry->key, gpt->section, before) != 0) continue;
-        while (tide_piece_next(&rest, '|', &one))
-            if (tide_text_is(one, entry->key + before)) entry->effect = TIDE_KEY_USED;
+        if (tide_text_is_among(tide_text_of(entry->key + before), gpt->keys)) entry->effect = TIDE_KEY_USED;
     }
 }
 

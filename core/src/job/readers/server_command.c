@@ -28,19 +28,12 @@ static const char *option_key(tide_arena *arena, const tide_server *server, tide
     return key;
 }
 
-static bool is_joined(const char *joined, const char *key) {
-    tide_text rest = tide_text_of(joined ? joined : ""), one;
-    while (tide_piece_next(&rest, '|', &one))
-        if (tide_text_is(one, key)) return true;
-    return false;
-}
-
 /* An option that takes no word behind it, but for a truth. */
 static bool is_switch(const tide_server *server, const char *key, const char *next) {
     static const char *const truths[] = {"true", "false", "1", "0"};
     for (size_t i = 0; i < TIDE_COUNT_OF(truths); i++)
         if (tide_text_same(tide_text_of(next), tide_text_of(truths[i]))) return false;
-    if (is_joined(server->switches, key)) return true;
+    if (tide_text_is_among(tide_text_of(key), server->switches)) return true;
     tide_setting_id id = tide_setting_find(tide_text_of(key));
     return strncmp(key, "no_", 3) == 0 || (id < TIDE_SET_COUNT && tide_settings[id].type == TIDE_SETTING_BOOL);
 }
@@ -72,7 +65,8 @@ tide_json *tide_server_options(const tide_server *server, const tide_command_lin
         } else {
             const char *value = next;
             i++;
-            while (is_joined(server->lists, key) && i + 1 < l->count && !tide_shell_is_option(l->tokens[i + 1]))
+            while (tide_text_is_among(tide_text_of(key), server->lists) && i + 1 < l->count &&
+                   !tide_shell_is_option(l->tokens[i + 1]))
                 value = tide_format(arena, "%s,%s", value, l->tokens[++i]);
             server->put(arena, options, tide_text_of(key), value);
         }
