@@ -7,6 +7,9 @@
 
 #define CLOSE "\nWhere it needs more than there is, it runs because the allocator gives cached memory back.\n"
 
+/* What a row of fit is about, its knob, the value that fits again, and the one that does not. */
+#define AGAIN "\n%s: %s=%s fits too, but not each below it: %s does not. The allocator rounds what it reserves.\n"
+
 typedef void show_fn(const cJSON *answer);
 
 static void number_cell(cli_table *table, int64_t bytes) {
@@ -31,6 +34,21 @@ static void headings(cli_table *table, const char *const *names, size_t count) {
 
 /* ---- fit ---- */
 
+static const char *fit_title(const cJSON *row) {
+    const char *with = cli_text_at(row, "with");
+    return *with ? with : "the job as it is";
+}
+
+static void show_again(const cJSON *answer) {
+    const cJSON *row;
+    cJSON_ArrayForEach(row, cli_at(answer, "rows")) {
+        cli_number again, too_large;
+        if (!cli_at(row, "fits_again")) continue;
+        printf(AGAIN, fit_title(row), cli_text_at(answer, "knob"), cli_count(again, cli_int_at(row, "fits_again")),
+               cli_count(too_large, cli_int_at(row, "largest") + 1));
+    }
+}
+
 static void fit_show(const cJSON *answer) {
     static const char *const names[] = {"With", "Largest", "Needs, GiB", "of", "One more needs"};
     const cJSON *row;
@@ -46,7 +64,7 @@ static void fit_show(const cJSON *answer) {
         const cJSON *above = cli_at(row, "above");
         int64_t largest = cli_int_at(row, "largest");
         cli_number count;
-        cli_table_cell(&table, *cli_text_at(row, "with") ? cli_text_at(row, "with") : "the job as it is");
+        cli_table_cell(&table, fit_title(row));
         cli_table_cell(&table, largest ? cli_count(count, largest) : "none");
         if (largest)
             number_cell(&table, cli_int_at(row, "device_bytes"));
@@ -59,6 +77,7 @@ static void fit_show(const cJSON *answer) {
             cli_table_cell(&table, cli_text_at(above, "error"));
     }
     cli_table_print(&table);
+    show_again(answer);
     row = cJSON_GetArrayItem(cli_at(answer, "rows"), 0);
     if (cJSON_IsNull(cli_at(row, "fits")))
         puts("\nWhether these fit cannot be told: `tidemark estimate` says what their figures leave out.");

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The largest value of a setting that fits the GPU: without giving cached memory back, where any does. */
+/* The largest value of a setting that fits the GPU: without giving cached memory back, where any does.
+ *
+ * More needs more, but for what the allocator keeps of blocks that it cannot split: a value may not fit where a larger
+ * one does. So those right below the largest are played too, and the answer is the one up to which each of them fits;
+ * what fits again above it is said beside it. */
 #include <string.h>
 
 #include "report/queries.h"
 
 static const int64_t HIGHEST = INT64_C(1) << 30;
-enum { MOST_VALUES = 64 };
+enum { MOST_VALUES = 64, PLAYED_BELOW = 16 };
 
 typedef struct fit_search {
     const tide_query *query;
@@ -15,6 +19,7 @@ typedef struct fit_search {
     bool retries;            /* what gives cached memory back counts too */
     tide_what_if best, next; /* of the largest that fits, and of the one above it */
     int64_t largest;
+    int64_t again; /* fits, though a smaller one does not; 0: none */
 } fit_search;
 
 static tide_what_if try_value(fit_search *s, int64_t value) {
@@ -26,8 +31,22 @@ static bool holds(const fit_search *s, const tide_what_if *v) {
     return s->retries ? v->status == TIDE_OK && v->fits : tide_what_if_holds(v);
 }
 
-/* Doubles from `start`, whose verdict is `v`, while it fits, or begins below it, and halves what is between. More needs
- * more: what is not monotone (the allocator's remainders) moves the answer by little. */
+/* Goes down to where what was played below fits as well. */
+static void look_below(fit_search *s) {
+    int64_t top = s->largest;
+    for (int64_t value = top - 1; value > 0 && value >= top - PLAYED_BELOW; value--) {
+        tide_what_if v = try_value(s, value);
+        if (!holds(s, &v)) {
+            if (!s->again) s->again = top;
+            s->next = v;
+            s->largest = value - 1;
+        } else if (value == s->largest) {
+            s->best = v;
+        }
+    }
+}
+
+/* Doubles from `start`, whose verdict is `v`, while it fits, or begins below it, and halves what is between. */
 static void find_largest(fit_search *s, int64_t start, tide_what_if v) {
     int64_t low = 0, high = start;
     while (holds(s, &v) && high < HIGHEST) {
@@ -49,6 +68,8 @@ static void find_largest(fit_search *s, int64_t start, tide_what_if v) {
         }
     }
     s->largest = low;
+    s->again = 0;
+    look_below(s);
 }
 
 static bool write_largest(tide_writer *w, const tide_query *q, const char *knob, const char *other,
@@ -74,6 +95,7 @@ static bool write_largest(tide_writer *w, const tide_query *q, const char *knob,
     if (now.serves) tide_write_bool_at(w, "serves", true);
     tide_write_string_at(w, "with", other ? other : "");
     tide_write_int_at(w, "largest", s.largest);
+    if (s.again) tide_write_int_at(w, "fits_again", s.again);
     if (s.largest) {
         tide_write_what_if(w, &s.best);
     } else {

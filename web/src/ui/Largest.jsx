@@ -7,7 +7,7 @@ import { Bytes } from './marks.jsx';
 import { apply, NoAnswer, RETRIES, useAnswers } from './played.jsx';
 
 /** @typedef {import('./played.jsx').Figures} Figures */
-/** @typedef {Figures & {with: string, largest: number, above: Figures & {error?: string}}} Fit */
+/** @typedef {Figures & {with: string, largest: number, fits_again?: number, above: Figures & {error?: string}}} Fit */
 
 /* Whole-numbered settings that can grow, where the job has them. */
 const KNOBS = [
@@ -46,6 +46,11 @@ export default function Largest() {
         })}
       </tbody>
     </table>
+    {replies.map((reply, i) => {
+      const row = reply?.ok ? reply.rows[0] : undefined;
+      if (!row?.fits_again) return null;
+      return <p class="sub" key={knobs[i]}>{knobs[i]}={fixed(row.fits_again)} fits too, but not each below it: {fixed(row.largest + 1)} does not. The allocator rounds what it reserves.</p>;
+    })}
     {replies.some((reply) => reply?.ok && wantsMore(reply.rows[0])) && <p class="sub">* {RETRIES}</p>}
     </>
   );
