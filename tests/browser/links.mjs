@@ -98,6 +98,14 @@ export default function ({ visit, field, fragmentOf, fromCore, exampleWords, dro
     }
   });
 
+  test('a link that is refused keeps its settings and says what to change', () => visit(async (page) => {
+    await page.locator('.diagnostic.is-error').waitFor();
+    assert.match(await page.locator('main').innerText(), /do not divide into 16 stages[^]*parallel\.account_embedding=true[^]*No answer for these settings/);
+    assert.equal(await page.locator('[id="set-parallel.pp"]').inputValue(), '16');
+    await page.getByRole('button', { name: 'parallel.pp=14' }).click();
+    await page.locator('.job-name', { hasText: 'Llama 3.1 405B' }).waitFor();
+  }, { at: '#model=llama-3.1-405b&gpu=h100&parallel.kind=megatron&parallel.tp=8&parallel.pp=16&parallel.dp=8&v=1' }));
+
   test('a model of one’s own is in the link', () => visit(async (page) => {
     await drop(page, [{ name: 'config.json', text: LLAMA }]);
     await page.waitForFunction(() => location.hash.startsWith('#z=1.'));

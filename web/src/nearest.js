@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What the page offers in place of what cannot be: values near a wrong one, the closest change of a job that does not fit. */
 
-/** The nearest first, at most `most`. Numbers in the message are often the limit that was passed.
+/** The nearest first, at most `most`. Numbers in the message are often the limit that was passed, or what has to be divided.
  * @param {import('./types.js').Setting} setting @param {string} value @param {string} [message] @param {number} [most] @returns {string[]} */
 export function nearValues({ type, choices, least = 1, most: top = 2 ** 31, default: usual }, value, message = '', most = 16) {
   if (choices) return choices.map(String).filter((choice) => choice !== value).slice(0, most);
@@ -12,7 +12,10 @@ export function nearValues({ type, choices, least = 1, most: top = 2 ** 31, defa
   const power = 2 ** Math.floor(Math.log2(start));
   const near = new Set([start, start - 1, start + 1, power, power * 2, power / 2, power * 4, Number(usual) || least, least, Math.min(top, 2 ** 20)]);
   for (let n = power * 8; n <= power * 128; n *= 2) near.add(n);
-  for (const [digits] of message.matchAll(/\d+/g)) for (const n of [Number(digits) - 1, Number(digits), Number(digits) + 1]) near.add(n);
+  for (const [digits] of message.matchAll(/\d+/g)) {
+    for (const n of [Number(digits) - 1, Number(digits), Number(digits) + 1]) near.add(n);
+    for (let part = 2; message.includes(' divide') && part <= 1024; part++) if (Number(digits) % part === 0) near.add(part);
+  }
   for (let part = 2; part <= 8; part++) if (start % part === 0) near.add(start / part);
   return [...near].filter((n) => Number.isInteger(n) && n >= least && n <= top && String(n) !== value)
     .sort((a, b) => Math.abs(Math.log(a / start)) - Math.abs(Math.log(b / start))).slice(0, most).map(String);

@@ -4,8 +4,7 @@ import { batch } from '@preact/signals';
 import { opened, writeFragment } from './address.js';
 import { ask, askAll, askAsIs, cancelled, giveWay } from './asking.js';
 import { CoreStopped } from './client.js';
-import { sentences } from './format.js';
-import { awaited, baseline, baselineReport, core, coreProblem, failure, isConfirmed, linkedView, notices, placed, report, request, slow, verySlow, words } from './state.js';
+import { awaited, baseline, baselineReport, core, coreProblem, failure, isConfirmed, linkedView, report, request, slow, verySlow } from './state.js';
 
 /** @typedef {import('./types.js').Diagnostic} Diagnostic */
 
@@ -27,7 +26,6 @@ export async function recompute() {
     rest?.abort();
     const reply = await askAsIs({ ...asked, brief: true }, 'estimate');
     if (reply === null) return; /* a newer job is on its way */
-    if (!reply.ok && opened.isNew && dropBadWord(reply.diagnostics ?? [])) return recompute();
     const isSame = opened.isNew && opened.was !== '' && reply.ok && !reply.diagnostics.some((/** @type {Diagnostic} */ d) => d.place === '/link');
     if (opened.isNew) playBaseline();
     opened.isNew = false;
@@ -72,19 +70,6 @@ function answered() {
   slowTimer = undefined;
   giveWay(false);
   awaited.value = slow.value = verySlow.value = false;
-}
-
-/** A bad value in a link falls back to the default and is named, so that a link always lands on an answer.
- * @param {Diagnostic[]} diagnostics @returns {boolean} whether a word was dropped */
-function dropBadWord(diagnostics) {
-  const error = diagnostics.find((d) => d.severity === 'error');
-  const bad = error && words.value.find(([name]) => name !== 'model' && placed(error, name));
-  if (!error || !bad) return false;
-  batch(() => {
-    words.value = words.value.filter((word) => word !== bad);
-    notices.value = [...notices.value, `${bad[0]}=${bad[1].slice(0, 60)} in this link was not taken: ${sentences(error).said}`];
-  });
-  return true;
 }
 
 export async function playBaseline() {

@@ -130,12 +130,8 @@ export const originOf = byName((name) => {
 });
 
 /** The error at a setting. */
-export const errorAt = byName((name) => failure.value?.find((d) => d.severity === 'error' && placed(d, name)));
-
-/** @param {Diagnostic} diagnostic @param {string} name */
-export function placed({ place }, name) {
-  return place === `/settings/${name}` || !!place?.startsWith(`/settings/${name}/`);
-}
+export const errorAt = byName((name) => failure.value?.find(({ severity, place }) =>
+  severity === 'error' && (place === `/settings/${name}` || !!place?.startsWith(`/settings/${name}/`))));
 
 /** @param {Job} of */
 export const wordsIn = (of) => of.words.map(([name, value]) => `${name}=${value}`);

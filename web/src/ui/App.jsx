@@ -3,7 +3,7 @@ import { computed } from '@preact/signals';
 import { Component } from 'preact';
 import { useEffect } from 'preact/hooks';
 import { cancel } from '../asking.js';
-import { core, coreProblem, failure, isExample, notices, report, link, settingsOpen, slow, spoken, stale, valueOf,
+import { core, coreProblem, failure, files, isExample, notices, report, link, settingsOpen, slow, spoken, stale, valueOf,
   verySlow } from '../state.js';
 import { fixed, params } from '../format.js';
 import { layoutOf, layoutWords } from '../layout.js';
@@ -123,6 +123,13 @@ const hasReport = computed(() => report.value !== null);
 /** Numbers that stay as they are under an error have it named above them. */
 const Remarks = () => <Diagnostics title="Remarks" list={failure.value ? [] : report.value?.diagnostics ?? []} />;
 
+/** What stands where no answer does. */
+function absent() {
+  if (!failure.value) return 'Working it out…';
+  return valueOf('model') || files.value.length > 0 ? 'No answer for these settings. Change what is named above.'
+    : 'Pick a model, or drop its config.json anywhere on this page.';
+}
+
 /** @param {{still: boolean}} props */
 function Result({ still }) {
   const has = hasReport.value;
@@ -147,7 +154,7 @@ function Result({ still }) {
           <div class="pair">{halves[form]}</div>
           {below[form]}
         </div>
-      ) : <p class="card empty">{failure.value ? 'Pick a model, or drop its config.json anywhere on this page.' : 'Working it out…'}</p>}
+      ) : <p class="card empty">{absent()}</p>}
     </main>
   );
 }
