@@ -341,6 +341,14 @@ export default function ({ browser, server, visit, field, choose, tab, focusIs, 
     }
   }
 
+  test('the largest tensors have their origin in sight at each width, long shapes too', () => visit(async (page) => {
+    for (const width of [1440, 1160, 1000, 390]) {
+      await page.setViewportSize({ width, height: 900 });
+      assert.ok(await page.locator('.tensors').evaluate((table) => table.scrollWidth <= /** @type {HTMLElement} */ (table.parentElement).clientWidth), `cut at ${width}`);
+      assert.ok(await page.locator('.tensors .from-head').first().isVisible());
+    }
+  }, { at: '#model=llama-3.1-8b&gpu=rtx-4090&adapter=lora&quant=nf4&batch=4&seq=2048&trainer=dpo&v=1' }));
+
   test('axe finds nothing in a recording and in the cards of files, in both themes, at 1440, 390 and 320', async () => {
     for (const scheme of isNightly ? /** @type {const} */ (['light', 'dark']) : ['light']) {
       await visit(async (page) => {
