@@ -50,11 +50,12 @@ static bool refuse_what_is_not_described(tide_wrapper *w) {
     return !m->has_failed;
 }
 
-static bool parallelize(tide_wrapper *w) {
+static bool parallelize(tide_wrapper *w, const native *n) {
     const tide_job *job = w->job;
     bool is_sharded = job->parallel_dp * job->parallel_cp > 1 || tide_job_has_torchtitan_experts(job);
     if (job->parallel_tp == 1) return true;
     return tide_parallelize_module(w, &(tide_tensor_parallel_plan){.ranks = job->parallel_tp,
+                                                                   .rank = n->topology.tp_rank,
                                                                    .sequence_parallel = job->parallel_sequence_parallel,
                                                                    .loss_parallel = job->parallel_loss_parallel,
                                                                    .is_sharded = is_sharded,
@@ -99,7 +100,7 @@ static void wrap_stages(tide_wrapper *w, native *n) {
     const bool *absent = w->is_absent;
     for (uint32_t i = 0; i < p->chunks && !w->model->m->has_failed; i++) {
         if (p->ranks > 1) w->is_absent = tide_stage_absent(p, i);
-        if (!parallelize(w)) break;
+        if (!parallelize(w, n)) break;
         checkpoint(w);
         shard(w, n, &p->stages[i], i);
     }

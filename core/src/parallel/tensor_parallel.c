@@ -33,6 +33,7 @@ typedef enum style {
 typedef struct tide_tensor_parallel {
     tide_tensor_parallel_plan plan;
     uint8_t *styles; /* by instance */
+    int64_t *whole;  /* by instance: what was cut, where the ranks have parts of several sizes; else 0 */
     tide_experts experts;
     uint32_t
         untied_head; /* whose weight fully_shard() cuts apart, and from_pretrained() ties again; 0: there is none */
@@ -80,14 +81,16 @@ static void prepare_input(tide_machine *m, const tide_tensor_parallel *p, style 
 }
 
 /* _prepare_output_fn */
-static void prepare_output(tide_machine *m, const tide_tensor_parallel *p, style of, tide_value *output) {
-    tide_redistribute how = {.ranks = p->plan.ranks, .dim = SEQUENCE, .is_async = true};
+static void prepare_output(tide_machine *m, const tide_tensor_parallel *p, uint32_t instance, tide_value *output) {
+    style of = (style)p->styles[instance];
+    tide_redistribute how = {.ranks = p->plan.ranks, .rank = p->plan.rank, .dim = SEQUENCE, .is_async = true};
     bool is_cut = p->plan.sequence_parallel && (of == STYLE_ROW || p->plan.cuts_embedding);
     if (of == STYLE_ROW || of == STYLE_SPLIT_ROW || of == STYLE_EMBEDDING) {
         how.forward = is_cut ? TIDE_COLLECTIVE_REDUCE_SCATTER : TIDE_COLLECTIVE_ALL_REDUCE;
         how.backward = is_cut ? TIDE_COLLECTIVE_ALL_GATHER : TIDE_COLLECTIVE_NONE;
     } else if (of == STYLE_HEAD && !p->plan.loss_parallel) {
         how.dim = LAST;
+        how.whole = p->whole[instance];
         how.forward = TIDE_COLLECTIVE_ALL_GATHER;
         how.backward = TIDE_COLLECTIVE_CHUNK;
     } else if (of == STYLE_GATE) {
@@ -119,7 +122,7 @@ static void after_forward(tide_model *model, uint32_t instance, tide_value *outp
     else if (of == STYLE_LATENT)
         tide_mla_after(model, p->plan.rotary, output);
     else
-        prepare_output(model->m, p, of, output);
+        prepare_output(model->m, p, instance, output);
     if (p->outer_after) p->outer_after(model, instance, output);
 }
 
@@ -258,13 +261,19 @@ static bool choose_styles(tide_wrapper *w, tide_tensor_parallel *p) {
 
 enum { MOST_PARAMETERS = 8 }; /* of a module */
 
-static bool check_parts(tide_wrapper *w, int64_t ranks, const tide_parameter_row *row, int dim) {
+/* Parts of several sizes: transformers' linear layers know how much there is, PyTorch's take a part for an equal one. */
+static bool check_parts(const tide_wrapper *w, const tide_tensor_parallel *p, const tide_parameter_row *row, int dim,
+                        int64_t ranks) {
+    style of = (style)p->styles[row->module];
     int64_t size = row->tensor->shape->dim[dim].size;
-    if (size % ranks == 0) return true;
-    tide_fail(w->model->m, TIDE_ERR_UNSUPPORTED,
-              "%s: %lld along dimension %d do not divide into %lld tensor parallel ranks; parts of several sizes are "
-              "not described",
-              row->name, (long long)size, dim, (long long)ranks);
+    bool is_known = of != STYLE_EXPERTS && p->plan.of_configuration;
+    if (size % ranks == 0 || of == STYLE_EMBEDDING || of == STYLE_HEAD || is_known) return true;
+    tide_fail(w->model->m, of == STYLE_EXPERTS ? TIDE_ERR_UNSUPPORTED : TIDE_ERR_CONFLICT,
+              "parallel.tp: %s: %lld along dimension %d do not divide into %lld tensor parallel ranks%s; use ranks that "
+              "divide them",
+              row->name, (long long)size, dim, (long long)ranks,
+              of == STYLE_EXPERTS ? ", and experts of several sizes are not described"
+                                  : ": \"a and b must have same reduction dim\"");
     return false;
 }
 
@@ -294,12 +303,19 @@ static bool distribute(tide_wrapper *w, const tide_tensor_parallel *p, uint32_t 
         row->tensor->is_replicated = of == STYLE_SEQUENCE || of == STYLE_GATE || (is_row && is_bias);
         if (row->tensor->is_replicated) continue;
         int64_t ranks = of == STYLE_EXPERTS ? p->plan.expert_ranks : p->plan.ranks;
-        is_done = check_parts(w, ranks, row, dim);
+        is_done = check_parts(w, p, row, dim, ranks);
         if (!is_done) break;
+        int64_t whole = row->tensor->shape->dim[dim].size;
+        p->whole[instance] = whole % ranks ? whole : 0;
+        if (of == STYLE_EMBEDDING) p->whole[tide_tied_head(model)] = p->whole[instance];
         if (count < MOST_PARAMETERS) given[count++] = tide_alias(model->m, row->tensor);
-        tide_dtensor_distribute(model->m, row->tensor, dim, ranks,
-                                p->plan.is_sharded ? TIDE_FACTOR_TEMPORARY : TIDE_FACTOR_PARAMETER,
-                                model->state.is_on_meta);
+        tide_dtensor_distribute(
+            model->m, row->tensor,
+            &(tide_distribute){.dim = dim,
+                               .ranks = ranks,
+                               .rank = of == STYLE_EXPERTS ? 0 : p->plan.rank,
+                               .factor = p->plan.is_sharded ? TIDE_FACTOR_TEMPORARY : TIDE_FACTOR_PARAMETER,
+                               .is_on_meta = model->state.is_on_meta});
     }
     for (uint32_t i = 0; i < count; i++) tide_release(model->m, given[i]);
     return is_done;
@@ -380,6 +396,7 @@ bool tide_parallelize_module(tide_wrapper *w, const tide_tensor_parallel_plan *p
         p = TIDE_NEW(m->arena, tide_tensor_parallel, 1);
         *p = (tide_tensor_parallel){.plan = *plan,
                                     .styles = TIDE_NEW(m->arena, uint8_t, w->model->instance_count + 1),
+                                    .whole = TIDE_NEW(m->arena, int64_t, w->model->instance_count + 1),
                                     .experts = {.style = plan->experts_style,
                                                 .ranks = plan->expert_ranks,
                                                 .tp_ranks = plan->ranks,

@@ -6,7 +6,7 @@
 #include "parallel/expert_parallel.h"
 
 typedef struct tide_tensor_parallel_plan {
-    int64_t ranks;
+    int64_t ranks, rank;
     bool sequence_parallel, loss_parallel;
     bool is_sharded;     /* by fully_shard afterwards */
     bool cuts_embedding; /* hidden states are cut where the embedding ends, not where the first block begins */

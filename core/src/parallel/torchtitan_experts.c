@@ -134,8 +134,10 @@ void tide_torchtitan_distribute_experts(tide_wrapper *w) {
         const tide_parameter_row *row = &model->parameters[i];
         if (!tide_is_torchtitan_expert(model, row->module)) continue;
         model->m->module = row->module;
-        tide_dtensor_distribute(model->m, row->tensor, 0, w->job->parallel_ep, TIDE_FACTOR_PARAMETER,
-                                model->state.is_on_meta);
+        tide_dtensor_distribute(model->m, row->tensor,
+                                &(tide_distribute){.ranks = w->job->parallel_ep,
+                                                   .factor = TIDE_FACTOR_PARAMETER,
+                                                   .is_on_meta = model->state.is_on_meta});
     }
     model->m->module = 0;
 }

@@ -19,6 +19,7 @@ static bool check_auto_plan(tide_wrapper *w, tide_tensor_parallel_plan *plan) {
 static void tp_wrap(tide_wrapper *w) {
     const tide_job *job = w->job;
     tide_tensor_parallel_plan plan = {.ranks = job->parallel_tp,
+                                      .rank = job->parallel_rank % job->parallel_tp,
                                       .sequence_parallel = job->parallel_sequence_parallel,
                                       .loss_parallel = job->parallel_loss_parallel,
                                       .is_sharded = job->parallel_dp > 1};

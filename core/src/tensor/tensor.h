@@ -170,7 +170,7 @@ typedef union tide_node_members {
         uint8_t backward; /* what is done with the gradient: of tide_collective, parallel/dtensor.h */
         bool is_async, to_dtensor;
         int8_t dim;
-        int64_t ranks;
+        int64_t ranks, rank, whole;
     } redistribute;
     struct {
         tide_dtype dtype; /* of what the gradient is cast to */

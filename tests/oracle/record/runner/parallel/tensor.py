@@ -85,6 +85,8 @@ def load_by_plan_of_configuration(model: Any, case: Case) -> Any:
     from transformers.distributed import DistributedConfig
 
     assert case.parallel
+    if case.lora:
+        model = model.get_base_model()
     os.environ["HF_DEACTIVATE_ASYNC_LOAD"] = "1"  # several threads ask for memory in any order
     with tempfile.TemporaryDirectory() as folder:
         whole = type(model)._from_config(model.config, dtype=models.DTYPES[case.dtype])
