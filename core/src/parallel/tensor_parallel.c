@@ -80,12 +80,35 @@ static void prepare_input(tide_machine *m, const tide_tensor_parallel *p, style 
     redistribute(m, input, &how);
 }
 
+static const char MASKED_SCALED[] = "MaskPartialScaledEmbedding";
+
+static bool is_scaled_embedding(const tide_instance *of) {
+    return tide_text_is(of->of->name, MASKED_SCALED);
+}
+
+/* ScaledWordEmbedding: what a vocabulary's parts have looked up is added up where it is multiplied. */
+static void scale_embedding(tide_model *model, uint32_t instance, int64_t ranks, tide_value *output) {
+    const tide_instance *of = &model->instances[instance];
+    uint32_t slot = tide_attribute_slot(of->of, TIDE_TEXT("embed_scale"));
+    tide_function *scale = tide_function_find(model->descriptions, NULL, TIDE_TEXT("scale_embedding"));
+    if (slot == UINT32_MAX || !scale || output->kind != TIDE_VALUE_TENSOR) return;
+    tide_tensor *looked_up = tide_retain(output->tensor);
+    redistribute(model->m, output, &(tide_redistribute){.forward = TIDE_COLLECTIVE_ALL_REDUCE, .ranks = ranks});
+    tide_value scaled = tide_model_run(model, scale, (tide_value[]){*output, of->slots[slot]}, 2);
+    tide_value_release(model->m, *output);
+    tide_release(model->m, looked_up);
+    *output = scaled;
+}
+
 /* _prepare_output_fn */
-static void prepare_output(tide_machine *m, const tide_tensor_parallel *p, uint32_t instance, tide_value *output) {
+static void prepare_output(tide_model *model, const tide_tensor_parallel *p, uint32_t instance, tide_value *output) {
     style of = (style)p->styles[instance];
     tide_redistribute how = {.ranks = p->plan.ranks, .rank = p->plan.rank, .dim = SEQUENCE, .is_async = true};
     bool is_cut = p->plan.sequence_parallel && (of == STYLE_ROW || p->plan.cuts_embedding);
-    if (of == STYLE_ROW || of == STYLE_SPLIT_ROW || of == STYLE_EMBEDDING) {
+    bool is_scaled = of == STYLE_EMBEDDING && is_scaled_embedding(&model->instances[instance]);
+    if (is_scaled) scale_embedding(model, instance, how.ranks, output);
+    if (is_scaled && !is_cut) return;
+    if (of == STYLE_ROW || of == STYLE_SPLIT_ROW || (of == STYLE_EMBEDDING && !is_scaled)) {
         how.forward = is_cut ? TIDE_COLLECTIVE_REDUCE_SCATTER : TIDE_COLLECTIVE_ALL_REDUCE;
         how.backward = is_cut ? TIDE_COLLECTIVE_ALL_GATHER : TIDE_COLLECTIVE_NONE;
     } else if (of == STYLE_HEAD && !p->plan.loss_parallel) {
@@ -93,13 +116,13 @@ static void prepare_output(tide_machine *m, const tide_tensor_parallel *p, uint3
         how.whole = p->whole[instance];
         how.forward = TIDE_COLLECTIVE_ALL_GATHER;
         how.backward = TIDE_COLLECTIVE_CHUNK;
-    } else if (of == STYLE_GATE) {
+    } else if (of == STYLE_GATE || is_scaled) {
         how.forward = TIDE_COLLECTIVE_CHUNK;
         how.backward = TIDE_COLLECTIVE_ALL_GATHER;
     } else if (of != STYLE_COLUMN && of != STYLE_LOCAL_OUTPUT) {
         return;
     }
-    redistribute(m, output, &how);
+    redistribute(model->m, output, &how);
 }
 
 static void before_forward(tide_model *model, uint32_t instance, tide_value *positional, uint32_t count,
@@ -122,7 +145,7 @@ static void after_forward(tide_model *model, uint32_t instance, tide_value *outp
     else if (of == STYLE_LATENT)
         tide_mla_after(model, p->plan.rotary, output);
     else
-        prepare_output(model->m, p, instance, output);
+        prepare_output(model, p, instance, output);
     if (p->outer_after) p->outer_after(model, instance, output);
 }
 
@@ -360,23 +383,32 @@ static bool distribute_all(tide_wrapper *w, const tide_tensor_parallel *p) {
     return true;
 }
 
-/* A vocabulary's part looks up its own rows alone: forward() of MaskPartialEmbedding, which has an Embedding's slots.
- */
+/* A vocabulary's part looks up its own rows alone: forward() of a class that has the same slots. */
 static bool mask_embeddings(tide_wrapper *w, const tide_tensor_parallel *p) {
+    static const char *const of_whole[] = {"Embedding", "ScaledWordEmbedding"},
+                             *const of_part[] = {"MaskPartialEmbedding", MASKED_SCALED};
     tide_model *model = w->model;
-    tide_class *of = tide_class_find(model->descriptions, NULL, TIDE_TEXT("MaskPartialEmbedding"));
     model->m->module = 0;
-    for (uint32_t i = 1; of && i < model->instance_count; i++) {
-        if (p->styles[i] != STYLE_EMBEDDING || model->instances[i].of == of) continue; /* or of an earlier stage */
-        if (!tide_text_is(model->instances[i].of->name, "Embedding")) {
+    for (uint32_t i = 1; i < model->instance_count; i++) {
+        tide_instance *of = &model->instances[i];
+        tide_class *masked = NULL;
+        bool is_done = false; /* of an earlier stage */
+        if (p->styles[i] != STYLE_EMBEDDING) continue;
+        for (size_t k = 0; k < TIDE_COUNT_OF(of_whole); k++) {
+            is_done = is_done || tide_text_is(of->of->name, of_part[k]);
+            if (tide_text_is(of->of->name, of_whole[k]))
+                masked = tide_class_find(model->descriptions, NULL, tide_text_of(of_part[k]));
+        }
+        if (is_done) continue;
+        if (!masked) {
             tide_fail(model->m, TIDE_ERR_UNSUPPORTED, "%s: a %.*s that is cut along the vocabulary is not described",
-                      model->instances[i].path, (int)model->instances[i].of->name.length,
-                      model->instances[i].of->name.at);
+                      of->path, (int)of->of->name.length, of->of->name.at);
             return false;
         }
-        model->instances[i].of = of;
+        if (!tide_model_check(model, masked, NULL)) return false;
+        of->of = masked;
     }
-    return of && tide_model_check(model, of, NULL);
+    return true;
 }
 
 /* Without sequence parallelism norms are no DTensors of the same mesh, which clip_grad_norm_() cannot put together. */
