@@ -9,7 +9,7 @@ void tide_load_on_meta(tide_model *model, const tide_job *job) {
 
 void tide_to_empty(tide_model *model, void (*parameter_empty)(tide_model *, uint32_t, tide_tensor *),
                    void (*module_empty)(tide_model *, uint32_t)) {
-    model->state.is_on_meta = false;
+    model->m->makes_on_host = model->state.is_on_meta = false;
     model->parameter_empty = parameter_empty;
     model->module_empty = module_empty;
     tide_model_to_device(model);

@@ -140,12 +140,17 @@ static void before_forward(tide_model *model, uint32_t instance, tide_value *pos
 static void after_forward(tide_model *model, uint32_t instance, tide_value *output) {
     tide_tensor_parallel *p = model->tensor_parallel;
     style of = (style)p->styles[instance];
+    /* a style of transformers stands in forward() itself, around which enable_input_require_grads() has its hook */
+    bool is_made_leaf = p->plan.of_configuration && model->instances[instance].makes_grad &&
+                        output->kind == TIDE_VALUE_TENSOR && !output->tensor->node && output->tensor->requires_grad;
+    if (is_made_leaf) output->tensor->requires_grad = false;
     if (of == STYLE_EXPERTS)
         tide_experts_after(model, &p->experts, output);
     else if (of == STYLE_LATENT)
         tide_mla_after(model, p->plan.rotary, output);
     else
         prepare_output(model, p, instance, output);
+    if (is_made_leaf) output->tensor->requires_grad = true;
     if (p->outer_after) p->outer_after(model, instance, output);
 }
 
@@ -207,7 +212,9 @@ static style style_of_configuration(const tide_model *model, const tide_tensor_p
                   {"moe_tp_experts", STYLE_EXPERTS},
                   {"ep_dispatch_experts", STYLE_EXPERTS}};
     const tide_instance *of = &model->instances[instance];
-    tide_text of_experts = tide_plan_at(experts, of->path), named = tide_plan_at(plan, of->path);
+    const char *path = tide_planned_path(model, instance);
+    tide_text of_experts = tide_plan_at(experts, path), named = tide_plan_at(plan, path);
+    if (tide_is_of_adapter(model, instance)) named = tide_plan_of_adapter(model, plan, instance);
     if (ranks == 1 || of_experts.length) named = of_experts;
     if (ranks > 1 && tide_text_is(of->name, "embed_tokens") && has_plan_below_head(plan)) return STYLE_EMBEDDING;
     for (size_t i = 0; named.length && i < TIDE_COUNT_OF(styles); i++)
@@ -284,19 +291,21 @@ static bool choose_styles(tide_wrapper *w, tide_tensor_parallel *p) {
 
 enum { MOST_PARAMETERS = 8 }; /* of a module */
 
-/* Parts of several sizes: transformers' linear layers know how much there is, PyTorch's take a part for an equal one. */
+/* Parts of several sizes: transformers' linear layers know how much there is, PyTorch's take a part for an equal one.
+ */
 static bool check_parts(const tide_wrapper *w, const tide_tensor_parallel *p, const tide_parameter_row *row, int dim,
                         int64_t ranks) {
     style of = (style)p->styles[row->module];
     int64_t size = row->tensor->shape->dim[dim].size;
     bool is_known = of != STYLE_EXPERTS && p->plan.of_configuration;
     if (size % ranks == 0 || of == STYLE_EMBEDDING || of == STYLE_HEAD || is_known) return true;
-    tide_fail(w->model->m, of == STYLE_EXPERTS ? TIDE_ERR_UNSUPPORTED : TIDE_ERR_CONFLICT,
-              "parallel.tp: %s: %lld along dimension %d do not divide into %lld tensor parallel ranks%s; use ranks that "
-              "divide them",
-              row->name, (long long)size, dim, (long long)ranks,
-              of == STYLE_EXPERTS ? ", and experts of several sizes are not described"
-                                  : ": \"a and b must have same reduction dim\"");
+    tide_fail(
+        w->model->m, of == STYLE_EXPERTS ? TIDE_ERR_UNSUPPORTED : TIDE_ERR_CONFLICT,
+        "parallel.tp: %s: %lld along dimension %d do not divide into %lld tensor parallel ranks%s; use ranks that "
+        "divide them",
+        row->name, (long long)size, dim, (long long)ranks,
+        of == STYLE_EXPERTS ? ", and experts of several sizes are not described"
+                            : ": \"a and b must have same reduction dim\"");
     return false;
 }
 
@@ -385,8 +394,9 @@ static bool distribute_all(tide_wrapper *w, const tide_tensor_parallel *p) {
 
 /* A vocabulary's part looks up its own rows alone: forward() of a class that has the same slots. */
 static bool mask_embeddings(tide_wrapper *w, const tide_tensor_parallel *p) {
-    static const char *const of_whole[] = {"Embedding", "ScaledWordEmbedding"},
-                             *const of_part[] = {"MaskPartialEmbedding", MASKED_SCALED};
+    static const char *const of_whole[] = {"Embedding", "ScaledWordEmbedding"}, *const of_part[] = {
+                                                                                    "MaskPartialEmbedding",
+                                                                                    MASKED_SCALED};
     tide_model *model = w->model;
     model->m->module = 0;
     for (uint32_t i = 1; i < model->instance_count; i++) {
@@ -421,6 +431,13 @@ static bool refuse_to_clip(const tide_wrapper *w, const tide_tensor_parallel_pla
     return true;
 }
 
+static bool check_heads(const tide_wrapper *w, const tide_tensor_parallel *p) {
+    uint32_t count = w->model->instance_count;
+    bool *is_column = TIDE_NEW(w->model->m->arena, bool, count + 1);
+    for (uint32_t i = 1; i < count; i++) is_column[i] = p->styles[i] == STYLE_COLUMN;
+    return tide_check_heads(w, p->plan.ranks, is_column);
+}
+
 bool tide_parallelize_module(tide_wrapper *w, const tide_tensor_parallel_plan *plan) {
     tide_machine *m = w->model->m;
     tide_tensor_parallel *p = w->model->tensor_parallel;
@@ -438,9 +455,9 @@ bool tide_parallelize_module(tide_wrapper *w, const tide_tensor_parallel_plan *p
         uint32_t head = plan->of_configuration && !plan->is_sharded ? 0 : tide_untie_head(w, true);
         if (plan->of_configuration) p->untied_head = head;
     }
-    if (refuse_to_clip(w, plan) || !choose_styles(w, p) || !refuse_what_is_not_planned(w, p) || !distribute_all(w, p) ||
-        !mask_embeddings(w, p))
-        return false;
+    bool is_refused = refuse_to_clip(w, plan) || !tide_check_adapters(w, plan) || !choose_styles(w, p) ||
+                      !refuse_what_is_not_planned(w, p) || !check_heads(w, p);
+    if (is_refused || !distribute_all(w, p) || !mask_embeddings(w, p)) return false;
     w->model->tensor_parallel = p;
     m->has_dtensors = true;
     m->module = 0;

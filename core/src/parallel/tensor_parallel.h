@@ -22,6 +22,22 @@ bool tide_tp_plan_of(const tide_wrapper *w, tide_tensor_parallel_plan *plan);
 /* from_pretrained() of a checkpoint, of which each rank reads its parts. */
 void tide_read_parts(tide_wrapper *w);
 
+/* tp_heads.c: whether each rank has whole heads of attention; `is_column` by instance. False after an error, which is
+ * reported. */
+bool tide_check_heads(const tide_wrapper *w, int64_t ranks, const bool *is_column);
+
+/* tp_adapters.c: a layer that an adapter is around, and what an adapter has beside it. */
+bool tide_is_base_layer(const tide_model *model, uint32_t instance);
+bool tide_is_of_adapter(const tide_model *model, uint32_t instance);
+/* The path by which a plan knows a module: of a layer with an adapter as it was without one. */
+const char *tide_planned_path(const tide_model *model, uint32_t instance);
+/* How a part of an adapter is cut by a plan. */
+tide_text tide_plan_of_adapter(const tide_model *model, const tide_json *plan, uint32_t instance);
+/* False after an error, which is reported. */
+bool tide_check_adapters(const tide_wrapper *w, const tide_tensor_parallel_plan *plan);
+/* Adapters come to the device, once the model is read. */
+void tide_place_adapters(tide_wrapper *w);
+
 /* Cuts the parameters of the model as "tp_plan" of its description says and sets the hooks of its modules. Before
  * those of other wrappers, which run around them. False after an error, which is reported. */
 bool tide_parallelize_module(tide_wrapper *w, const tide_tensor_parallel_plan *plan);

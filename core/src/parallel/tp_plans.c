@@ -101,13 +101,16 @@ static void leave_empty(tide_model *model, uint32_t instance, tide_tensor *leaf)
 void tide_read_parts(tide_wrapper *w) {
     tide_model *model = w->model;
     tide_machine *m = model->m;
-    uint32_t count = model->parameter_count;
+    uint32_t count = 0;
     fsdp2 *f = w->job->parallel_dp > 1 ? w->state : NULL;
-    const tide_parameter_row **rows = TIDE_NEW(m->arena, const tide_parameter_row *, count + 1);
+    const tide_parameter_row **rows = TIDE_NEW(m->arena, const tide_parameter_row *, model->parameter_count + 1);
     int64_t bytes = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        rows[i] = &model->parameters[i];
-        bytes += f ? tide_fsdp2_sharded_bytes(f, rows[i]->tensor) : tide_bytes(rows[i]->tensor);
+    m->makes_on_host = false;
+    for (uint32_t i = 0; i < model->parameter_count; i++) {
+        const tide_parameter_row *row = &model->parameters[i];
+        if (tide_is_of_adapter(model, row->module)) continue;
+        rows[count++] = row;
+        bytes += f ? tide_fsdp2_sharded_bytes(f, row->tensor) : tide_bytes(row->tensor);
     }
     qsort(rows, count, sizeof *rows, by_key);
     m->op = "caching_allocator_warmup";
@@ -115,5 +118,6 @@ void tide_read_parts(tide_wrapper *w) {
     for (uint32_t i = 0; i < count; i++)
         (f ? tide_fsdp2_empty_sharded_param : tide_empty_param)(model, rows[i]->module, rows[i]->tensor);
     tide_to_empty(model, leave_empty, NULL);
+    tide_place_adapters(w);
     if (f) tide_release_at(m, &f->applied);
 }

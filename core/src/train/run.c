@@ -171,7 +171,8 @@ bool tide_load(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagn
     run->model.state.is_on_meta = run->model.state.is_on_meta || (is_on_host && !run->model.parameter_made);
     tide_model_to_device(&run->model);
     if (strategy && strategy->loaded) strategy->loaded(&run->model, job);
-    m->makes_on_host = is_on_host && !run->model.parameter_made; /* where the weights are, there peft puts adapters */
+    /* where the weights are, there peft puts adapters */
+    m->makes_on_host = (is_on_host && !run->model.parameter_made) || run->model.state.is_on_meta;
     tide_choose_trainable(run, job);
     if (tide_prepares_kbit(job)) tide_prepare_kbit(&run->model);
     if (run->model.state.is_checkpointing)

@@ -398,8 +398,8 @@ static bool sizes_for(tide_machine *m, const tide_tensor *x, tide_value v, tide_
         for (int i = 0; i < shape->dims; i++)
             if (i != unknown) known *= shape->dim[i].size;
         if (known <= 0 || tide_count(x) % known) {
-            tide_fail(m, TIDE_ERR_SHAPE, "%s: %s does not divide into %s", m->op, tide_shape_text(m, x->shape),
-                      tide_shape_text(m, shape));
+            tide_fail(m, TIDE_ERR_SHAPE, "%s: shape '%s' is invalid for input of size %lld", m->op,
+                      tide_shape_text(m, shape), (long long)tide_count(x));
             return false;
         }
         shape->dim[unknown].size = tide_count(x) / known;
