@@ -442,3 +442,11 @@ tide_value tide_model_run(tide_model *model, tide_function *function, const tide
     const tide_call_arguments call = {.model = model, .function = function, .positional = kept, .count = count};
     return tide_call_function(&call);
 }
+
+const char *tide_root_name(const tide_model *model) {
+    const tide_instance *root = &model->instances[model->root];
+    const tide_json *roots = tide_description_at(root->of->description, "roots");
+    for (const tide_json *item = roots ? roots->first : NULL; item; item = item->next)
+        if (tide_text_equal(item->text, root->of->name)) return item->key.at;
+    return root->of->name.at;
+}

@@ -213,6 +213,9 @@ uint32_t tide_model_find(tide_model *model, tide_text path);
 /* The module at a path below an instance; 0: there is none. */
 uint32_t tide_model_below(tide_model *model, uint32_t instance, tide_text path);
 
+/* The root as the framework calls its class. */
+const char *tide_root_name(const tide_model *model);
+
 /* transformers: PreTrainedModel.enable_input_require_grads(), called when checkpointing is switched on; of models of
  * pixels by peft alone, which shows where their embeddings return more than one tensor. */
 void tide_model_require_input_grads(tide_model *model, bool by_peft);

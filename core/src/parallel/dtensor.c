@@ -60,7 +60,9 @@ static tide_tensor *all_gather(tide_machine *m, tide_tensor *t, int dim, const t
     tide_release(m, local);
     tide_tensor *whole = narrowed(m, gathered, dim, how->whole ? how->whole : of_each * how->ranks);
     tide_release(m, gathered);
-    return whole;
+    tide_tensor *contiguous = tide_contiguous(m, whole);
+    tide_release(m, whole);
+    return contiguous;
 }
 
 /* reduce_scatter_single() */

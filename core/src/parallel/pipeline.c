@@ -185,7 +185,8 @@ bool tide_pipeline_init(tide_pipeline *p, tide_wrapper *w) {
     p->stage_count = p->ranks * p->chunks;
     uint32_t layers = layers_of(w->model, TIDE_NEW(m->arena, uint32_t, w->model->instance_count + 1));
     if (!tide_method_find(root, TIDE_TEXT("forward_stage"))) {
-        refuse_model(w, tide_format(m->arena, "the description of %s does not say how a stage runs", root->name.at));
+        refuse_model(
+            w, tide_format(m->arena, "the description of %s does not say how a stage runs", tide_root_name(w->model)));
         return false;
     }
     if (layers < p->stage_count) {
@@ -368,7 +369,8 @@ static void explain_failure(tide_wrapper *w) {
     tide_diagnostic failed;
     if (tide_take_back_error(w->model->m->diags, TIDE_ERR_DESCRIPTION, &failed) ||
         tide_take_back_error(w->model->m->diags, TIDE_ERR_SHAPE, &failed))
-        refuse_model(w, failed.message);
+        refuse_model(w, "its stages are runs of blocks between `model.embed_tokens` and `model.norm`, each called with "
+                        "hidden states and `model.rotary_emb`'s embeddings alone, which this model's are not");
 }
 
 tide_tensor *tide_stage_forward(tide_pipeline_stage *s, uint32_t mb) {

@@ -29,7 +29,7 @@ static bool refuse_missing(const tide_wrapper *w, const char *setting, const cha
     int64_t size = strcmp(kind, "ep") == 0 ? w->job->parallel_ep : w->job->parallel_tp;
     tide_fail(w->model->m, TIDE_ERR_CONFLICT,
               "parallel.%s: `%s_size=%lld` was requested, but %s has no `%s_plan` in transformers 5.23; %s", setting,
-              kind, (long long)size, w->model->instances[w->model->root].of->name.at, kind, remedy);
+              kind, (long long)size, tide_root_name(w->model), kind, remedy);
     return false;
 }
 
@@ -57,7 +57,7 @@ bool tide_tp_plan_of(const tide_wrapper *w, tide_tensor_parallel_plan *plan) {
     const tide_json *row = plans_of(w), *of_experts = tide_json_at(row, "ep_plan"),
                     *of_all = tide_json_at(row, "tp_plan"), *rope = tide_json_at(job->config, "qk_rope_head_dim");
     bool has_experts = tide_job_cuts_experts(job);
-    if (!of_all) return refuse_missing(w, "tp_plan", "tp", "use none");
+    if (!of_all) return refuse_missing(w, "tp_plan", "tp", "parallel.kind=fsdp2, zero3 and ddp run it as it is");
     if (has_experts && !of_experts) return refuse_missing(w, "ep", "ep", "leave it out");
     if (has_experts && !check_sizes(w)) return !(w->model->m->has_failed = true);
     plan->of_configuration = of_all;

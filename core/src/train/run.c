@@ -77,15 +77,6 @@ static void warm_up(tide_run *run, const tide_job *job) {
     tide_alloc_and_free(&run->machine, bytes / 2 * 2);
 }
 
-/* The root as the framework calls its class. */
-static const char *root_name(const tide_model *model) {
-    const tide_instance *root = &model->instances[model->root];
-    const tide_json *roots = tide_description_at(root->of->description, "roots");
-    for (const tide_json *item = roots ? roots->first : NULL; item; item = item->next)
-        if (tide_text_equal(item->text, root->of->name)) return item->key.at;
-    return root->of->name.at;
-}
-
 /* modeling_utils.py, gradient_checkpointing_enable */
 static bool check_checkpointing(const tide_run *run, tide_arena *arena, tide_diagnostics *diags) {
     const tide_model *model = &run->model;
@@ -93,7 +84,7 @@ static bool check_checkpointing(const tide_run *run, tide_arena *arena, tide_dia
     for (uint32_t i = 1; i < model->instance_count; i++)
         if (model->instances[i].of->is_checkpointed) return true;
     return tide_error(diags, TIDE_ERR_CONFLICT, "/settings/checkpointing",
-                      tide_format(arena, "%s does not support gradient checkpointing", root_name(model)),
+                      tide_format(arena, "%s does not support gradient checkpointing", tide_root_name(model)),
                       "leave it out; in a description of one's own, \"@checkpoint\": true marks the layers");
 }
 
