@@ -130,27 +130,35 @@ static void settings_show(const cJSON *change) {
     cJSON_ArrayForEach(word, cli_at(change, "settings")) printf(" %s", cJSON_GetStringValue(word));
 }
 
+/* What a server's cache holds. */
+static void cache_show(const cJSON *of) {
+    cli_number tokens, requests;
+    int64_t count = cli_int_at(of, "requests");
+    printf("%s tokens of cache, %s request%s at once", cli_count(tokens, cli_int_at(of, "tokens")),
+           cli_count(requests, count), count == 1 ? "" : "s");
+}
+
 static void advice_show(const cJSON *answer) {
     const cJSON *change, *now = cli_at(answer, "now");
     bool has_card = cli_at(now, "fits") != NULL;
     cli_number need, there, saves;
     printf("Now: %s", cli_size(need, cli_int_at(now, "device_bytes")));
     if (has_card) printf(" of %s: %s", cli_size(there, cli_int_at(now, "gpu_bytes")), cli_verdict(now));
-    if (cli_at(now, "requests"))
-        printf("; %s tokens of cache, %s requests at once", cli_count(need, cli_int_at(now, "tokens")),
-               cli_count(there, cli_int_at(now, "requests")));
+    if (cli_at(now, "requests")) {
+        fputs("; ", stdout);
+        cache_show(now);
+    }
     putchar('\n');
     cJSON_ArrayForEach(change, cli_at(answer, "changes")) {
         int64_t saved = cli_int_at(change, "saves");
         printf("\n%s%s%s: ", cli_styled(CLI_BOLD), cli_text_at(change, "title"), cli_styled_end());
         if (cli_at(change, "requests"))
-            printf("%s tokens of cache, %s requests at once\n", cli_count(need, cli_int_at(change, "tokens")),
-                   cli_count(there, cli_int_at(change, "requests")));
+            cache_show(change);
         else
-            printf("%s, %s %s%s%s\n", cli_size(need, cli_int_at(change, "device_bytes")),
+            printf("%s, %s %s%s%s", cli_size(need, cli_int_at(change, "device_bytes")),
                    cli_size(saves, saved < 0 ? -saved : saved), saved < 0 ? "more" : "less", has_card ? ": " : "",
                    cli_verdict(change));
-        fputs("     ", stdout);
+        fputs("\n     ", stdout);
         settings_show(change);
         printf("\n      %s%s%s\n", cli_styled(CLI_DIM), cli_text_at(change, "effect"), cli_styled_end());
     }
@@ -188,10 +196,10 @@ static void factors_show(const cJSON *one, const cJSON *other) {
     difference_row(&table, "device", cli_int_at(one, "device_bytes"), cli_int_at(other, "device_bytes"));
     cli_table_print(&table);
     if (cli_at(one, "requests") && cli_at(other, "requests")) {
-        cli_number tokens, requests, tokens_then, requests_then;
-        printf("\n%s tokens of cache, %s requests at once; then %s and %s\n",
-               cli_count(tokens, cli_int_at(one, "tokens")), cli_count(requests, cli_int_at(one, "requests")),
-               cli_count(tokens_then, cli_int_at(other, "tokens")),
+        cli_number tokens_then, requests_then;
+        putchar('\n');
+        cache_show(one);
+        printf("; then %s and %s\n", cli_count(tokens_then, cli_int_at(other, "tokens")),
                cli_count(requests_then, cli_int_at(other, "requests")));
     }
 }

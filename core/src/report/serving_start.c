@@ -103,14 +103,22 @@ int64_t tide_serving_requests(const tide_serving *serving) {
     return serving->run->figures.refusal ? 0 : tide_serving_requests_of(serving, serving->run);
 }
 
+static int64_t requests_wanted(const tide_serving *serving) {
+    return serving->job->max_concurrency ? serving->job->max_concurrency : serving->mix.count ? 1 : 0;
+}
+
 bool tide_serving_may_fit(const tide_serving *serving) {
-    int64_t least = serving->job->max_concurrency ? serving->job->max_concurrency : serving->mix.count ? 1 : 0;
-    return !serving->run->figures.refusal && tide_serving_requests(serving) >= least;
+    tide_serve_run most = *serving->run;
+    if (most.figures.refusal) return most.figures.may_start;
+    most.figures.blocks_at_least = most.figures.blocks_at_most;
+    return tide_serving_requests_of(serving, &most) >= requests_wanted(serving);
 }
 
 bool tide_serving_fits(const tide_serving *serving) {
-    bool is_range = serving->run->figures.buffer_count > 0;
-    return tide_serving_may_fit(serving) && !(is_range && tide_serving_bytes(serving) > serving->device.total_bytes);
+    const tide_serve_figures *f = &serving->run->figures;
+    bool is_range = f->buffer_count > 0;
+    return !f->refusal && !f->may_refuse && tide_serving_requests(serving) >= requests_wanted(serving) &&
+           !(is_range && tide_serving_bytes(serving) > serving->device.total_bytes);
 }
 
 uint64_t tide_serving_bytes(const tide_serving *serving) {

@@ -30,7 +30,8 @@ bool tide_start_colocated(tide_colocated *engine, const tide_job *of, uint64_t b
     if (f->refusal)
         return tide_error(diags, TIDE_ERR_CONFLICT, "/settings/trainer.vllm_gpu_memory_utilization",
                           tide_format(arena, "the engine does not start beside the trainer: %s", f->refusal),
-                          "set it so that the trainer's models, and the engine's weights and one request, have room");
+                          "set it, or trainer.vllm_max_model_length, so that the trainer's models, and the engine's "
+                          "weights and one request, have room");
     *engine = (tide_colocated){.weights = f->model_bytes,
                                .cache = (uint64_t)(f->num_blocks * f->block_bytes),
                                .kept = f->consumed - f->model_bytes + f->graph_bytes,

@@ -183,6 +183,13 @@ static const char *gib_number(tide_arena *arena, int64_t bytes) {
     return tide_format(arena, "%.2f", (double)bytes / (1 << 30));
 }
 
+/* Whether the engine starts where it finds `bytes` for its cache. */
+static bool starts_with(const tide_serve_run *run, int64_t bytes, bool is_auto) {
+    const tide_serve_figures *f = &run->figures;
+    int64_t checked = bytes - f->block_bytes;
+    return checked > 0 && (is_auto ? longest_in(run, checked, f->max_model_len) > 0 : f->one_request_bytes <= checked);
+}
+
 static void check_enough(tide_serve_run *run, int64_t checked, bool is_auto) {
     tide_serve_figures *f = &run->figures;
     tide_arena *arena = run->machine.arena;
@@ -225,15 +232,18 @@ void tide_cache_blocks(tide_serve_run *run) {
     }
     int64_t available = job->num_gpu_blocks_override ? job->num_gpu_blocks_override * f->block_bytes : f->available;
     f->one_request_bytes = blocks_of_one(run, f->max_model_len) * f->block_bytes;
-    check_enough(run, available - f->block_bytes, job->max_model_len == TIDE_SERVE_AUTO);
+    bool is_given = job->num_gpu_blocks_override || job->kv_cache_memory_bytes;
+    int64_t doubt = is_given ? 0 : (int64_t)f->uncertain, most = is_given ? 0 : doubt + (int64_t)f->may_take;
+    bool is_auto = job->max_model_len == TIDE_SERVE_AUTO;
+    f->may_refuse = !starts_with(run, available - most, is_auto);
+    f->may_start = starts_with(run, available + doubt, is_auto);
+    check_enough(run, available - f->block_bytes, is_auto);
     f->blocks_per_request = blocks_of_one(run, f->max_model_len);
     for (uint32_t i = 0; i < f->group_count; i++)
         f->groups[i].blocks_per_request = blocks_of_spec(run, &f->groups[i].spec, f->max_model_len);
     f->one_request_bytes = f->blocks_per_request * f->block_bytes;
     if (f->refusal) return;
     f->num_blocks = available / f->block_bytes;
-    bool is_given = job->num_gpu_blocks_override || job->kv_cache_memory_bytes;
-    int64_t doubt = is_given ? 0 : (int64_t)f->uncertain, most = is_given ? 0 : doubt + (int64_t)f->may_take;
     f->blocks_at_least = available > most ? (available - most) / f->block_bytes : 0;
     f->blocks_at_most = (available + doubt) / f->block_bytes;
     /* int(num_blocks / blocks_per_request * max_model_len) */

@@ -102,7 +102,8 @@ typedef struct tide_serve_figures {
     uint32_t group_count;
     tide_serve_buffer buffers[TIDE_SERVE_BUFFERS]; /* of engines other than vLLM */
     uint32_t buffer_count;
-    const char *refusal; /* the engine's own words; NULL: it starts */
+    const char *refusal;        /* the engine's own words; NULL: it starts */
+    bool may_refuse, may_start; /* with the fewest blocks of the range; with the most */
 } tide_serve_figures;
 
 /* How a forward pass of the capture of CUDA graphs runs. */
