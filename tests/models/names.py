@@ -6,6 +6,8 @@
 
 Each language model of the catalogue is asked for under each spelling. It is that model, or, in a format that comes in
 several ways, refused with its name as the suggestion. A spelling that is another entry's own name is that entry's.
+Paths of the Hub in hub_names, the same of what people use most, are answered as the word beside each says: an entry,
+?ENTRY where one is suggested, ? where none is near, ! where no description covers it.
 """
 import json
 import pathlib
@@ -13,31 +15,44 @@ import subprocess
 import sys
 
 CATALOGUE = pathlib.Path(__file__).resolve().parents[2] / "models" / "catalogue"
+LISTED = pathlib.Path(__file__).with_name("hub_names")
 HEADS = ("ForCausalLM", "LMHeadModel", "LlavaForConditionalGeneration")
 SAME = ("{name}", "{upper}", "{path}", "{last}", "someone/{last}", "{name}-Instruct", "{name}-it", "{name}-Chat",
         "{name}-hf", "{name}-chat-hf", "my-org/{name}-Instruct", "{name}-bf16", "{last}-hf")
 PACKED = ("{name}-AWQ", "{name}-Instruct-AWQ", "someone/{name}-GPTQ", "someone/{name}-bnb-4bit",
           "someone/{name}-unsloth-bnb-4bit", "{name}-GPTQ-Int4")
-REFUSED = ("{name}-FP8", "someone/{name}-GGUF", "{name}-Instruct-GGUF", "someone/{name}-Instruct-FP8",
+OFFICIAL = ("{name}-FP8",)
+REFUSED = ("someone/{name}-FP8", "someone/{name}-GGUF", "{name}-Instruct-GGUF", "someone/{name}-Instruct-FP8",
            "{name}-Instruct-quantized.w4a16")
 LEAST = 2000
+WHOLE_IN_PARTS = {"llava", "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "jamba", "nemotron_h", "granitemoehybrid",
+                  "falcon_h1", "lfm2", "lfm2_moe", "mamba", "mamba2", "falcon_mamba", "pixtral"}
 
 
 def cases(entries):
     for entry in entries:
         path = entry["source"].removeprefix("huggingface.co/")
         words = {"name": entry["name"], "upper": entry["name"].upper(), "path": path, "last": path.split("/")[-1]}
-        for kind, forms in (("same", SAME), ("packed", PACKED), ("refused", REFUSED)):
+        kind_of_model = entry["config"]["model_type"]
+        official = path.startswith("Qwen/") and kind_of_model in ("qwen3", "qwen3_moe")
+        for kind, forms in (("same", SAME), ("packed", PACKED), ("packed" if official else "refused", OFFICIAL),
+                            ("refused", REFUSED)):
             for form in forms:
-                yield kind, entry["name"], form.format(**words)
+                is_unknown = kind == "packed" and kind_of_model in WHOLE_IN_PARTS and "bnb" not in form
+                yield "refused" if is_unknown else kind, entry["name"], form.format(**words)
 
 
 def wrong(kind, name, answer):
     """What is wrong with an answer; nothing: None."""
     said = " ".join(d.get("remedy") or "" for d in answer.get("diagnostics", []))
     taken = answer.get("link", "").split("model=")[-1].split("&")[0]
-    if kind == "same" and taken != name:
+    if kind == "same" and taken not in (name, name + "-bf16"):
         return taken or said
+    if kind == "listed":
+        text = " ".join(d["message"] for d in answer.get("diagnostics", []))
+        near = said.split("did you mean ")[-1].split(",")[0].split("?")[0].split(" or ")[0]
+        heard = taken if answer["ok"] else "!" if "no description covers" in text else "?" + near * ("did you" in said)
+        return None if heard == name else heard + ": " + said
     if kind == "packed" and not answer["ok"]:
         return said
     if kind == "refused" and (answer["ok"] or "did you mean " + name not in said):
@@ -52,6 +67,8 @@ def main():
     spelled = [case for case in cases(language)
                if case[2].split("/")[-1].lower() == case[1] or case[2].split("/")[-1].lower() not in names]
     asked = spelled[::7] + spelled[3::7] + spelled[5::7]  # each form of some models
+    listed = [line.split() for line in LISTED.read_text().splitlines() if line and not line.startswith("#")]
+    asked += [("listed", answer, path) for path, answer in listed]
     requests = "".join(json.dumps({"call": "link", "settings": ["model=" + case[2]]}) + "\n" for case in asked)
     lines = subprocess.run([sys.argv[1], "call", "--lines"], input=requests, capture_output=True, text=True,
                            check=False).stdout.splitlines()

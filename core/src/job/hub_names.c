@@ -14,15 +14,13 @@ static bool is_date(tide_text word) {
     return true;
 }
 
-static const struct {
-    const char *words, *quantization;
-} formats[] = {
-    {"awq", "{\"quant_method\":\"awq\",\"bits\":4,\"group_size\":128,\"zero_point\":true,\"version\":\"gemm\"}"},
-    {"gptq", "{\"quant_method\":\"gptq\",\"bits\":4,\"group_size\":128,\"desc_act\":false,\"sym\":true}"},
-    {"bnb", "{\"quant_method\":\"bitsandbytes\",\"load_in_4bit\":true,\"load_in_8bit\":false,\"bnb_4bit_quant_type\":"
-            "\"nf4\",\"bnb_4bit_use_double_quant\":true,\"bnb_4bit_compute_dtype\":\"bfloat16\"}"},
-    {"fp8|gguf|w4a16|w8a8|w8a16|exl2|mlx|nvfp4|mxfp4|quantized|dynamic|gptqmodel|hqq|aqlm|8bit|int8", NULL},
-};
+/* What a name says of how its weights are kept; behind the model's own words. */
+static bool tells_format(tide_text word) {
+    return tide_text_is_among(word, "awq|gptq|bnb|fp8|gguf|ggml|exl2|exl3|mlx|nvfp4|mxfp4|fp4|hqq|aqlm|gptqmodel|"
+                                    "autoround|quantized|dequantized|unquantized|dynamic|qat|onnx|marlin|unsloth|4bit|"
+                                    "8bit|int4|int8|nf4|w4a16|w8a8|w8a16|quantized.w4a16|quantized.w8a8|"
+                                    "quantized.w8a16|q4_0|q4_k_m|q4_k_s|q5_k_m|q6_k|q8_0");
+}
 
 /* 8b, 0.5b, 135m: behind it `base` is no size. */
 static bool is_size(tide_text word) {
@@ -32,14 +30,9 @@ static bool is_size(tide_text word) {
     return true;
 }
 
-/* v3, r1: behind it four digits are a date too. */
+/* v3, r1, k2: behind it four digits are a date too. */
 static bool is_release(tide_text word) {
-    return word.length == 2 && (word.at[0] == 'v' || word.at[0] == 'r') && word.at[1] >= '0' && word.at[1] <= '9';
-}
-
-/* How many bits there are besides the method's own word. */
-static bool is_width(tide_text word) {
-    return tide_text_is_among(word, "4bit|int4|nf4|unsloth");
+    return word.length == 2 && strchr("vrk", word.at[0]) && word.at[1] >= '0' && word.at[1] <= '9';
 }
 
 static bool tells_tuning(tide_text word, bool is_sized) {
@@ -49,28 +42,27 @@ static bool tells_tuning(tide_text word, bool is_sized) {
 
 tide_hub_name tide_hub_name_read(tide_arena *arena, const char *name, uint32_t kept) {
     const char *slash = strrchr(name, '/');
-    tide_text rest = tide_text_of(tide_lowered(arena, tide_text_of(slash ? slash + 1 : name))), word;
+    char *lowered = tide_lowered(arena, tide_text_of(slash ? slash + 1 : name));
+    char *type = strstr(lowered, "-gguf:"); /* of the file */
+    if (type) type[strlen("-gguf")] = 0;
+    tide_text rest = tide_text_of(lowered), word;
     char *base = tide_arena_alloc(arena, rest.length + 1);
     size_t length = 0;
     tide_hub_name made = {.base = base};
-    bool is_several = false, is_sized = false, is_version = false;
+    bool is_sized = false, is_version = false;
     if (tide_text_starts(rest, TIDE_TEXT("meta-llama-"))) tide_piece_next(&rest, '-', &word);
     while (tide_piece_next(&rest, '-', &word)) {
-        size_t format = 0;
-        while (format < TIDE_COUNT_OF(formats) && !tide_text_is_among(word, formats[format].words)) format++;
         bool tunes = length && tells_tuning(word, is_sized), dates = (is_sized || is_version) && is_date(word);
         bool is_kept = (tunes || dates) && kept > 0;
         if (is_kept) kept--;
-        if (length && format < TIDE_COUNT_OF(formats)) {
-            is_several = is_several || !formats[format].quantization;
-            made.is_quantised = true;
-            made.quantization = formats[format].quantization;
+        if (length && tells_format(word)) {
+            made.format = tide_format(arena, made.format ? "%s-%.*s" : "%s%.*s", made.format ? made.format : "",
+                                      (int)word.length, word.at);
         } else if (tunes && !is_kept) {
             made.is_tuned = true;
+            made.is_whole = made.is_whole || tide_text_is_among(word, "bf16|fp16|fp32");
         } else if (dates && !is_kept) {
             made.is_dated = true;
-        } else if (length && is_width(word)) {
-            made.is_quantised = true;
         } else {
             if (length) base[length++] = '-';
             memcpy(base + length, word.at, word.length);
@@ -80,6 +72,24 @@ tide_hub_name tide_hub_name_read(tide_arena *arena, const char *name, uint32_t k
         }
     }
     base[length] = 0;
-    if (is_several) made.quantization = NULL;
     return made;
+}
+
+static bool is_listed(const char *list, tide_text word) {
+    return !*list || tide_text_is_among(word, list);
+}
+
+const char *tide_hub_quantization(const char *format, tide_text owner, tide_text type) {
+    static const struct {
+        const char *words, *owners, *types, *quantization;
+    } rows[] = {
+#define TIDE_HUB_FORMAT(words, owners, types, quantization) {words, owners, types, quantization},
+#include "job/hub_formats.def"
+#undef TIDE_HUB_FORMAT
+    };
+    for (size_t i = 0; i < TIDE_COUNT_OF(rows); i++)
+        if (tide_text_is_among(tide_text_of(format), rows[i].words) && is_listed(rows[i].owners, owner) &&
+            is_listed(rows[i].types, type))
+            return rows[i].quantization;
+    return NULL;
 }

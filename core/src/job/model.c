@@ -8,23 +8,64 @@
 #include "job/model_names.h"
 #include "lang/lang.h"
 
+/* A way to quantise that no rule describes leaves the job without a verdict. */
+static void leave_undescribed(tide_job_builder *b) {
+    const char *listed = tide_argument_text(&b->arguments, TIDE_SET_undescribed), *key = "quantization_config";
+    if (strstr(listed, key)) return;
+    tide_setting_put(&b->arguments, TIDE_TEXT("undescribed"),
+                     tide_text_of(*listed ? tide_format(b->arena, "%s,%s", listed, key) : key), TIDE_ORIGIN_FILE);
+}
+
+/* Routers of mixtures that an engine would quantise with the other linear layers: a checkpoint lists them. */
+static void keep_routers(const tide_job_builder *b, tide_json *quantization) {
+    const tide_json *config = b->inputs.config, *layers = tide_json_at(config, "num_hidden_layers");
+    if (!b->arguments.serves || quantization->kind != TIDE_JSON_OBJECT || !tide_json_at(config, "num_experts") ||
+        !layers || !layers->is_integer)
+        return;
+    const char *list = "[\"lm_head\"";
+    for (int64_t i = 0; i < layers->integer && i < 1000; i++)
+        list = tide_format(b->arena, "%s,\"model.layers.%d.mlp.gate\"", list, (int)i);
+    tide_json *names = tide_json_parse(b->arena, tide_text_of(tide_format(b->arena, "%s]", list)), "/model", b->diags);
+    if (names) tide_json_put(b->arena, quantization, TIDE_TEXT("modules_to_not_convert"), names);
+}
+
+/* unsloth keeps layers whole that lose much by 4 bits, in each model others. */
+static void say_kept_layers(tide_job_builder *b, const char *shown) {
+    tide_report(b->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/settings/model",
+                tide_format(b->arena,
+                            "\"%s\" keeps some layers in 16 bits, which its config.json lists: all are taken "
+                            "in 4 bits",
+                            shown),
+                "give its config.json");
+    leave_undescribed(b);
+}
+
 /* What a variant has of its base, and what it may have otherwise. */
 static void model_of_variant(tide_job_builder *b, const char *name, const tide_source *source,
                              const tide_hub_name *read) {
     const char *shown = tide_shown(b->arena, tide_text_of(name));
+    bool is_quantised = read->quantization && *read->quantization;
     tide_report(b->diags, read->is_dated ? TIDE_WARNING : TIDE_ASSUMPTION,
                 read->is_dated ? TIDE_ERR_MODEL_UNKNOWN : TIDE_OK, "/settings/model",
                 tide_format(b->arena, "\"%s\" is taken as %s%s%s", shown, source->name,
-                            read->is_quantised ? ", with the quantization_config that such checkpoints have"
-                            : read->is_tuned   ? ": tuned and converted variants have the configuration of their base"
-                                               : "",
+                            is_quantised     ? ", with the quantization_config that such checkpoints have"
+                            : read->is_tuned ? ": tuned and converted variants have the configuration of their base"
+                                             : "",
                             read->is_dated ? "; of another date it may have another context length" : ""),
                 "give its config.json where it differs");
-    if (!read->is_quantised || !b->inputs.config) return;
-    tide_json *config = tide_json_parse(b->arena, tide_text_of(read->quantization), "/model", b->diags);
-    if (config && !tide_json_at(b->inputs.config, "quantization_config"))
-        tide_json_put(b->arena, b->inputs.config, TIDE_TEXT("quantization_config"), config);
+    const bool has_one = tide_json_at(b->inputs.config, "quantization_config") != NULL,
+               is_whole = has_one && (read->is_whole || (read->quantization && !is_quantised));
+    if ((!is_quantised && !is_whole) || !b->inputs.config) return;
     b->inputs.config_name = name; /* which a link must say */
+    tide_json *config =
+        tide_json_parse(b->arena, tide_text_of(is_whole ? "null" : read->quantization), "/model", b->diags);
+    if (config && (is_whole || !has_one)) {
+        keep_routers(b, config);
+        tide_json_put(b->arena, b->inputs.config, TIDE_TEXT("quantization_config"), config);
+    }
+    bool has_tower = tide_json_at(b->inputs.config, "vision_config") && strstr(read->format ? read->format : "", "bnb");
+    if (has_tower || (read->format && strncmp(read->format, "unsloth", strlen("unsloth")) == 0))
+        say_kept_layers(b, shown);
 }
 
 /* A path that an entry lists in "also": a model with the configuration of another one. */
@@ -53,10 +94,21 @@ static void model_unknown(tide_job_builder *b, const char *name) {
     const char *word = tide_word_remedy(tide_text_of(name));
     const char *near = tide_catalogue_near(b->arena, name), *what = tide_model_undescribed(b->arena, name);
     const char *file = "give its config.json as a file";
-    if (what) {
+    tide_hub_name read;
+    const tide_source *base = tide_catalogue_hub_base(b->arena, name, &read);
+    if (what && !base) {
         refuse_undescribed(b, "/settings/model", name, what);
         return;
     }
+    if (base && read.format)
+        word =
+            tide_format(b->arena,
+                        strstr(read.format, "gguf")
+                            ? "did you mean %s, which transformers makes of a GGUF file? For llama.cpp's server give "
+                              "the file, or engine=llama_cpp and its ftype"
+                            : "did you mean %s, whose weights are whole? How these are quantised, its config.json "
+                              "says: give that",
+                        base->name);
     tide_error(b->diags, TIDE_ERR_MODEL_UNKNOWN, "/settings/model",
                tide_format(b->arena, "\"%s\" is not in the catalogue", tide_shown(b->arena, tide_text_of(name))),
                word   ? word
@@ -122,9 +174,26 @@ static void model_asked(tide_job_builder *b) {
     }
 }
 
+/* Qwen3-8B-GGUF:Q4_K_M, as llama.cpp's server takes it: the model, and the file's type. */
+static const char *model_of_gguf(tide_job_builder *b, const char *name) {
+    if (!b->arguments.serves || !tide_argument_is(&b->arguments, TIDE_SET_engine, "llama_cpp")) return name;
+    char *model = tide_text_copy(b->arena, tide_text_of(name)), *type = strrchr(model, ':');
+    if (type) *type++ = 0;
+    tide_hub_name read;
+    const tide_source *base = tide_catalogue_hub_base(b->arena, model, &read);
+    if (!base || !read.format || strcmp(read.format, "gguf") != 0) return name;
+    if (type && !b->arguments.is_given[TIDE_SET_ftype])
+        tide_setting_put(&b->arguments, TIDE_TEXT("ftype"), tide_text_of(type), TIDE_ORIGIN_FILE);
+    tide_report(
+        b->diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/model",
+        tide_format(b->arena, "\"%s\" is taken as %s, converted", tide_shown(b->arena, tide_text_of(name)), base->name),
+        "give the GGUF file, or ftype");
+    return base->name;
+}
+
 void tide_find_model(tide_job_builder *b) {
     model_asked(b);
-    const char *name = tide_argument_text(&b->arguments, TIDE_SET_model);
+    const char *name = model_of_gguf(b, tide_argument_text(&b->arguments, TIDE_SET_model));
     const tide_source *source = b->inputs.config ? NULL : tide_catalogue_find(b->arena, name), *variant = NULL;
     tide_hub_name read;
     if (b->inputs.config) {
@@ -158,14 +227,6 @@ void tide_find_model(tide_job_builder *b) {
     }
     if (b->inputs.config_file) job->config_text = b->inputs.config_text;
     job->preprocessor_text = b->inputs.preprocessor_text;
-}
-
-/* A way to quantise that no rule describes leaves the job without a verdict. */
-static void leave_undescribed(tide_job_builder *b) {
-    const char *listed = tide_argument_text(&b->arguments, TIDE_SET_undescribed), *key = "quantization_config";
-    if (strstr(listed, key)) return;
-    tide_setting_put(&b->arguments, TIDE_TEXT("undescribed"),
-                     tide_text_of(*listed ? tide_format(b->arena, "%s,%s", listed, key) : key), TIDE_ORIGIN_FILE);
 }
 
 /* Packed weights do not train: where nothing says that they should, they generate. */

@@ -78,8 +78,8 @@ static char *dashed(tide_arena *arena, const char *name) {
     return text;
 }
 
-/* The entry that a name of the Hub is a variant of, whatever it is quantised in: the one whose own name says most. */
-static const tide_source *catalogue_of_hub(tide_arena *arena, const char *name, tide_hub_name *read) {
+/* The one whose own name says most. */
+const tide_source *tide_catalogue_hub_base(tide_arena *arena, const char *name, tide_hub_name *read) {
     const tide_source *source = NULL;
     const char *tried = "", *parted = strchr(name, ' ') ? dashed(arena, name) : name;
     for (uint32_t kept = TIDE_HUB_WORDS_MOST + 1; kept-- > 0 && !source;) {
@@ -92,10 +92,37 @@ static const tide_source *catalogue_of_hub(tide_arena *arena, const char *name, 
     return source;
 }
 
+static const tide_json *parsed_entry(tide_arena *arena, const tide_source *source, tide_diagnostics *diags) {
+    tide_source whole = tide_source_whole(arena, source);
+    const char *place = tide_format(arena, "/models/%s", source->name);
+    return tide_json_parse(arena, (tide_text){whole.text, whole.length}, place, diags);
+}
+
+/* Who publishes a variant: whom its path names, and without a path whoever publishes the model. */
+static tide_text owner_of(tide_arena *arena, const char *name, const tide_json *entry) {
+    const char *slash = strrchr(name, '/');
+    tide_text path = slash ? tide_text_of(name) : TIDE_TEXT(""), owner = TIDE_TEXT("");
+    const tide_json *source = tide_json_at(entry, "source");
+    if (!slash && tide_json_is(source, TIDE_JSON_STRING)) {
+        path = source->text;
+        tide_piece_next(&path, '/', &owner);
+    }
+    tide_piece_next(&path, '/', &owner);
+    return tide_text_of(tide_lowered(arena, owner));
+}
+
 /* The same; NULL: none, or one whose configuration is not known. */
 const tide_source *tide_catalogue_variant(tide_arena *arena, const char *name, tide_hub_name *read) {
-    const tide_source *source = catalogue_of_hub(arena, name, read);
-    return read->is_quantised && !read->quantization ? NULL : source;
+    const tide_source *source = tide_catalogue_hub_base(arena, name, read);
+    if (!source || !read->format) return source;
+    tide_diagnostics scratch;
+    tide_diagnostics_init(&scratch, arena);
+    const tide_json *entry = parsed_entry(arena, source, &scratch),
+                    *type = tide_json_at(tide_json_at(entry, "config"), "model_type");
+    tide_text owner = strchr(name, ' ') ? TIDE_TEXT("") : owner_of(arena, name, entry); /* words are no path */
+    read->quantization =
+        tide_hub_quantization(read->format, owner, tide_json_is(type, TIDE_JSON_STRING) ? type->text : TIDE_TEXT(""));
+    return read->quantization ? source : NULL;
 }
 
 /* What the catalogue has of a name, or of the model that it is a variant of; NULL: neither. */
@@ -103,10 +130,7 @@ static const tide_json *catalogue_entry(tide_arena *arena, const char *name, tid
     tide_hub_name read;
     const tide_source *source = tide_catalogue_find(arena, name);
     if (!source) source = tide_catalogue_variant(arena, name, &read);
-    if (!source) return NULL;
-    tide_source whole = tide_source_whole(arena, source);
-    const char *place = tide_format(arena, "/models/%s", source->name);
-    return tide_json_parse(arena, (tide_text){whole.text, whole.length}, place, diags);
+    return source ? parsed_entry(arena, source, diags) : NULL;
 }
 
 const tide_json *tide_catalogue_config(tide_arena *arena, const char *name, tide_diagnostics *diags) {
@@ -149,9 +173,7 @@ bool tide_model_is_known(tide_arena *arena, const char *name) {
 static const char *entry_words(tide_arena *arena, const tide_source *source) {
     tide_diagnostics scratch;
     tide_diagnostics_init(&scratch, arena);
-    tide_source whole = tide_source_whole(arena, source);
-    const tide_json *entry = tide_json_parse(arena, (tide_text){whole.text, whole.length}, "/models", &scratch),
-                    *title = tide_json_at(entry, "title");
+    const tide_json *entry = parsed_entry(arena, source, &scratch), *title = tide_json_at(entry, "title");
     const char *lowered = title && title->kind == TIDE_JSON_STRING ? tide_lowered(arena, title->text) : "";
     return tide_format(arena, "-%s-%s-", source->name, dashed(arena, lowered));
 }
@@ -208,20 +230,53 @@ static bool entry_has_sizes(tide_arena *arena, const tide_source *source, const 
     return true;
 }
 
+/* How a name begins: its first word, "qwen3.5", or the letters of it alone, "qwen". */
+static tide_text beginning(const char *name, bool is_letters) {
+    size_t length = strcspn(name, is_letters ? "0123456789.-_ " : "-_ ");
+    return (tide_text){name, length};
+}
+
+/* Whether an entry may be meant by what is spelled like it: one of a family that begins otherwise is not. */
+static bool begins_like(const char *entry, const char *name, int how) {
+    if (how < 2) return tide_text_equal(beginning(entry, how), beginning(name, how));
+    char family[SPELLED_ROOM] = "";
+    tide_text begin = beginning(entry, true);
+    if (begin.length < sizeof family) memcpy(family, begin.at, begin.length);
+    const char *const families[] = {family};
+    return begin.length > 1 && tide_nearest(beginning(name, true), families, 1);
+}
+
+/* Those that are spelled like it: with the same first word, of the same family, or of one that is spelled like its. */
+static const char *near_by_letters(tide_arena *arena, const char *name) {
+    const char **names = TIDE_NEW(arena, const char *, tide_catalogue_source_count + 1), *list = NULL;
+    for (int how = 0; how < 3 && !list; how++) {
+        uint32_t count = 0;
+        for (uint32_t i = 0; i < tide_catalogue_source_count; i++)
+            if (begins_like(tide_catalogue_sources[i].name, name, how)) names[count++] = tide_catalogue_sources[i].name;
+        list = count ? tide_near_names(arena, tide_text_of(name), names, count) : NULL;
+    }
+    return list;
+}
+
+/* "internvl3_5-8b" as "internvl3.5-8b". */
+static const char *dotted(tide_arena *arena, const char *name) {
+    char *text = tide_text_copy(arena, tide_text_of(name));
+    for (char *c = strchr(text, '_'); c; c = strchr(c + 1, '_'))
+        if (c > text && is_figure(c[-1]) && is_figure(c[1])) *c = '.';
+    return text;
+}
+
 const char *tide_catalogue_near(tide_arena *arena, const char *name) {
     const char *slash = strrchr(name, '/'), *last = tide_lowered(arena, tide_text_of(slash ? slash + 1 : name));
     tide_hub_name read;
-    const tide_source *base = catalogue_of_hub(arena, name, &read);
+    const tide_source *base = tide_catalogue_hub_base(arena, name, &read);
     if (!base) base = catalogue_base(arena, name);
     if (!base) base = tide_catalogue_find(arena, last);
     if (!base) base = catalogue_base(arena, last);
     const char *sized = base && !entry_has_sizes(arena, base, last) ? near_by_words(arena, last) : NULL;
     if (base) return sized ? sized : base->name;
-    const char **names = TIDE_NEW(arena, const char *, tide_catalogue_source_count + 1);
     const char *list = near_by_words(arena, last);
-    if (list) return list;
-    for (uint32_t i = 0; i < tide_catalogue_source_count; i++) names[i] = tide_catalogue_sources[i].name;
-    return tide_near_names(arena, tide_text_of(last), names, tide_catalogue_source_count);
+    return list ? list : near_by_letters(arena, dotted(arena, read.base));
 }
 
 const char *tide_model_undescribed(tide_arena *arena, const char *name) {
@@ -232,6 +287,7 @@ const char *tide_model_undescribed(tide_arena *arena, const char *name) {
 #include "job/undescribed_models.def"
 #undef TIDE_UNDESCRIBED
     };
+    if (strchr(name, ' ')) return NULL; /* words, which may mean another */
     const char *slash = strrchr(name, '/');
     tide_text last = tide_text_of(dashed(arena, tide_lowered(arena, tide_text_of(slash ? slash + 1 : name))));
     for (size_t i = 0; i < TIDE_COUNT_OF(rows); i++) {

@@ -10,6 +10,9 @@
  * underscores, colons and blanks say nothing but between digits. */
 const tide_source *tide_catalogue_find(tide_arena *arena, const char *name);
 
+/* The entry that a name of the Hub is a variant of, whatever it is quantised in; NULL: none. */
+const tide_source *tide_catalogue_hub_base(tide_arena *arena, const char *name, tide_hub_name *read);
+
 /* The entry that a name of the Hub is a variant of, and what the name says of it; NULL: none, or one whose
  * configuration is not known. */
 const tide_source *tide_catalogue_variant(tide_arena *arena, const char *name, tide_hub_name *read);
