@@ -287,7 +287,8 @@ const char *tide_model_undescribed(tide_arena *arena, const char *name) {
 #include "job/undescribed_models.def"
 #undef TIDE_UNDESCRIBED
     };
-    if (strchr(name, ' ')) return NULL; /* words, which may mean another */
+    bool is_words = strchr(name, ' ') != NULL; /* which may mean another */
+    if (is_words && near_by_words(arena, tide_lowered(arena, tide_text_of(name)))) return NULL;
     const char *slash = strrchr(name, '/');
     tide_text last = tide_text_of(dashed(arena, tide_lowered(arena, tide_text_of(slash ? slash + 1 : name))));
     for (size_t i = 0; i < TIDE_COUNT_OF(rows); i++) {
