@@ -141,7 +141,7 @@ void tide_megatron_settle_layout(tide_claims *c) {
     if (c->facts[TIDE_FACT_processes]) c->facts[TIDE_FACT_processes]->effect = TIDE_KEY_USED;
     tide_imply(c, TIDE_SET_parallel_kind, "megatron");
     if (!c->arguments->asked[TIDE_SET_parallel_dp]) {
-        if (processes > 0 && processes % others)
+        if (processes > 0 && processes % others && !c->arguments->asked_world_size) /* which the job says itself */
             tide_error(c->diags, TIDE_ERR_CONFLICT, c->fact_places[TIDE_FACT_processes],
                        tide_format(c->arena,
                                    "%" PRId64 " processes are not divided by %" PRId64
@@ -156,7 +156,8 @@ void tide_megatron_settle_layout(tide_claims *c) {
                         "give parallel.dp");
     }
     tide_imply(c, TIDE_SET_parallel_dp, tide_format(c->arena, "%" PRId64, ranks));
-    settle_microbatches(c, ranks);
+    if (processes <= 0 || processes % others == 0 || c->arguments->asked[TIDE_SET_parallel_dp])
+        settle_microbatches(c, ranks);
     tide_megatron_settle_stages(c, size_said(c, TIDE_SET_parallel_pp));
 }
 
