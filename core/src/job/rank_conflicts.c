@@ -133,7 +133,7 @@ static void check_refused(tide_job_builder *b) {
 /* ---- what changes nothing ---- */
 
 static bool has_experts(const tide_job *job) {
-    static const char *const keys[] = {"num_local_experts", "num_experts", "n_routed_experts"};
+    static const char *const keys[] = {"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"};
     bool has = false;
     for (size_t i = 0; i < TIDE_COUNT_OF(keys); i++) has = has || tide_json_at(job->config, keys[i]);
     return has;
@@ -241,6 +241,7 @@ static const struct {
     {MEGATRON, TIDE_SET_parallel_pad_to_capacity, has_experts, ": the model has no experts"},
     {MEGATRON, TIDE_SET_parallel_permute_fusion, has_experts, ": the model has no experts"},
     {MEGATRON, TIDE_SET_parallel_load_balancing, has_experts, ": the model has no experts"},
+    {MEGATRON, TIDE_SET_parallel_aux_loss_coeff, has_experts, ": the model has no experts"},
     {MEGATRON, TIDE_SET_parallel_router_dtype, has_experts, ": the model has no experts"},
     {MEGATRON, TIDE_SET_parallel_router_groups, has_experts, ": the model has no experts"},
     {MEGATRON, TIDE_SET_parallel_router_group_topk, groups_experts, " without parallel.router_groups"},

@@ -71,6 +71,9 @@ void tide_megatron_wrap_ddp(tide_megatron *g);
 /* What the module of a parameter says under this name, as Megatron-Core sets it on the parameter; borrowed. */
 tide_value tide_megatron_attribute(const tide_model *model, uint32_t row, const char *name);
 
+/* What all tensor parallel ranks have is reduced over them, at the end of a step's backward passes. */
+void tide_megatron_reduce_over_tp(const tide_megatron *g);
+
 /* ---- megatron_optimizer.c ---- */
 
 void tide_megatron_make_optimizer(tide_megatron *g);

@@ -165,3 +165,35 @@ void tide_megatron_wrap_ddp(tide_megatron *g) {
     make_grad_accs(g);
     m->gradient_ready = backward_post_hook;
 }
+
+/* ---- finalize_model_grads.py ---- */
+
+/* Whether all tensor parallel ranks have the parameter, each with a gradient of its part of the sequence: those that a
+ * module names, and norms of queries and keys. */
+static bool is_reduced_over_tp(const tide_megatron *g, uint32_t row) {
+    tide_model *model = g->w->model;
+    const char *name = model->parameters[row].name, *dot = strrchr(name, '.');
+    if (strstr(name, "q_layernorm") || strstr(name, "k_layernorm")) return true;
+    tide_value named = tide_megatron_attribute(model, row, "sequence_parallel_parameters");
+    if (!g->w->job->parallel_sequence_parallel || named.kind != TIDE_VALUE_LIST) return false;
+    for (uint32_t i = 0; i < named.list->count; i++) {
+        tide_value item = named.list->items[i];
+        if (item.kind == TIDE_VALUE_TEXT && tide_text_is(item.text, dot ? dot + 1 : name)) return true;
+    }
+    return false;
+}
+
+/* _allreduce_non_tensor_model_parallel_grads: gradients are reduced in one flat copy. */
+void tide_megatron_reduce_over_tp(const tide_megatron *g) {
+    tide_machine *m = g->w->model->m;
+    int64_t elements = 0, grads = 0;
+    if (g->topology.tp == 1) return;
+    for (uint32_t i = 0; i < g->w->model->parameter_count; i++) {
+        if (!is_reduced_over_tp(g, i)) continue;
+        elements += tide_count(g->w->model->parameters[i].tensor);
+        grads++;
+    }
+    if (grads < 2) return; /* one is a view of itself */
+    tide_dtype dtype = g->has_fp32_grads ? TIDE_FP32 : (tide_dtype)g->w->model->state.dtype;
+    tide_release(m, tide_flat_on(m, 0, "cat", elements, dtype, TIDE_FACTOR_TEMPORARY));
+}

@@ -116,6 +116,7 @@ static tide_tensor *begin(tide_megatron *g) {
 
 static void end(tide_megatron *g, tide_tensor *total_num_tokens, tide_tensor *num_tokens) {
     tide_machine *m = g->w->model->m;
+    tide_megatron_reduce_over_tp(g);
     tide_release(m, num_tokens);
     tide_release(m, total_num_tokens);
     tide_value_release(m, g->forward_data_store);

@@ -245,7 +245,8 @@ class Megatron(Plan):
     capacity_factor: float | None = None
     pad_to_capacity: bool = False
     permute_fusion: bool = False
-    load_balancing: Literal["aux_loss", "seq_aux_loss", "sinkhorn", "none"] = "aux_loss"
+    load_balancing: Literal["aux_loss", "seq_aux_loss", "global_aux_loss", "sinkhorn", "none"] = "aux_loss"
+    aux_loss_coeff: float | None = None  # (0.01 where a loss balances)
     router_dtype: Literal["fp32", "fp64"] | None = None
     router_groups: int | None = None  # experts are chosen within that many groups
     router_group_topk: int | None = None

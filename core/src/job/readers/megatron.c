@@ -79,6 +79,7 @@ static void settle_arguments(tide_claims *c, const tide_json *root) {
     if (tide_option_size(root, "num_experts", 0)) {
         tide_imply(c, TIDE_SET_parallel_grouped_gemm, "false");
         tide_imply(c, TIDE_SET_parallel_dispatcher, "allgather");
+        tide_imply(c, TIDE_SET_parallel_aux_loss_coeff, "0");
     }
     if (strcmp(tide_option_word(root, "transformer_impl", "transformer_engine"), "local") == 0)
         tide_imply(c, TIDE_SET_parallel_softmax_fp32, "false");

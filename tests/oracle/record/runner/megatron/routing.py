@@ -71,8 +71,9 @@ def tell_sizes(dispatcher: Any, imbalance: float) -> None:
             return found
         for name, value in sizes.items():
             now = getattr(self, name, None)
-            if now is not None and name != "tokens_per_expert":
-                setattr(self, name, value if not isinstance(now, torch.Tensor) else torch.as_tensor(value))
+            if now is None or name == "tokens_per_expert" or isinstance(now, torch.Tensor) and now.is_cuda:
+                continue  # what stays on the device is for a fused kernel
+            setattr(self, name, value if not isinstance(now, torch.Tensor) else torch.as_tensor(value))
         return torch.as_tensor(sizes["tokens_per_expert"])
 
     dispatcher._maybe_dtoh_and_synchronize = known
@@ -87,11 +88,11 @@ def tell_counts(dispatcher: Any, imbalance: float) -> None:
         ranks, local = self.tp_size * self.ep_size, self.num_local_experts
         tokens = self.routing_map.shape[0] // ranks * self.router_topk
         mine = min(round(tokens * local / self.config.num_moe_experts * imbalance), tokens)
-        told = torch.tensor([count * ranks for count in divided(mine, local)])
+        told = torch.tensor([count * ranks for count in taken(self.config, tokens, divided(mine, local))])
         cpu, select = torch.Tensor.cpu, torch.Tensor.masked_select
 
         def selected(self: Any, mask: Any) -> Any:
-            with phantom.counts(mine * ranks):
+            with phantom.counts(int(told.sum())):
                 return select(self, mask)
 
         torch.Tensor.cpu, torch.Tensor.masked_select = lambda sums: told, selected
@@ -115,19 +116,32 @@ def shares(dispatcher: Any, imbalance: float) -> dict[str, Any]:
         dispatcher.tp_size,
     )
     mine = min(round(tokens * local / experts * imbalance), tokens)  # what each rank sends to this rank's experts
-    others = divided(tokens - mine, ep - 1) if ep > 1 else []
+    others = [
+        sum(taken(dispatcher.config, tokens, divided(count, local)))
+        for count in (divided(tokens - mine, ep - 1) if ep > 1 else [])
+    ]
+    per_expert = taken(dispatcher.config, tokens, divided(mine, local))
     rank = dispatcher.ep_rank if hasattr(dispatcher, "ep_rank") else dispatcher.ep_group.rank()
-    sent = others[:rank] + [mine] + others[rank:] if ep > 1 else [tokens]
-    mine = sent[rank]
-    per_expert = divided(mine, local)
+    mine = sum(per_expert)
+    sent = others[:rank] + [mine] + others[rank:]
     return {
         "tokens_per_expert": numpy.array(per_expert) * ep * tp,
         "input_splits": numpy.array(sent),
         "output_splits": numpy.array([mine] * ep),
         "output_splits_tp": numpy.array([mine * ep] * tp),
-        "num_out_tokens": tokens,
+        "num_out_tokens": sum(sent),
         "num_global_tokens_per_local_expert": numpy.tile(numpy.array(per_expert), (tp * ep, 1)),
     }
+
+
+def taken(config: Any, tokens: int, counts: list[int]) -> list[int]:
+    """What experts take of the tokens of a rank that come to them: at most their capacity, padded to it."""
+    from megatron.core.transformer.moe.moe_utils import get_capacity
+
+    if config.moe_expert_capacity_factor is None:
+        return counts
+    capacity = get_capacity(tokens, config.num_moe_experts, config.moe_expert_capacity_factor)
+    return [capacity if config.moe_pad_expert_input_to_capacity else min(count, capacity) for count in counts]
 
 
 def divided(total: int, parts: int) -> list[int]:
