@@ -9,7 +9,8 @@
 #include "parallel/schedule.h"
 
 /* What a constructor does around the parameters of its module: make_buffers(); before_parameters(), what a base class
- * makes that is replaced; reset_parameters(), that of TransformerEngineBaseModule. */
+ * makes that is replaced; reset_parameters(), that of TransformerEngineBaseModule; provide(), what Megatron-Bridge does
+ * with a chunk that is made. */
 static void call_constructor(tide_model *model, uint32_t module, tide_text method) {
     const tide_class *of = model->instances[module].of;
     if (of && tide_method_find(of, method)) tide_model_call(model, module, method, TIDE_FACTOR_TEMPORARY);
@@ -22,6 +23,16 @@ static void make_buffers(tide_model *model, uint32_t *next, uint32_t end) {
     for (; *next < end; ++*next) call_constructor(model, *next, TIDE_TEXT("make_buffers"));
 }
 
+/* Chunks that are made when the module `made` is begun: *chunk, an index of instances, goes on to the one it is of. */
+static void end_chunks(tide_model *model, uint32_t *chunk, uint32_t made) {
+    for (uint32_t i = *chunk + 1; i <= made; i++) {
+        const tide_class *of = i < model->instance_count ? model->instances[i].of : NULL;
+        if (i < model->instance_count && !(of && tide_method_find(of, TIDE_TEXT("provide")))) continue;
+        if (*chunk) call_constructor(model, *chunk, TIDE_TEXT("provide"));
+        *chunk = i;
+    }
+}
+
 /* Parameters are made on the device, in the order of the constructors, but for those that are made on the host and come
  * with Module.cuda(): those of torch.nn, in fp32, and the router's. */
 static void megatron_load(tide_model *model, const tide_job *job) {
@@ -29,12 +40,13 @@ static void megatron_load(tide_model *model, const tide_job *job) {
     tide_machine *m = model->m;
     m->op = "Parameter";
     m->state.factor = TIDE_FACTOR_PARAMETER;
-    uint32_t next = 0;
+    uint32_t next = 0, chunk = 0;
     for (uint32_t i = 0; i < model->parameter_count; i++) {
         const tide_parameter_row *row = &model->parameters[i];
         bool is_first = !i || row->module != row[-1].module;
         if (is_first) make_buffers(model, &next, row->module);
         if (i && is_first) call_constructor(model, row[-1].module, TIDE_TEXT("reset_parameters"));
+        if (is_first) end_chunks(model, &chunk, row->module);
         if (is_first) call_constructor(model, row->module, TIDE_TEXT("before_parameters"));
         if (row->tensor->dtype != model->state.dtype || !row->tensor->storage->is_untracked) continue;
         tide_value on_host = tide_megatron_attribute(model, i, "on_host");
@@ -46,6 +58,7 @@ static void megatron_load(tide_model *model, const tide_job *job) {
     }
     if (model->parameter_count)
         call_constructor(model, model->parameters[model->parameter_count - 1].module, TIDE_TEXT("reset_parameters"));
+    end_chunks(model, &chunk, model->instance_count);
     m->module = 0;
     m->state.factor = TIDE_FACTOR_TEMPORARY;
 }

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """config.json as Megatron's configuration.
 
-gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen3_moe, olmoe, deepseek v2 and v3 shapes; sliding windows, rope
-scaling and the QK norms of OLMo are left out.
+gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen3_moe, deepseek v2 and v3 shapes, and the families of bridge.py; rope
+scaling and the windows of Mistral are left out.
 """
 
 from __future__ import annotations
@@ -16,6 +16,11 @@ from ...case import Case
 from ...catalogue import Config
 from ...plans import Megatron
 from ..models import DTYPES
+from . import bridge
+
+FUSED_ACTIVATIONS = (F.gelu, F.silu)  # what bias_activation_fusion knows
+OF_MODEL = ("share_embeddings_and_output_weights", "rotary_base", "rotary_percent")  # GPTModel's own
+SIGMOID = ("deepseek_v3", "kimi_k2", "glm4_moe", "glm4_moe_lite", "ernie4_5_moe")  # scores of experts, and a bias of them
 
 
 def transformer_config(config: Config, case: Case) -> Any:
@@ -27,13 +32,33 @@ def transformer_config(config: Config, case: Case) -> Any:
     kind = config["model_type"]
     options = shape_of_gpt2(config) if kind == "gpt2" else shape_of_llama(config)
     options |= experts_of(config, plan)
+    bridged = bridge.options_of(config)
+    options |= {name: value for name, value in bridged.items() if name not in OF_MODEL}
     options |= layout_of(case, plan)
-    options |= layers_of(plan, kind)
+    options |= layers_of(plan, config)
+    options["bias_activation_fusion"] &= options["activation_func"] in FUSED_ACTIVATIONS
     if case.dropout is not None:
         options |= {"hidden_dropout": case.dropout, "attention_dropout": case.dropout}
-    if kind.startswith("deepseek"):
+    if "kv_lora_rank" in config:
         return MLATransformerConfig(**{**options, **shape_of_mla(config)})
+    if kind in bridge.PROVIDERS:
+        return bridge.settings_of(kind, options | bridged | {"vocab_size": vocabulary_of(config, plan)})
     return TransformerConfig(**options)
+
+
+def model_options(config: Config, case: Case) -> dict[str, Any]:
+    """What GPTModel is given beside its TransformerConfig."""
+    learned, plan = config["model_type"] == "gpt2", case.parallel
+    assert isinstance(plan, Megatron)
+    given = {
+        "max_sequence_length": case.seq,
+        "vocab_size": vocabulary_of(config, plan),
+        "share_embeddings_and_output_weights": bool(config.get("tie_word_embeddings", learned)),
+        "position_embedding_type": "learned_absolute" if learned else "rope",
+        "rotary_base": rotary_base(config),
+    }
+    bridged = bridge.options_of(config)
+    return given | {name: bridged[name] for name in OF_MODEL if name in bridged and name != "rotary_base"}
 
 
 def layout_of(case: Case, plan: Megatron) -> dict[str, Any]:
@@ -63,17 +88,18 @@ def layout_of(case: Case, plan: Megatron) -> dict[str, Any]:
     }
 
 
-def layers_of(plan: Megatron, kind: str) -> dict[str, Any]:
+def layers_of(plan: Megatron, config: Config) -> dict[str, Any]:
     """Which fusions, attention and recomputation the layers have."""
     from megatron.core.transformer.enums import AttnBackend
 
     te = plan.impl == "te"
+    rotates = config["model_type"] != "gpt2" and "kv_lora_rank" not in config
     return {
         "gradient_accumulation_fusion": plan.wgrad_fusion,
         "bias_activation_fusion": plan.fusions,
         "bias_dropout_fusion": plan.fusions,
-        "masked_softmax_fusion": plan.fusions and te,
-        "apply_rope_fusion": plan.rope_fusion and te and not kind.startswith(("gpt2", "deepseek")),
+        "masked_softmax_fusion": plan.fusions and te and config["model_type"] != "gemma2",  # whose kernel is Apex's
+        "apply_rope_fusion": plan.rope_fusion and te and rotates,
         "attention_softmax_in_fp32": plan.softmax_fp32,
         "cross_entropy_loss_fusion": bool(plan.cross_entropy_fusion),
         "cross_entropy_fusion_impl": (plan.cross_entropy_fusion or "native").removesuffix("_in_place"),
@@ -124,32 +150,38 @@ def shape_of_llama(config: Config) -> dict[str, Any]:
 
 def experts_of(config: Config, plan: Megatron) -> dict[str, Any]:
     """Mixture of experts: how many, how large, and how tokens come to them."""
-    count = config.get("num_local_experts") or config.get("num_experts") or config.get("n_routed_experts")
+    count = first_of(config, "num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
     if not count:
         return {}
     width = config.get("moe_intermediate_size") or config["intermediate_size"]
-    dense, layers = config.get("first_k_dense_replace", 0), config["num_hidden_layers"]
-    shared, kind = config.get("n_shared_experts") or 0, config["model_type"]
+    dense, layers = first_of(config, "first_k_dense_replace", "moe_layer_start_index"), config["num_hidden_layers"]
+    shared, kind = first_of(config, "n_shared_experts", "moe_num_shared_experts"), config["model_type"]
+    has_sigmoid, coefficient = kind in SIGMOID, 1e-2 if plan.load_balancing not in ("none", "sinkhorn") else 0.0
     return {
         "num_moe_experts": count,
         "moe_ffn_hidden_size": width,
-        "moe_router_topk": config["num_experts_per_tok"],
+        "moe_router_topk": first_of(config, "num_experts_per_tok", "moe_k"),
         "moe_layer_freq": [0] * dense + [1] * (layers - dense) if dense else 1,
         "moe_shared_expert_intermediate_size": shared * width or None,
         "moe_router_load_balancing_type": plan.load_balancing,
-        "moe_aux_loss_coeff": 1e-2 if plan.load_balancing not in ("none", "sinkhorn") else 0.0,
+        "moe_aux_loss_coeff": coefficient if plan.aux_loss_coeff is None else plan.aux_loss_coeff,
         "moe_grouped_gemm": plan.grouped_gemm,
         "moe_token_dispatcher_type": plan.dispatcher,
         "moe_expert_capacity_factor": plan.capacity_factor,
         "moe_pad_expert_input_to_capacity": plan.pad_to_capacity,
         "moe_permute_fusion": plan.permute_fusion,
         "moe_router_dtype": plan.router_dtype,
-        "moe_router_score_function": "sigmoid" if kind == "deepseek_v3" else "softmax",
+        "moe_router_score_function": "sigmoid" if has_sigmoid else "softmax",
         "moe_router_pre_softmax": kind == "deepseek_v2",
         "moe_router_num_groups": plan.router_groups,
         "moe_router_group_topk": plan.router_group_topk,
-        "moe_router_enable_expert_bias": kind == "deepseek_v3",
+        "moe_router_enable_expert_bias": has_sigmoid,
     }
+
+
+def first_of(config: Config, *names: str) -> int:
+    """A number by the first name that the family has for it; 0 without."""
+    return next((config[name] for name in names if config.get(name)), 0)
 
 
 def shape_of_mla(config: Config) -> dict[str, Any]:
@@ -167,11 +199,11 @@ def shape_of_mla(config: Config) -> dict[str, Any]:
     }
 
 
-def padded_vocabulary(size: int, tp: int) -> int:
+def vocabulary_of(config: Config, plan: Megatron) -> int:
     """As the training script pads it (--make-vocab-size-divisible-by): to a multiple of 128 per tensor parallel
     rank."""
-    unit = 128 * tp
-    return -(-size // unit) * unit
+    unit = 128 * plan.tp
+    return -(-(config["vocab_size"] + plan.extra_tokens) // unit) * unit
 
 
 def rotary_base(config: Config) -> int:

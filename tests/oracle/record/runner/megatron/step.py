@@ -17,7 +17,7 @@ from .. import meter
 from ..batches import Batch
 from ..models import DTYPES
 from ..parallel.steps import Step
-from . import configuration, library, routing
+from . import bridge, configuration, library, routing
 
 BATCH = ("tokens", "labels", "loss_mask", "attention_mask", "position_ids")
 
@@ -66,23 +66,26 @@ def make_chunk(case: Case, plan: Megatron, config: Config, settings: Any, stage:
     from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec
 
     vp = stage if plan.virtual_stages else None
-    learned = config["model_type"] == "gpt2"
-    spec = get_gpt_decoder_block_spec(
-        settings, use_transformer_engine=plan.impl == "te", vp_stage=vp, normalization=settings.normalization
-    )
-    return GPTModel(
-        config=settings,
-        transformer_layer_spec=spec,
-        max_sequence_length=case.seq,
-        vocab_size=configuration.padded_vocabulary(config["vocab_size"] + plan.extra_tokens, plan.tp),
-        pre_process=parallel_state.is_pipeline_first_stage(ignore_virtual=False, vp_stage=vp),
-        post_process=parallel_state.is_pipeline_last_stage(ignore_virtual=False, vp_stage=vp),
-        fp16_lm_cross_entropy=False,
-        parallel_output=True,
-        share_embeddings_and_output_weights=bool(config.get("tie_word_embeddings", learned)),
-        position_embedding_type="learned_absolute" if learned else "rope",
-        rotary_base=configuration.rotary_base(config),
-        vp_stage=vp,
+
+    def make(spec: Any) -> Any:
+        return GPTModel(
+            config=settings,
+            transformer_layer_spec=spec,
+            pre_process=parallel_state.is_pipeline_first_stage(ignore_virtual=False, vp_stage=vp),
+            post_process=parallel_state.is_pipeline_last_stage(ignore_virtual=False, vp_stage=vp),
+            fp16_lm_cross_entropy=False,
+            parallel_output=True,
+            vp_stage=vp,
+            **configuration.model_options(config, case),
+        )
+
+    if config["model_type"] in bridge.PROVIDERS:
+        settings.make_model = make
+        return settings.provide(vp_stage=vp)
+    return make(
+        get_gpt_decoder_block_spec(
+            settings, use_transformer_engine=plan.impl == "te", vp_stage=vp, normalization=settings.normalization
+        )
     )
 
 
