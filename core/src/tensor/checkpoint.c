@@ -79,6 +79,11 @@ static void checkpoint_drop(tide_machine *m, tide_saved *slot) {
     frame_release(m, frame);
 }
 
+/* Detached where it requires a gradient; a frozen parameter is saved itself, whose data may be taken away. */
+static tide_tensor *recomputed(tide_machine *m, tide_tensor *t) {
+    return t->requires_grad ? tide_alias(m, t) : tide_retain(t);
+}
+
 static void recomputation_pack(tide_machine *m, tide_saved_tensors_hooks *hooks, tide_saved *slot, tide_tensor *t) {
     tide_checkpoint_frame *frame = frame_of_recomputation_hook(hooks);
     if (tide_is_aborting(m)) return;
@@ -87,8 +92,8 @@ static void recomputation_pack(tide_machine *m, tide_saved_tensors_hooks *hooks,
         tide_fail(m, TIDE_ERR_DESCRIPTION, "a checkpointed module saved more the second time than the first");
         return;
     }
-    slot->tensor = tide_alias(m, t);
-    if (frame->holders[place].is_alive) frame->holders[place].tensor = tide_alias(m, t);
+    slot->tensor = recomputed(m, t);
+    if (frame->holders[place].is_alive) frame->holders[place].tensor = recomputed(m, t);
     if (frame->recomputed_count == frame->holder_count) m->is_stopped = true; /* early stop */
 }
 
