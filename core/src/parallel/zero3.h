@@ -152,8 +152,8 @@ void tide_zero3_allgather_param(zero3 *z, zero_param *p, uint8_t stream);
 void tide_zero3_allgather_persistent(zero3 *z);
 /* __all_gather_params, of those that are not available. */
 void tide_zero3_all_gather_params(zero3 *z, const uint32_t *which, uint32_t count);
-/* AllGatherCoalescedHandle.wait of a parameter in flight, or of all. */
-void tide_zero3_wait(zero3 *z, zero_param *p);
+/* AllGatherCoalescedHandle.wait of a parameter in flight, on this stream; or of all. */
+void tide_zero3_wait(zero3 *z, zero_param *p, uint8_t stream);
 void tide_zero3_drop_partitions(zero3 *z, all_gather_coalesced_handle *handle);
 void tide_zero3_wait_all(zero3 *z);
 

@@ -57,7 +57,7 @@ static void clean_inflight_param_registry(zero3 *z) {
     }
     for (uint32_t i = 0; i < z->count; i++) {
         if (!z->params[i].inflight) continue;
-        tide_zero3_wait(z, &z->params[i]);
+        tide_zero3_wait(z, &z->params[i], 0);
         tide_zero3_release_param(z, &z->params[i]);
     }
     for (; handles; handles = handles->next)
@@ -108,7 +108,7 @@ void tide_zero3_fetch_sub_module(zero3 *z, uint32_t instance, bool is_forward) {
         if (is_forward && m->state.is_in_backward && z->active_backward_count && !p->requires_grad) {
             update_recompute_parameters(z, z->active_backward_submodules[z->active_backward_count - 1], of->params[i]);
         }
-        tide_zero3_wait(z, p);
+        tide_zero3_wait(z, p, z->allgather_stream);
     }
     if (z->trace_mode == ZERO_TRACE_COMPLETE) {
         uint32_t fresh = 0;

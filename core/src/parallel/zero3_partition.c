@@ -174,17 +174,19 @@ void tide_zero3_all_gather_params(zero3 *z, const uint32_t *which, uint32_t coun
     if (near < count) all_gather_coalesced(z, sorted + near, count - near);
 }
 
-void tide_zero3_wait(zero3 *z, zero_param *p) {
+void tide_zero3_wait(zero3 *z, zero_param *p, uint8_t stream) {
     tide_machine *m = zero3_machine(z);
     all_gather_coalesced_handle *handle = p->inflight;
     if (p->ds_status != ZERO_INFLIGHT && !handle) return;
     for (uint32_t i = 0; i < handle->count && !handle->complete; i++) {
         zero_param *one = &z->params[handle->params[i]];
         m->module = one->module;
-        tide_tensor *own = tide_zero3_flat_on(z, z->allgather_stream, one->ds_numel, one->dtype, TIDE_FACTOR_GATHERED);
+        tide_tensor *own = tide_zero3_flat_on(z, stream, one->ds_numel, one->dtype, TIDE_FACTOR_GATHERED);
         tide_set_data(m, one->tensor, own);
         tide_release(m, own);
     }
+    for (uint32_t i = 0; i < ZERO_DTYPES && !handle->complete; i++)
+        if (handle->partitions[i]) tide_record_stream(m, handle->partitions[i], stream);
     handle->complete = true;
     for (uint32_t i = 0; i < handle->count; i++)
         if (z->params[handle->params[i]].ds_status == ZERO_INFLIGHT)
@@ -196,5 +198,5 @@ void tide_zero3_wait(zero3 *z, zero_param *p) {
 
 void tide_zero3_wait_all(zero3 *z) {
     for (uint32_t i = 0; i < z->count; i++)
-        if (z->params[i].inflight) tide_zero3_wait(z, &z->params[i]);
+        if (z->params[i].inflight) tide_zero3_wait(z, &z->params[i], 0);
 }
