@@ -196,6 +196,8 @@ bool tide_trainer_generates(const tide_job *job);
 /* Whether what is not quantised goes from fp32 to bf16 once adapters are there, and the loss is computed under
  * autocast: ORPOTrainer and CPOTrainer over 4 bits. */
 bool tide_trainer_casts_to_bf16(const tide_job *job);
+/* Whether peft knows the task: PeftModelForCausalLM calls its tuner, PeftModel the model in it. */
+bool tide_adapter_has_task(const tide_job *job);
 /* Whether the trainer calls prepare_model_for_kbit_training() by itself: trl/experimental/orpo/orpo_trainer.py and
  * cpo/cpo_trainer.py, __init__, where adapters come. */
 bool tide_trainer_prepares_kbit(const tide_job *job);

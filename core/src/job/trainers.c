@@ -13,6 +13,11 @@ bool tide_trainer_casts_to_bf16(const tide_job *job) {
     return (job->trainer == TIDE_trainer_orpo || job->trainer == TIDE_trainer_cpo) && is_4bit && is_bf16;
 }
 
+bool tide_adapter_has_task(const tide_job *job) {
+    bool is_said = job->adapter_task_type != TIDE_adapter_task_type_default;
+    return is_said ? job->adapter_task_type != TIDE_adapter_task_type_none : job->trainer > TIDE_trainer_hf;
+}
+
 bool tide_trainer_prepares_kbit(const tide_job *job) {
     return (job->trainer == TIDE_trainer_orpo || job->trainer == TIDE_trainer_cpo) && job->adapter != TIDE_adapter_none;
 }

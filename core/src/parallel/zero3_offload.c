@@ -45,8 +45,8 @@ static bool apply_function(zero3 *z, uint32_t instance, const tide_backward *fun
     return node != NULL;
 }
 
-/* peft's PeftModel calls LoraModel, and that the model: modules without parameters, for which stand numbers that no
- * instance has, the outer one first. */
+/* peft's PeftModel calls LoraModel where it knows its task, and that the model: modules without parameters, for which
+ * stand numbers that no instance has, the outer one first. */
 enum { PEFT_MODULES = 2 };
 
 static uint32_t peft_module(const tide_model *model, int i) {
@@ -62,8 +62,7 @@ static void pre_forward_module_hook(tide_model *model, uint32_t instance, tide_v
     if (of->is_in_z3_leaf) return;
     if (instance == model->root && !model->m->state.is_in_backward) {
         tide_zero3_reset_step(z);
-        for (int i = 0; i < PEFT_MODULES && z->has_peft_model; i++)
-            tide_zero3_fetch_sub_module(z, peft_module(model, i), true);
+        for (int i = 0; i < z->peft_modules; i++) tide_zero3_fetch_sub_module(z, peft_module(model, i), true);
     }
     tide_zero3_fetch_sub_module(z, instance, true);
     of->ds_grads_remaining = 0;
@@ -86,7 +85,7 @@ static void post_forward_module_hook(tide_model *model, uint32_t instance, tide_
         if (items[i].kind != TIDE_VALUE_TENSOR) continue;
         z->modules[instance].applied_pre_backward_ref_cnt++;
         apply_function(z, instance, &pre_backward_function, &items[i]);
-        for (int k = PEFT_MODULES; k-- > 0 && instance == model->root && z->has_peft_model;) {
+        for (int k = z->peft_modules; k-- > 0 && instance == model->root;) {
             z->modules[peft_module(model, k)].applied_pre_backward_ref_cnt++;
             apply_function(z, peft_module(model, k), &pre_backward_function, &items[i]);
         }
@@ -247,6 +246,6 @@ void tide_zero3_register_modules(zero3 *z) {
         }
     }
     set_z3_leaf_modules(z);
-    z->has_peft_model = z->w->job->adapter != TIDE_adapter_none;
+    z->peft_modules = z->w->job->adapter == TIDE_adapter_none ? 0 : tide_adapter_has_task(z->w->job) ? PEFT_MODULES : 1;
     set_hooks(z);
 }

@@ -16,7 +16,6 @@ static bool is_set(const tide_json *value) {
 
 /* Keys that change no memory, for whatever method. */
 static const char *const neutral[] = {"peft_type",
-                                      "task_type",
                                       "auto_mapping",
                                       "peft_version",
                                       "base_model_name_or_path",
