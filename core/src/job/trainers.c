@@ -9,7 +9,8 @@ bool tide_trainer_generates(const tide_job *job) {
 
 bool tide_trainer_casts_to_bf16(const tide_job *job) {
     bool is_4bit = job->quant == TIDE_quant_nf4 || job->quant == TIDE_quant_fp4,
-         is_bf16 = job->autocast.is_set && job->autocast.dtype == TIDE_BF16;
+         is_bf16 = tide_job_has_deepspeed(job) ? job->parallel_half.is_set && job->parallel_half.dtype == TIDE_BF16
+                                               : job->autocast.is_set && job->autocast.dtype == TIDE_BF16;
     return (job->trainer == TIDE_trainer_orpo || job->trainer == TIDE_trainer_cpo) && is_4bit && is_bf16;
 }
 

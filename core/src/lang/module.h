@@ -98,8 +98,9 @@ struct tide_model {
     tide_setting_value *settings; /* what forward() may ask for: batch, seq, training, ... */
     uint32_t setting_count;
     tide_model_state state;
-    bool has_peft;  /* which asks for gradients of inputs */
-    bool autocasts; /* "with autocast:" enters torch.autocast of that dtype */
+    bool has_peft;        /* which asks for gradients of inputs */
+    bool autocasts;       /* "with autocast:" enters torch.autocast of that dtype */
+    bool leaves_autocast; /* and leaves one that is there: deepspeed/runtime/torch_autocast.py, autocast_if_enabled */
     tide_dtype autocast_dtype;
 
     tide_instance *instances;

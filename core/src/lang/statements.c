@@ -80,10 +80,14 @@ static tide_outcome run_with(tide_frame *f, tide_statement *s, bool *setting, bo
 
 static tide_outcome run_autocast(tide_frame *f, tide_statement *s, tide_value *result) {
     tide_model *model = f->model;
-    bool is_outermost = model->autocasts && !model->m->state.autocast_enabled;
+    bool is_enabled = model->m->state.autocast_enabled, is_outermost = model->autocasts && !is_enabled;
     if (is_outermost) tide_autocast_begin(model->m, model->autocast_dtype);
+    if (model->leaves_autocast) model->m->state.autocast_enabled = false;
     tide_outcome out = tide_run_block(f, s->body, result);
-    if (is_outermost) tide_autocast_end(model->m);
+    if (is_outermost)
+        tide_autocast_end(model->m);
+    else
+        model->m->state.autocast_enabled = is_enabled;
     return out;
 }
 

@@ -316,7 +316,7 @@ static void zero3_wrap(tide_wrapper *w) {
     convert_to_zero_parameters(z, made);
     if (!z->offload_optimizer)
         tide_flat_of(m, tide_zero3_name, 1, TIDE_BOOL, TIDE_FACTOR_COMMUNICATION); /* inf_or_nan_tracker */
-    tide_flat_of(m, tide_zero3_name, 1, TIDE_FP32, TIDE_FACTOR_COMMUNICATION);     /* of the last barrier */
+    if (!w->has_barrier) tide_flat_of(m, tide_zero3_name, 1, TIDE_FP32, TIDE_FACTOR_COMMUNICATION);
     create_fp16_sub_groups(z, members, count);
     create_fp16_partitions_with_defragmentation(z);
     setup_for_real_optimizer(z);

@@ -75,7 +75,7 @@ typedef struct zero3 {
     zero_param *params;
     uint32_t count;
     zero_module *modules; /* by instance */
-    int peft_modules; /* that call the model, which have no parameters */
+    int peft_modules;     /* that call the model, which have no parameters */
 
     /* partition_parameters.py */
     tide_tensor *sent; /* what an asynchronous collective sends */

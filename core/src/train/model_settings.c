@@ -115,7 +115,8 @@ void tide_set_model_settings(tide_run *run, const tide_job *job, bool uses_cache
     TRUTH("use_cache", uses_cache);
     TRUTH("copied_use_cache", tide_copied_use_cache(job));
     TRUTH("checkpointing", run->model.state.is_checkpointing);
-    TRUTH("autocast", tide_job_autocasts(job) || tide_trainer_casts_to_bf16(job)); /* torch.is_autocast_enabled() */
+    TRUTH("autocast", /* torch.is_autocast_enabled() */
+          tide_job_autocasts(job) || (tide_trainer_casts_to_bf16(job) && !run->model.leaves_autocast));
     NUMBER("device_sms", m->device.sms);
     DTYPE("quant_dtype", run->model.state.dtype);
     n = add_quant(m, job, s, n);

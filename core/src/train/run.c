@@ -44,6 +44,7 @@ static void prepare(tide_run *run, const tide_job *job, tide_arena *arena, tide_
     if (run->model.state.is_checkpointing) uses_cache = false; /* transformers switches the cache off */
     run->model.autocasts = job->mode == TIDE_mode_train && tide_job_autocasts(job);
     run->model.autocast_dtype = job->autocast.dtype;
+    run->model.leaves_autocast = tide_job_has_deepspeed(job);
     bool has_text = tide_json_at(job->config, "text_config") != NULL;
     if (job->trainer != TIDE_trainer_none) /* trainer.py: self.model.config.use_cache = self.args.use_cache */
         uses_cache = has_text && !run->model.state.is_checkpointing && tide_copied_use_cache(job);

@@ -28,6 +28,7 @@ typedef struct tide_wrapper {
     tide_value input_ids; /* of the batch; borrowed */
     tide_value labels;
     bool plays_all;         /* of the run: for tests */
+    bool has_barrier;       /* that of torch.distributed has its tensor, which the first one makes and the rest share */
     bool has_trainer;       /* Trainer's loop: it has divided the loss; gradients are always clipped */
     tide_tensor *grad_norm; /* that it keeps until the next */
     const bool *is_absent;  /* by instance: modules of other ranks' stages; NULL: none */

@@ -250,12 +250,12 @@ static void prepare_for_precomputing(tide_trainer_run *t) {
     if (tide_job_has_deepspeed(t->job) && strategy->prepare_reference) strategy->prepare_reference(&w);
 }
 
-/* The tensor of the last torch.distributed.barrier(), of PartialState().main_process_first() around the data set, which
- * trainers that generate leave as it is, or where vLLM has started. Under ZeRO-3 DeepSpeed has one of its own in its
- * place. */
+/* The tensor of torch.distributed.barrier(), the first of PartialState().main_process_first() around the data set,
+ * which trainers that generate leave as it is, or where vLLM has started. */
 static void keep_barrier(tide_trainer_run *t) {
     tide_machine *m = &t->run->machine;
-    if (t->job->parallel_kind == TIDE_parallel_kind_none || t->job->parallel_kind == TIDE_parallel_kind_zero3) return;
+    if (t->job->parallel_kind == TIDE_parallel_kind_none) return;
+    t->run->has_barrier = true;
     bool is_on_host = m->makes_on_host;
     m->makes_on_host = false;
     m->op = "barrier";

@@ -20,6 +20,7 @@ const tide_strategy *tide_wrap_model(tide_run *run, const tide_job *job, tide_wr
                         .rank = job->parallel_rank,
                         .is_last = true,
                         .plays_all = run->plays_all,
+                        .has_barrier = run->has_barrier,
                         .has_trainer = job->mode == TIDE_mode_train && job->trainer != TIDE_trainer_none};
     /* the optimizer of DeepSpeed and of a trainer is given the model as it was */
     bool is_made_first = w->has_trainer || tide_job_has_deepspeed(job);
