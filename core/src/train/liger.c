@@ -138,6 +138,20 @@ static bool replace_all(liger_patch *p, const tide_json *table, const tide_json 
     return true;
 }
 
+/* The installed Liger does not get along with the installed transformers; "fails_with" is the option that it takes. */
+static bool fails_itself(liger_patch *p, const tide_json *root) {
+    tide_arena *arena = p->run->machine.arena;
+    const tide_json *words = tide_json_at(root, "fails"), *option = tide_json_at(root, "fails_with");
+    if (!words || (option && (!p->job->liger_fused_linear_cross_entropy || has_fused_head(p->job)))) return false;
+    const char *setting = option ? tide_format(arena, "liger.%s", option->text.at) : "use_liger_kernel";
+    p->run->machine.has_failed = true;
+    tide_error(
+        p->run->machine.diags, TIDE_ERR_UNSUPPORTED, tide_format(arena, "/settings/%s", setting),
+        tide_format(arena, "liger-kernel 0.8.5 fails with this model of transformers 5.23: \"%s\"", words->text.at),
+        tide_format(arena, "%s=false leaves it out", setting));
+    return true;
+}
+
 bool tide_apply_liger(tide_run *run, const tide_job *job) {
     const char *family = run->model.scopes[0].description->name.at;
     liger_patch p = {run,
@@ -146,6 +160,7 @@ bool tide_apply_liger(tide_run *run, const tide_job *job) {
                       {.name = "layer_norm", .is_on = job->liger_layer_norm},
                       {.name = "swiglu", .is_on = job->liger_swiglu}}};
     const tide_json *table = liger_table(run), *root = liger_row(table, tide_text_of(family));
+    if (root && fails_itself(&p, root)) return false;
     if (root) return replace_all(&p, table, root);
     tide_report(run->machine.diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/settings/use_liger_kernel",
                 tide_format(run->machine.arena, "changes nothing: Liger has no kernels for '%s'", family), NULL);

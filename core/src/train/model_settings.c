@@ -74,6 +74,11 @@ bool tide_copied_use_cache(const tide_job *job) {
     return is_passed ? job->use_cache == TIDE_use_cache_true_ : !cache || cache->is_true;
 }
 
+/* torch.is_autocast_enabled(), in the model's forward(). */
+static bool forward_is_autocast(const tide_run *run, const tide_job *job) {
+    return tide_job_autocasts(job) || (tide_trainer_casts_to_bf16(job) && !run->model.leaves_autocast);
+}
+
 void tide_set_model_settings(tide_run *run, const tide_job *job, bool uses_cache) {
     tide_machine *m = &run->machine;
     tide_setting_value *s = TIDE_NEW(m->arena, tide_setting_value, TIDE_VARIABLES_MOST + 46);
@@ -115,8 +120,7 @@ void tide_set_model_settings(tide_run *run, const tide_job *job, bool uses_cache
     TRUTH("use_cache", uses_cache);
     TRUTH("copied_use_cache", tide_copied_use_cache(job));
     TRUTH("checkpointing", run->model.state.is_checkpointing);
-    TRUTH("autocast", /* torch.is_autocast_enabled() */
-          tide_job_autocasts(job) || (tide_trainer_casts_to_bf16(job) && !run->model.leaves_autocast));
+    TRUTH("autocast", forward_is_autocast(run, job));
     NUMBER("device_sms", m->device.sms);
     DTYPE("quant_dtype", run->model.state.dtype);
     n = add_quant(m, job, s, n);
