@@ -27,6 +27,8 @@ def replace_layers(model: Any, case: Case, dtype: Any) -> None:
         for name, child in list(parent.named_children()):
             if type(child) is nn.Linear and child not in kept:
                 parent._modules[name] = layer(child, case, dtype)
+    if hasattr(model, "config"):
+        model.config._is_quantized = True  # HfQuantizer, _assign_is_quantized: some mixers ask
     if case.from_pretrained or (case.lora and case.lora.kbit_layers):
         model.is_loaded_in_4bit = case.quant != "int8"  # what peft looks at for its classes over bitsandbytes
         model.is_loaded_in_8bit = case.quant == "int8"
