@@ -47,6 +47,15 @@ tide_machine_state tide_machine_state_key(const tide_machine *m) {
     return key;
 }
 
+/* Where the message does not say what to do. */
+static const char *way_out(tide_status status, const char *text) {
+    if (strstr(text, "; ")) return NULL;
+    if (status == TIDE_ERR_LIMIT) return "give less of it: fewer tokens (seq), layers (num_hidden_layers) or steps";
+    if (status == TIDE_ERR_SHAPE)
+        return "sizes do not agree there: give the whole config.json, or run the program by `tidemark dry-run`";
+    return NULL;
+}
+
 tide_tensor *tide_fail(tide_machine *m, tide_status status, const char *format, ...) {
     if (m->has_failed) return NULL;
     char text[400];
@@ -55,7 +64,8 @@ tide_tensor *tide_fail(tide_machine *m, tide_status status, const char *format, 
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     const char *where = m->where ? m->where(m) : "";
-    tide_error(m->diags, status, "/model", tide_format(m->arena, "%s%s%s", where, *where ? ": " : "", text), NULL);
+    tide_error(m->diags, status, "/model", tide_format(m->arena, "%s%s%s", where, *where ? ": " : "", text),
+               way_out(status, text));
     m->has_failed = true;
     return NULL;
 }

@@ -244,8 +244,11 @@ static bool take_attention(tide_run *run, const tide_job *job, const tide_descri
     is_default_setting(job, TIDE_TEXT("attention"), &is_default);
     const char *text = tide_format(arena, "the model's class in transformers has %s attention alone", only->text.at);
     if (!is_default)
-        return tide_error(diags, TIDE_ERR_CONFLICT, "/settings/attention", text,
-                          tide_format(arena, "leave it out, or give %s", only->text.at));
+        return tide_error(
+            diags, TIDE_ERR_CONFLICT, "/settings/attention",
+            tide_format(arena, "of this model's classes %s attention alone is described", only->text.at),
+            tide_format(arena, "give attention=%s: a kernel of flash attention, where the class has one, needs less",
+                        only->text.at));
     tide_report(diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/attention", text, NULL);
     *tide_model_setting(&run->model, "attention") = (tide_value){.kind = TIDE_VALUE_TEXT, .text = only->text};
     return true;
