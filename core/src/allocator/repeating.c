@@ -7,6 +7,9 @@
  * figure differs by it. The state is compared with that after the latest playing whose number is a power of two, so
  * that a round of any length is found (R. P. Brent, An improved Monte Carlo factorization algorithm, BIT 20, 1980).
  *
+ * What a playing of a loop saves for backward is set aside, in slots of its own, and comes back, the last first, for
+ * the playings of the repetition that is its backward.
+ *
  * Where requests grow from one playing to the next, the state of the small pool alone may come round: skipping.c. It
  * may take thousands of playings to; where the repetition says so (`settles`) it is taken to be round after SETTLED. */
 #include "allocator/player.h"
@@ -18,10 +21,12 @@ enum { SETTLED = 64 };
 static void find_carried(tide_player *p, const tide_repetition *of) {
     tide_repeating *r = &p->repeating;
     tide_event_cursor cursor = {.source = p->source, .event = of->first_event};
+    const tide_repetition *saving = of - of->unwinds;
+    uint32_t end_of_saved = of->unwinds ? saving->first_held + saving->times * saving->held_count : 0;
     r->carried_count = 0;
     while (cursor.event < of->last_event) {
         tide_event e = tide_cursor_next(&cursor);
-        if (e.kind != TIDE_EVENT_FREE) continue;
+        if (e.kind != TIDE_EVENT_FREE || e.slot < end_of_saved) continue;
         for (uint32_t slot = e.slot; slot < of->first_allocation; slot += of->own) { /* or of stretches before that */
             TIDE_ROOM(p->arena, r->carried, r->carried_count, r->carried_capacity);
             r->carried[r->carried_count++] = (tide_carried){slot, p->figures.block_bytes[slot]};
@@ -60,7 +65,8 @@ static uint64_t carried_key(const tide_player *p, const tide_repetition *of) {
 static void leave_out_rounds(tide_player *p, const tide_repetition *of) {
     tide_repeating *r = &p->repeating;
     uint32_t played = r->playing + 1, left = of->times - r->playing;
-    if (!left || of->steps || of->held_count) return; /* each step has its figures; what is held is ever more */
+    if (!left || of->steps || of->held_count || of->unwinds)
+        return; /* each step has its figures; what is held is ever more, or less */
     if (of->growth && !tide_player_may_skip(p, of)) return;
     if (of->settles && played >= SETTLED && look_at_state(p, of)) {
         tide_player_skip(p, of, 1);
@@ -90,13 +96,25 @@ static void leave_out_rounds(tide_player *p, const tide_repetition *of) {
     }
 }
 
+/* A block goes to another slot. */
+static void move_block(tide_player *p, uint32_t from, uint32_t to) {
+    p->blocks[to] = p->blocks[from];
+    p->figures.block_bytes[to] = p->figures.block_bytes[from];
+    p->blocks[from] = 0;
+}
+
 /* What a playing leaves alive for longer has slots of its own from the next one on. */
 static void set_aside(tide_player *p, const tide_repetition *of) {
     uint32_t first = of->first_held + (p->repeating.playing - 1) * of->held_count;
-    for (uint32_t i = 0; i < of->held_count; i++) {
-        p->blocks[first + i] = p->blocks[of->held[i]];
-        p->figures.block_bytes[first + i] = p->figures.block_bytes[of->held[i]];
-        p->blocks[of->held[i]] = 0;
+    for (uint32_t i = 0; i < of->held_count; i++) move_block(p, of->first_allocation + of->held[i], first + i);
+}
+
+/* What a playing of a backward frees of what was set aside comes to where the first one has it. */
+static void take_back(tide_player *p, const tide_repetition *of) {
+    const tide_repetition *saving = of - of->unwinds;
+    for (uint32_t i = 0; of->unwinds && i < saving->saved_count; i++) {
+        int64_t first = (int64_t)saving->times - of->lags[i];
+        move_block(p, tide_saved_slot(saving, i, first - p->repeating.playing), tide_saved_slot(saving, i, first));
     }
 }
 
@@ -131,6 +149,7 @@ bool tide_player_repeats(tide_player *p) {
     p->cursor.to_come = of->times - r->playing;
     tide_player_hand_on(p, of, false);
     set_aside(p, of);
+    take_back(p, of);
     p->figures.events = p->cursor.event = of->first_event;
     p->mark = of->first_mark;
     return true;

@@ -79,9 +79,55 @@ void tide_timeline_reserve(tide_timeline *t, uint32_t events, uint32_t allocatio
     t->allocation_capacity = allocation_capacity;
 }
 
+/* What the playings of a repetition before its last one hold, of whose slots no event is. */
+static void hold_of_playings(tide_timeline *t, const tide_repetition *of) {
+    uint32_t count = of->times * of->held_count;
+    tide_timeline_reserve(t, t->event_count, of->first_held + count);
+    for (uint32_t i = 0; i < count; i++) {
+        tide_allocation *made = &t->allocations[t->allocation_count++];
+        *made = t->allocations[of->first_allocation + of->held[i % of->held_count]];
+        made->born = of->first_event; /* some of them later; until then they hold no block */
+        made->died = TIDE_NEVER;
+    }
+}
+
+/* What a repetition has saved ends with `by`, its backward: but for what the playing of that which is kept frees. */
+static void end_saved(tide_timeline *t, tide_repetition *of, const tide_repetition *by) {
+    of->is_unwound = true;
+    for (uint32_t i = 0; i < of->saved_count; i++) {
+        int64_t kept = (int64_t)of->times - by->lags[i];
+        const tide_allocation *last = &t->allocations[tide_saved_slot(of, i, kept)];
+        for (int64_t playing = -(int64_t)by->lags[i]; playing < kept; playing++) {
+            tide_allocation *a = &t->allocations[tide_saved_slot(of, i, playing)];
+            a->died = by->last_event;
+            a->freed_by = last->freed_by;
+            a->freed_op = last->freed_op;
+            a->freed_module = last->freed_module;
+            a->freed_statement = last->freed_statement;
+        }
+    }
+}
+
+/* The repetition of a stretch that has been appended again, so many events and allocations further on. */
+static void repeat_repetition(tide_timeline *t, uint32_t which, uint32_t events, uint32_t moved) {
+    TIDE_ROOM(t->arena, t->repetitions, t->repetition_count, t->repetition_capacity);
+    tide_repetition *made = &t->repetitions[t->repetition_count++];
+    *made = t->repetitions[which];
+    made->first_event += events;
+    made->last_event += events;
+    made->first_allocation += moved;
+    made->first_held += moved;
+    made->first_mark = made->last_mark = t->mark_count;
+    made->is_unwound = false;
+    hold_of_playings(t, made);
+    if (made->unwinds) end_saved(t, made - made->unwinds, made);
+}
+
 void tide_timeline_repeat(tide_timeline *t, uint32_t first_event, uint32_t last_event, uint32_t moved,
                           const uint32_t *modules) {
-    uint32_t count = last_event - first_event;
+    uint32_t count = last_event - first_event, further = t->event_count - first_event, next = 0,
+             repetitions = t->repetition_count;
+    while (next < repetitions && t->repetitions[next].first_event < first_event) next++;
     tide_timeline_reserve(t, t->event_count + count, t->allocation_count + count);
     for (uint32_t i = first_event; i < last_event; i++) {
         uint32_t event = t->events[i], at = t->event_count++;
@@ -94,16 +140,20 @@ void tide_timeline_repeat(tide_timeline *t, uint32_t first_event, uint32_t last_
             made->freed_op = of->freed_op;
             made->freed_module = modules ? modules[of->freed_module] : of->freed_module;
             made->freed_statement = of->freed_statement;
-            continue;
+        } else {
+            *made = *of;
+            made->born = at;
+            made->died = TIDE_NEVER;
+            made->freed_by = TIDE_FREED_BY_NONE;
+            made->freed_op = NULL;
+            made->freed_module = made->freed_statement = 0;
+            if (modules) made->module = modules[made->module];
+            t->allocation_count++;
         }
-        *made = *of;
-        made->born = at;
-        made->died = TIDE_NEVER;
-        made->freed_by = TIDE_FREED_BY_NONE;
-        made->freed_op = NULL;
-        made->freed_module = made->freed_statement = 0;
-        if (modules) made->module = modules[made->module];
-        t->allocation_count++;
+        for (; next < repetitions && t->repetitions[next].last_event == i + 1; next++) {
+            repeat_repetition(t, next, further, moved);
+            tide_timeline_reserve(t, t->event_count, t->allocation_count + (last_event - i)); /* for what follows */
+        }
     }
 }
 
@@ -122,6 +172,11 @@ void tide_timeline_end_forward(tide_timeline *timeline, uint32_t from) {
         (tide_forward_pass){from, timeline->allocation_count, timeline->event_count};
 }
 
+/* Whether a repetition is in what was appended from an event on. */
+static bool has_repetition(const tide_timeline *t, uint32_t event) {
+    return t->repetition_count && t->repetitions[t->repetition_count - 1].last_event > event;
+}
+
 static bool same_request(const tide_allocation *a, const tide_allocation *b) {
     return a->bytes == b->bytes && a->stream == b->stream && a->used_by == b->used_by;
 }
@@ -137,7 +192,9 @@ static bool is_handed_on(const tide_timeline *t, uint32_t which, uint32_t own, u
 bool tide_timeline_repeats(const tide_timeline *t, tide_timeline_place oldest, tide_timeline_place first,
                            tide_timeline_place second, uint32_t held) {
     uint32_t events = second.event - first.event, own = second.allocation - first.allocation, left = held;
-    if (t->event_count - second.event != events || t->allocation_count - second.allocation != own) return false;
+    if (t->event_count - second.event != events || t->allocation_count - second.allocation != own ||
+        has_repetition(t, first.event))
+        return false;
     for (uint32_t i = 0; i < events; i++) {
         uint32_t before = t->events[first.event + i], now = t->events[second.event + i], which = now & ~TIDE_FREE_BIT;
         if (before == TIDE_EMPTY_CACHE && now == TIDE_EMPTY_CACHE) continue;
@@ -163,7 +220,7 @@ bool tide_timeline_grows(const tide_timeline *t, tide_timeline_place first, uint
                          uint64_t *growth, int64_t times) {
     uint32_t events = last - first.event, own = t->allocation_count - second.allocation, left = 0,
              moved = second.allocation - first.allocation;
-    if (t->event_count - second.event != events) return false;
+    if (t->event_count - second.event != events || has_repetition(t, first.event)) return false;
     for (uint32_t i = 0; i < events; i++) {
         uint32_t before = t->events[first.event + i], now = t->events[second.event + i], from = before & ~TIDE_FREE_BIT;
         if (before == TIDE_EMPTY_CACHE || now == TIDE_EMPTY_CACHE) return false;
@@ -191,6 +248,7 @@ void tide_timeline_take_back(tide_timeline *t, tide_timeline_place from) {
     t->event_count = from.event;
     t->allocation_count = from.allocation;
     t->mark_count = from.mark;
+    while (has_repetition(t, from.event)) t->repetition_count--;
 }
 
 bool tide_timeline_is_closed(const tide_timeline *t, tide_timeline_place from) {
@@ -215,18 +273,105 @@ void tide_timeline_play_again(tide_timeline *t, tide_timeline_place from, uint32
 
 uint32_t tide_timeline_play_again_holding(tide_timeline *t, tide_timeline_place from, uint32_t times,
                                           const uint32_t *held, uint32_t held_count) {
-    uint32_t first = t->allocation_count, *kept = TIDE_NEW(t->arena, uint32_t, held_count + 1u);
+    uint32_t *kept = TIDE_NEW(t->arena, uint32_t, held_count + 1u);
     tide_timeline_play_again(t, from, times, 0);
     tide_repetition *of = &t->repetitions[t->repetition_count - 1];
-    for (uint32_t i = 0; i < held_count; i++) kept[i] = held[i];
+    for (uint32_t i = 0; i < held_count; i++) kept[i] = held[i] - from.allocation;
     of->held = kept;
     of->held_count = held_count;
-    of->first_held = first;
-    tide_timeline_reserve(t, t->event_count, first + times * held_count);
-    for (uint32_t i = 0; i < times * held_count; i++) {
-        tide_allocation *made = &t->allocations[t->allocation_count++];
-        *made = t->allocations[held[i % held_count]];
-        made->born = from.event; /* some of them later; until then they hold no block */
+    of->first_held = t->allocation_count;
+    hold_of_playings(t, of);
+    return of->first_held;
+}
+
+/* The repetition of so many times that has saved an allocation of its kept playing, or of the one before it. */
+static uint32_t saving_repetition(const tide_timeline *t, uint32_t which, uint32_t times) {
+    for (uint32_t i = t->repetition_count; i-- > 0;) {
+        const tide_repetition *r = &t->repetitions[i];
+        if (which >= r->first_allocation + r->own) return UINT32_MAX;
+        if (which + r->own >= r->first_allocation) return r->times == times && !r->is_unwound ? i : UINT32_MAX;
     }
-    return first;
+    return UINT32_MAX;
+}
+
+/* Which of the saved an allocation is, of the kept playing or, with a lag, of the one before it; where the stretch
+ * before has freed what lies as far behind. */
+static bool find_saved(const tide_repetition *of, uint32_t which, uint32_t freed_before, uint8_t *lags,
+                       uint32_t *found) {
+    uint32_t lag = which < of->first_allocation, own = which + lag * of->own;
+    uint32_t next = lag ? own : of->first_held + of->times * of->held_count + (own - of->first_allocation);
+    for (uint32_t i = 0; i < of->saved_count; i++) {
+        if (of->first_allocation + of->held[i] != own || lags[i] != UINT8_MAX) continue;
+        lags[i] = (uint8_t)lag;
+        *found = i;
+        return freed_before == next;
+    }
+    return false;
+}
+
+typedef struct unwinding_events {
+    uint32_t saving; /* the repetition whose saved are freed; UINT32_MAX: none */
+    uint8_t *lags;
+    uint32_t carried, saved;
+} unwinding_events;
+
+/* An event of the stretch, and that of the one before it. */
+static bool unwinds_alike(tide_timeline *t, unwinding_events *u, uint32_t before, uint32_t now,
+                          tide_timeline_place first, tide_timeline_place second, uint32_t times) {
+    uint32_t which = now & ~TIDE_FREE_BIT, own = second.allocation - first.allocation, found;
+    if (before == TIDE_EMPTY_CACHE || now == TIDE_EMPTY_CACHE) return false;
+    if (which >= first.allocation) {
+        u->carried += which < second.allocation;
+        if (now != before + own) return false;
+        return (now & TIDE_FREE_BIT) || same_request(&t->allocations[which - own], &t->allocations[which]);
+    }
+    if (u->saving == UINT32_MAX) {
+        u->saving = saving_repetition(t, which, times);
+        if (u->saving == UINT32_MAX) return false;
+        uint32_t count = t->repetitions[u->saving].saved_count;
+        u->lags = TIDE_NEW(t->arena, uint8_t, count + 1u);
+        memset(u->lags, UINT8_MAX, count);
+    }
+    u->saved++;
+    return find_saved(&t->repetitions[u->saving], which, before & ~TIDE_FREE_BIT, u->lags, &found);
+}
+
+/* With a lag, what the kept stretch frees is what the playing before the last one has saved. */
+static void free_of_playing(tide_timeline *t, const tide_repetition *of, const tide_repetition *by) {
+    for (uint32_t i = 0; i < of->saved_count; i++) {
+        if (!by->lags[i]) continue;
+        uint32_t from = tide_saved_slot(of, i, -1), to = tide_saved_slot(of, i, (int64_t)of->times - 1);
+        const tide_allocation *was = &t->allocations[from];
+        tide_allocation *is = &t->allocations[to];
+        t->events[was->died] = to | TIDE_FREE_BIT;
+        is->died = was->died;
+        is->freed_by = was->freed_by;
+        is->freed_op = was->freed_op;
+        is->freed_module = was->freed_module;
+        is->freed_statement = was->freed_statement;
+    }
+}
+
+bool tide_timeline_unwind(tide_timeline *t, tide_timeline_place first, tide_timeline_place second, uint32_t times) {
+    unwinding_events u = {.saving = UINT32_MAX};
+    uint32_t events = second.event - first.event;
+    if (t->event_count - second.event != events ||
+        t->allocation_count - second.allocation != second.allocation - first.allocation ||
+        has_repetition(t, first.event))
+        return false;
+    for (uint32_t i = 0; i < events; i++)
+        if (!unwinds_alike(t, &u, t->events[first.event + i], t->events[second.event + i], first, second, times))
+            return false;
+    for (uint32_t i = second.allocation; i < t->allocation_count; i++)
+        u.carried -= t->allocations[i].died == TIDE_NEVER;
+    if (u.carried || (u.lags && u.saved != t->repetitions[u.saving].saved_count)) return false;
+    if (!events) return true;
+    tide_timeline_play_again(t, second, times, 0);
+    if (!u.lags) return true;
+    tide_repetition *made = &t->repetitions[t->repetition_count - 1], *of = &t->repetitions[u.saving];
+    made->unwinds = t->repetition_count - 1 - u.saving;
+    made->lags = u.lags;
+    free_of_playing(t, of, made);
+    end_saved(t, of, made);
+    return true;
 }

@@ -102,9 +102,16 @@ typedef struct tide_repetition {
     const uint64_t *growth; /* bytes by which each of its allocations grows from one playing to the next, up to what is
                                kept, which is the last of them; NULL: they are alike. The arena's */
     bool settles;           /* of those that grow: the small pool is taken to reserve no more after some playings */
-    const uint32_t *held;   /* allocations that each playing leaves alive beyond the next one; the arena's */
+    const uint32_t *held;   /* of its allocations, from the first on, those that each playing leaves alive beyond the
+                               next one; the arena's */
     uint32_t held_count;
-    uint32_t first_held; /* those of the earliest playing become the held_count allocations from here on, and so on */
+    uint32_t first_held;  /* those of the earliest playing become the held_count allocations from here on, and so on */
+    uint32_t saved_count; /* so many of `held`, the first, are freed by a later repetition, its backward: by the first
+                             playing of that those of the last one, and so on */
+    uint32_t unwinds;     /* of that later one: so many places before it is the one whose saved it frees; 0: none */
+    const uint8_t *lags;  /* and of each of the saved: 1 where a playing frees what the one before it saved. The
+                             arena's */
+    bool is_unwound;      /* there is one */
 } tide_repetition;
 
 typedef struct tide_timeline {
@@ -146,6 +153,14 @@ typedef struct tide_timeline_place {
     uint32_t event, allocation, mark;
 } tide_timeline_place;
 
+/* Where what playing `playing` of a repetition has saved is, the `which`th of it: of the last one in its own slot, and
+ * of those before it in what is set aside; -1: of what was played before the repetition. */
+static inline uint32_t tide_saved_slot(const tide_repetition *of, uint32_t which, int64_t playing) {
+    uint32_t own = of->first_allocation + of->held[which];
+    if (playing < 0) return own - of->own;
+    return playing == of->times ? own : of->first_held + (uint32_t)playing * of->held_count + which;
+}
+
 static inline tide_timeline_place tide_timeline_here(const tide_timeline *t) {
     return (tide_timeline_place){t->event_count, t->allocation_count, t->mark_count};
 }
@@ -170,6 +185,11 @@ void tide_timeline_play_again(tide_timeline *timeline, tide_timeline_place from,
  * those of the playings before the last, playing after playing. */
 uint32_t tide_timeline_play_again_holding(tide_timeline *timeline, tide_timeline_place from, uint32_t times,
                                           const uint32_t *held, uint32_t held_count);
+/* The backward of a loop's repetition of so many `times`: the stretch from `from` on, of its last playing, comes as
+ * often if it does what the one before it, from `before` on, did for the playing behind that repetition; each with what
+ * it has saved itself, or the one before it. False: it does not. */
+bool tide_timeline_unwind(tide_timeline *timeline, tide_timeline_place before, tide_timeline_place from,
+                          uint32_t times);
 void tide_timeline_empty_cache(tide_timeline *timeline);
 void tide_timeline_mark(tide_timeline *timeline, unsigned step, tide_phase phase);
 /* Ends a forward pass within another phase that began with allocation `from`: what it leaves alive are activations. */

@@ -160,6 +160,21 @@ tide_value tide_eval_index(tide_frame *f, tide_expr *e);
 void tide_set_local(tide_frame *f, uint32_t slot, tide_value v);
 tide_outcome tide_run_block(tide_frame *f, tide_statement *s, tide_value *result);
 
+/* ---- folded_loops.c ---- */
+
+enum { TIDE_ITERATIONS_LOOKED_AT = 3 };
+
+/* A loop, as it was where its second iteration began, and the third, and the fourth. */
+typedef struct tide_loop_looks {
+    struct tide_loop_look *at[TIDE_ITERATIONS_LOOKED_AT];
+} tide_loop_looks;
+
+/* Before iteration `done` of `count`: how many are left out, as those before do what they would; their values of the
+ * loop's variable are not needed. */
+uint32_t tide_fold_iterations(tide_frame *f, const tide_statement *loop, tide_loop_looks *looks, uint32_t done,
+                              uint32_t count);
+void tide_looks_drop(tide_frame *f, tide_loop_looks *looks);
+
 /* ---- construct.c ---- */
 uint32_t tide_scope_new(tide_model *model, tide_description *description, const tide_json *config);
 uint32_t tide_instance_new(tide_model *model, tide_class *of, uint32_t scope);

@@ -36,11 +36,14 @@ static tide_outcome run_for(tide_frame *f, tide_statement *s, tide_value *result
     if (over.kind != TIDE_VALUE_LIST && !tide_is_aborting(m))
         tide_fail(m, TIDE_ERR_DESCRIPTION, "'for' over %s", tide_kind_name(over));
     tide_value_is_read(over);
-    for (uint32_t i = 0; over.kind == TIDE_VALUE_LIST && i < over.list->count && out == GOES_ON && !tide_is_aborting(m);
-         i++) {
+    tide_loop_looks looks = {0};
+    uint32_t count = over.kind == TIDE_VALUE_LIST ? over.list->count : 0;
+    for (uint32_t i = 0; i < count && out == GOES_ON && !tide_is_aborting(m); i++) {
+        i += tide_fold_iterations(f, s, &looks, i, count);
         assign(f, s, tide_value_retain(over.list->items[i]));
         out = tide_run_block(f, s->body, result);
     }
+    tide_looks_drop(f, &looks);
     tide_value_release(m, over);
     return out;
 }

@@ -392,6 +392,8 @@ static bool capture_entry(capture *k, const tide_call_arguments *arguments, tide
             (t->allocations[i].freed_by && !tide_call_key_has_module(&k->after, t->allocations[i].freed_module)))
             return false;
     }
+    for (uint32_t i = t->repetition_count; i-- && t->repetitions[i].first_event >= kept->first_event;)
+        k->alive -= t->repetitions[i].times * t->repetitions[i].saved_count; /* nodes hold them, of no playing */
     uint32_t tensors = k->after.tensor_count;
     k->known_count = m->serial - k->serial;
     k->known = zeroed(k->arena, k->known_count);
@@ -452,10 +454,12 @@ tide_value tide_capture_call(const tide_call_arguments *arguments, bool *is_kept
     *kept = (memo_entry){.first_event = m->timeline.event_count,
                          .first_allocation = m->timeline.allocation_count,
                          .first_order = m->node_order,
+                         .first_fold = m->folded_loop_count,
                          .depth = model->depth};
     tide_value made = tide_call_function(arguments);
     kept->last_event = m->timeline.event_count;
     kept->orders = m->node_order - kept->first_order;
+    kept->last_fold = m->folded_loop_count;
     kept->op_count = m->op_count - op_count;
     kept->op = m->op;
     kept->statement = m->statement;

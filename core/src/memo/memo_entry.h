@@ -44,6 +44,7 @@ typedef struct memo_entry {
     uint32_t *modules; /* of the key */
     uint32_t module_count;
     uint32_t first_event, last_event, first_allocation, first_order, orders;
+    uint32_t first_fold, last_fold; /* of the machine's folded loops; the last left out */
     uint64_t op_count;
     int depth;
     uint32_t statement;

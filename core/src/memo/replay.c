@@ -5,6 +5,7 @@
 
 #include "base/units.h"
 #include "memo/memo_entry.h"
+#include "tensor/folded_loops.h"
 
 typedef struct replay {
     const uint32_t *modules; /* by number of a module of the entry: the one in its place */
@@ -158,6 +159,7 @@ tide_value tide_replay_call(const memo_entry *of, const tide_call_key *key, cons
             tide_list_push(m, of->new_lists[i], value_at(&k, of->lists[i].items[j]));
     }
     make_notes(&k);
+    tide_fold_loops_again(m, of->first_fold, of->last_fold, m->node_order - of->first_order);
     tide_value result = value_at(&k, of->result);
     m->node_order += of->orders;
     m->op_count += of->op_count;

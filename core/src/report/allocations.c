@@ -95,7 +95,8 @@ static void settle_forward_pass(tide_timeline *t, const tide_forward_pass *pass)
 /* What all playings but the last hold is what the last one holds. */
 static void settle_held(tide_timeline *t, const tide_repetition *of) {
     for (uint32_t i = 0; i < of->times * of->held_count; i++)
-        t->allocations[of->first_held + i].factor = t->allocations[of->held[i % of->held_count]].factor;
+        t->allocations[of->first_held + i].factor =
+            t->allocations[of->first_allocation + of->held[i % of->held_count]].factor;
 }
 
 void tide_settle_factors(tide_timeline *t) {

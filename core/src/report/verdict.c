@@ -298,12 +298,12 @@ void tide_write_verdict(tide_job_report *r, bool is_brief) {
 /* The events are played for each guess; of a long run what most would ask for is said alone. */
 enum { LONG_RUN = 2000000 };
 
-/* Repetitions that grow are played one by one, others in a few playings. */
+/* Playings that grow, or leave more behind each time, are played one by one, others in a few. */
 static uint64_t events_to_play(const tide_event_source *source) {
     uint64_t count = source->event_count;
     for (uint32_t i = 0; i < source->repetition_count; i++) {
         const tide_repetition *r = &source->repetitions[i];
-        if (r->growth) count += (uint64_t)r->times * (r->last_event - r->first_event);
+        if (r->growth || r->held_count || r->unwinds) count += (uint64_t)r->times * (r->last_event - r->first_event);
     }
     return count;
 }

@@ -4,6 +4,7 @@
  * Note [Engine order], torch/csrc/autograd/engine.cpp: ready nodes run by descending sequence number, AccumulateGrad
  * first of all. A node's incoming gradients live until its outputs are validated (reduced and cast to the shape and
  * dtype of what they are the gradient of); its saved tensors go right after; then its outputs are handed on. */
+#include "tensor/folded_loops.h"
 #include "tensor/tensor.h"
 
 #include <stdlib.h>
@@ -508,13 +509,16 @@ static void execute(tide_machine *m, const tide_edge *roots, tide_tensor *const 
         state->grads[roots[i].input] = accumulate(m, state->grads[roots[i].input], tide_retain(given[i]), false);
         if (--state->dependencies == 0) push_ready(&e, roots[i].node);
     }
+    tide_unwinding unwinding = {.of = NULL};
     while (e.heap_count && !m->has_failed) {
         tide_node *node = pop_ready(&e);
+        if (m->folded_loop_count && !tide_is_accumulator(node)) tide_unwind_to(m, &unwinding, node->order);
         if (node->state->capture)
             take_captured(node->state);
         else
             run_node(&e, node);
     }
+    tide_unwinding_ends(m, &unwinding);
     engine_ends(&e);
     for (uint32_t i = 0; i < count; i++) tide_release(m, given[i]);
     m->graph_task = outer_task;

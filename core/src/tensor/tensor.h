@@ -54,6 +54,7 @@ typedef struct tide_tensor {
 enum { TIDE_TENSOR_IS = offsetof(tide_tensor, references) };
 
 typedef struct tide_machine tide_machine;
+typedef struct tide_folded_loop tide_folded_loop;
 
 /* What a node's backward does: `grads` holds one gradient (or NULL) for each output of the forward and stays
  * owned by the engine; `results` gets one owned gradient (or NULL) for each edge. */
@@ -330,6 +331,11 @@ struct tide_machine {
     const char *op;
     tide_freed_by freeing; /* what lets go of tensors; NONE: the loop around the model, or a framework's */
     uint64_t op_count, op_limit;
+    /* Of loops, see tensor/folded_loops.h: */
+    bool folds_loops;
+    bool cannot_fold; /* one that was folded does not do the same */
+    tide_folded_loop *folded_loops;
+    uint32_t folded_loop_count, folded_loop_capacity;
     int64_t same_keys; /* how many keys more leave all operations as they are that choose by ranges of their number */
 
     uint64_t host_pinned; /* bytes */

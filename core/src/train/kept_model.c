@@ -18,12 +18,13 @@ static bool jobs_are_alike(const tide_job *one, const tide_job *job) {
 }
 
 /* Loads the model in the cache's arena for this, and keeps it if nothing in it follows a setting of the step. */
-static bool load_kept(tide_description_cache *cache, const tide_job *job, tide_diagnostics *diags) {
+static bool load_kept(tide_description_cache *cache, const tide_job *job, bool plays_loops, tide_diagnostics *diags) {
     tide_arena *arena = &cache->loaded;
     tide_run *run = cache->run = TIDE_NEW(arena, tide_run, 1);
     run->cache = cache;
+    run->plays_loops = plays_loops;
     if (!tide_load(run, job, arena, diags)) return false;
-    bool may_keep = !job->description && run->model.step_reads == 0;
+    bool may_keep = !job->description && run->model.step_reads == 0 && !plays_loops;
     cache->loaded_for = may_keep ? job : NULL;
     if (may_keep) tide_arena_keep(arena);
     return true;
@@ -70,7 +71,13 @@ tide_run *tide_run_next(tide_description_cache *cache, const tide_job *job, tide
     cache->loaded = *arena;
     tide_arena_init(arena, cache->loaded.memory, cache->loaded.escape);
     diags->arena = &cache->loaded;
-    if (!load_kept(cache, job, diags) || !tide_play(cache->run, job)) {
+    const tide_diagnostics said = *diags;
+    bool is_played = load_kept(cache, job, false, diags) && tide_play(cache->run, job);
+    if (tide_must_play_loops(cache->run, &said, diags)) {
+        cache->loaded_for = NULL;
+        is_played = load_kept(cache, job, true, diags) && tide_play(cache->run, job);
+    }
+    if (!is_played) {
         cache->loaded_for = NULL;
         return NULL;
     }

@@ -7,6 +7,7 @@
 #include "base/units.h"
 #include "memo/memo.h"
 #include "tensor/checkpoint.h"
+#include "tensor/folded_loops.h"
 #include "train/adapters.h"
 #include "train/liger.h"
 #include "train/weights.h"
@@ -21,6 +22,7 @@ static void prepare(tide_run *run, const tide_job *job, tide_arena *arena, tide_
     tide_machine *m = &run->machine;
     tide_machine_init(m, arena, diags);
     run->strategy = run->frameworks ? run->frameworks->strategy_of(job) : NULL;
+    m->folds_loops = !run->plays_all && !run->plays_loops;
     m->device = (tide_device){(int)job->capability, job->gpu.sms, job->gpu.threads_per_sm};
     m->sdpa = sdpa_of[job->sdpa_backend];
     m->state.keeps_workspaces = job->gemm_workspace == TIDE_gemm_workspace_kept;
@@ -198,9 +200,20 @@ static bool check_loss(tide_run *run, const tide_job *job) {
     return true;
 }
 
+/* Whether all that folded loops have saved was freed: a graph that no backward has run holds it. */
+static bool loops_are_unwound(const tide_timeline *t) {
+    for (uint32_t i = 0; i < t->repetition_count; i++)
+        if (t->repetitions[i].saved_count && !t->repetitions[i].is_unwound) return false;
+    return true;
+}
+
 bool tide_play(tide_run *run, const tide_job *job) {
     tide_diagnostics *diags = run->machine.diags;
     if (!tide_play_loop(run, job)) return false;
+    if (!loops_are_unwound(&run->machine.timeline)) {
+        tide_cannot_fold(&run->machine);
+        return false;
+    }
     if (job->mode != TIDE_mode_train) return true;
     if (job->packing && !tide_model_setting(&run->model, "packing_is_read")->truth)
         return tide_error(diags, TIDE_ERR_UNSUPPORTED, "/settings/packing",
@@ -211,8 +224,24 @@ bool tide_play(tide_run *run, const tide_job *job) {
     return check_loss(run, job);
 }
 
+bool tide_must_play_loops(const tide_run *run, const tide_diagnostics *said, tide_diagnostics *diags) {
+    if (!run->machine.cannot_fold) return false;
+    diags->count = said->count;
+    diags->error_count = said->error_count;
+    diags->first_error = said->first_error;
+    return true;
+}
+
 bool tide_run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
-    if (!tide_load(run, job, arena, diags) || !tide_play(run, job)) return false;
+    const tide_run before = *run;
+    const tide_diagnostics said = *diags;
+    bool is_played = tide_load(run, job, arena, diags) && tide_play(run, job);
+    if (tide_must_play_loops(run, &said, diags)) {
+        *run = before;
+        run->plays_loops = true;
+        is_played = tide_load(run, job, arena, diags) && tide_play(run, job);
+    }
+    if (!is_played) return false;
     tide_check_unused(run, job);
     tide_put_descriptions(run, job);
     return true;

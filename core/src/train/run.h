@@ -60,6 +60,9 @@ void tide_put_descriptions(tide_run *run, const tide_job *job);
 
 /* From the model on the device to the end. */
 bool tide_play(tide_run *run, const tide_job *job);
+/* Whether it failed for a loop that cannot be folded: it is to be loaded and played with plays_loops. What it has said
+ * since `said` is forgotten then. */
+bool tide_must_play_loops(const tide_run *run, const tide_diagnostics *said, tide_diagnostics *diags);
 
 /* ---- micro_batches.c ---- */
 

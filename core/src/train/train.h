@@ -64,6 +64,7 @@ typedef struct tide_run {
     const char *margin_reason;         /* of the margin */
     uint64_t margin;    /* bytes by which what is reserved may be more or less; see Note [Small requests] */
     bool has_barrier;   /* see train/strategy.h */
+    bool plays_loops;   /* each iteration of each loop: one of this job's could not be folded */
     bool plays_all;     /* each micro-batch and each call of a layer, none is taken from another: for tests */
     uint32_t in_flight; /* see train/strategy.h */
     int64_t other_ranks[TIDE_OTHER_RANKS]; /* that may need more memory than this one */

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See Note [Unwinding] in folded_loops.h. */
+#include "tensor/folded_loops.h"
+
+void tide_fold_loop(tide_machine *m, tide_folded_loop loop) {
+    TIDE_ROOM(m->arena, m->folded_loops, m->folded_loop_count, m->folded_loop_capacity);
+    m->folded_loops[m->folded_loop_count++] = loop;
+}
+
+void tide_fold_loops_again(tide_machine *m, uint32_t first, uint32_t end, uint32_t orders) {
+    for (uint32_t i = first; i < end; i++) {
+        tide_folded_loop of = m->folded_loops[i];
+        tide_fold_loop(
+            m, (tide_folded_loop){of.first_order + orders, of.next_order + orders, of.end_order + orders, of.times});
+    }
+}
+
+void tide_cannot_fold(tide_machine *m) {
+    m->cannot_fold = true;
+    m->has_failed = true;
+}
+
+/* The loop of whose last iteration that is left a node is. They are in the order of their nodes. */
+static const tide_folded_loop *loop_of(const tide_machine *m, uint32_t order) {
+    uint32_t low = 0, high = m->folded_loop_count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (m->folded_loops[middle].next_order <= order)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low && order < m->folded_loops[low - 1].end_order ? &m->folded_loops[low - 1] : NULL;
+}
+
+/* The kept iteration is through. */
+static void unwind(tide_machine *m, const tide_unwinding *u) {
+    if (!m->has_failed && (!u->is_kept || !tide_timeline_unwind(&m->timeline, u->next, u->kept, u->of->times)))
+        tide_cannot_fold(m);
+}
+
+void tide_unwind_to(tide_machine *m, tide_unwinding *u, uint32_t order) {
+    if (u->of && order < u->of->first_order) {
+        unwind(m, u);
+        u->of = NULL;
+    } else if (u->of && !u->is_kept && order < u->of->next_order) {
+        u->is_kept = true;
+        u->kept = tide_timeline_here(&m->timeline);
+    }
+    if (u->of || !(u->of = loop_of(m, order))) return;
+    u->is_kept = false;
+    u->next = tide_timeline_here(&m->timeline);
+}
+
+void tide_unwinding_ends(tide_machine *m, tide_unwinding *u) {
+    if (u->of) unwind(m, u);
+    u->of = NULL;
+}
