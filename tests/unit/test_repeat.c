@@ -193,6 +193,20 @@ static const char *const schedules[] = {
     NATIVE "model=llama-3.2-1b parallel.tp=2 parallel.dp=2 parallel.microbatches=17 parallel.sync_each=false",
     "parallel.kind=pp model=llama-3.2-1b parallel.pp=3 parallel.schedule=1F1B batch=32 parallel.microbatches=32"};
 
+/* ---- scans, of whose loops an iteration is kept once ---- */
+
+static const char *const scans[] = {
+    "model=mamba-130m seq=70 batch=3 steps=2 overrides.num_hidden_layers=3",
+    "model=mamba-130m seq=50 batch=2 checkpointing=full overrides.num_hidden_layers=4",
+    "model=mamba-130m seq=40 grad_accum=14 overrides.num_hidden_layers=2",
+    "model=mamba-130m seq=33 batch=9 dtype=fp32 autocast=bf16 overrides.num_hidden_layers=2",
+    "model=jamba-1.5-mini seq=60 checkpointing=full grad_accum=9 overrides.num_hidden_layers=9",
+    "model=jamba-1.5-mini seq=44 adapter=lora overrides.num_hidden_layers=6",
+    "model=qwen3.5-27b-text seq=1500 batch=2 steps=2 overrides.num_hidden_layers=5",
+    "model=qwen3.5-27b-text seq=1300 checkpointing=full overrides.num_hidden_layers=5",
+    "model=qwen3-next-80b-a3b seq=1200 overrides.num_hidden_layers=4 parallel.kind=fsdp2 parallel.dp=4",
+    "model=mamba-370m seq=80 trainer=dpo overrides.num_hidden_layers=3"};
+
 static void check_folded(const char *line, tide_text mode) {
     jmp_buf escape;
     tide_arena arena;
@@ -275,6 +289,68 @@ static const struct {
      "b]\"]},\"M\":{\"h\":\"L() for i in range(6)\",\"forward(x)\":[\"pair = [x, gelu(x)]\",\"for i in "
      "range(6):\",[\"x, pair = h[i](x, pair)\"],\"return x.sum() + pair[1].sum()\"]}"},
 };
+
+/* ---- loops whose iterations look alike: what is folded comes to the same, and what is not alike is played ---- */
+
+#define SCAN "for i in range(24):\",[\"s = h * s + h\",\"outs.append(gelu(s))\"],\""
+#define START "h = w(x)\",\"s = h * 2\",\"outs = []\",\""
+
+static const struct {
+    const char *what;
+    bool folds;
+    const char *forward; /* statements */
+} loops[] = {
+    {"a state and outputs", true, START SCAN "return stack(outs, dim=1).sum()"},
+    {"the last state", true, START SCAN "return stack(outs, dim=1).sum() + s.sum()"},
+    {"outputs without gradients", true, START "with no_grad:\",[\"" SCAN "y = stack(outs, dim=1)\"],\"return h.sum()"},
+    {"an index", true,
+     START
+     "a = h[:, none, :] * stack([h, h, h, h, h, h, h, h, h, h, h, h, h, h, h, h, h, h, h, h], dim=1)\",\"for i in "
+     "range(20):\",[\"s = a[:, i] * s + h\",\"outs.append(gelu(s))\"],\"return stack(outs, dim=1).sum()"},
+    {"two loops", true,
+     START SCAN "h = stack(outs, dim=1).sum(dim=1)\",\"outs = []\",\"" SCAN "return stack(outs, dim=1).sum()"},
+    {"an output by itself", false, START SCAN "return stack(outs, dim=1).sum() + (outs[9] * 2).sum()"},
+    {"outputs one by one", false, START SCAN "y = h\",\"for o in outs:\",[\"y = y + o * 2\"],\"return y.sum()"},
+    {"a choice by the index", false,
+     START "for i in range(24):\",[\"s = h * s if i < 9 else gelu(h * s)\",\"outs.append(s)\"],\"return stack(outs, "
+           "dim=1).sum()"},
+    {"a size by the index", false,
+     START "for i in range(24):\",[\"s = h * s\",\"outs.append(s[:, i // 8].sum())\"],\"return stack(outs, "
+           "dim=0).sum()"},
+    {"a state of two iterations before", false,
+     START "t = gelu(h)\",\"for i in range(24):\",[\"s, t = t, h * s\",\"outs.append(gelu(t))\"],\"return stack(outs, "
+           "dim=1).sum()"},
+    {"no backward", false, START SCAN "return h.sum()"},
+    {"few", false, START "for i in range(9):\",[\"s = h * s\",\"outs.append(s)\"],\"return stack(outs, dim=1).sum()"},
+};
+
+static void check_loop(size_t which, const char *word) {
+    static char text[4096];
+    snprintf(text, sizeof text,
+             "{\"tidemark\":1,\"architecture\":\"own\",\"roots\":{\"M\":\"M\"},\"inputs\":{\"x\":\"empty(batch, 64, "
+             "dtype=float32)\"},\"modules\":{\"M\":{\"w\":\"Linear(64,64)\",\"forward(x)\":[\"%s\"]}}}",
+             loops[which].forward);
+    jmp_buf escape;
+    tide_arena arena;
+    tide_arena_init(&arena, tide_default_allocator(), &escape);
+    if (setjmp(escape)) exit(3);
+    tide_diagnostics diags;
+    tide_diagnostics_init(&diags, &arena);
+    tide_text words[] = {TIDE_TEXT("batch=700"), TIDE_TEXT("dtype=fp32"), tide_text_of(word)};
+    tide_file file = {TIDE_TEXT("own.json"), tide_text_of(text)};
+    tide_job *job = tide_job_build(&arena, words, 3, &file, 1, &diags);
+    tide_run *one = job ? play(&arena, job, false, &diags) : NULL,
+             *other = job ? play(&arena, job, true, &diags) : NULL;
+    const char *differs = one && other  ? repetition_differs(one, other, job, &arena)
+                          : diags.count ? diags.items[diags.count - 1].message
+                                        : "the job does not run";
+    if (!differs && loops[which].folds != (one->machine.folding.count > 0 || one->machine.folding.has_folded))
+        differs = loops[which].folds ? "each iteration is kept" : "iterations are left out";
+    if (differs) printf("%s, %s: %s\n", loops[which].what, word, differs);
+    failed += differs != NULL;
+    passed += differs == NULL;
+    tide_arena_free(&arena);
+}
 
 static void check_own(size_t which, const char *word) {
     static char text[4096];
@@ -362,6 +438,12 @@ int main(int argc, char **argv) {
         check_folded(generations[i], TIDE_TEXT("mode=infer"));
     for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++)
         check_folded(schedules[i], TIDE_TEXT("mode=train"));
+    for (size_t i = 0; i < sizeof scans / sizeof *scans; i++) check_folded(scans[i], TIDE_TEXT("mode=train"));
+    for (size_t i = 0; i < sizeof loops / sizeof *loops; i++) {
+        check_loop(i, "steps=2");
+        check_loop(i, "autocast=bf16");
+        check_loop(i, "grad_accum=12");
+    }
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
         check_own(i, "");
         check_own(i, "autocast=bf16");

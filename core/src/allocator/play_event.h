@@ -22,6 +22,7 @@ static inline void rise(tide_player *p, uint32_t slot, uint64_t block_bytes, uin
         r->peak_reserved = r->reserved;
         r->peak_event = r->events;
         r->peak_playing = p->repeating.playing;
+        r->peak_around = p->around.playing;
     }
     if (r->reserved > r->reserved_peak) {
         r->reserved_peak = r->reserved;

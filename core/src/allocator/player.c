@@ -19,7 +19,7 @@ static uint64_t larger(uint64_t a, uint64_t b) {
 /* How many steps later the playing of a repetition is than the one that is kept. */
 static uint32_t later_steps(const tide_player *p) {
     const tide_repeating *r = &p->repeating;
-    return r->playing ? r->playing * p->source->repetitions[r->next].steps : 0;
+    return r->playing ? r->playing * p->source->repetitions[p->next].steps : 0;
 }
 
 static void pass_mark(tide_player *p, const tide_mark *mark) {
@@ -83,7 +83,7 @@ static void pass_mark(tide_player *p, const tide_mark *mark) {
 /* Marks up to where the player stands; those behind a repetition once it has been played. */
 static void pass_marks(tide_player *p) {
     const tide_event_source *s = p->source;
-    const tide_repetition *of = p->repeating.next < s->repetition_count ? &s->repetitions[p->repeating.next] : NULL;
+    const tide_repetition *of = p->next < s->repetition_count ? &s->repetitions[p->next] : NULL;
     uint32_t count = of && p->figures.events == of->last_event ? of->last_mark : s->mark_count;
     while (p->mark < count && s->marks[p->mark].event <= p->figures.events) pass_mark(p, &s->marks[p->mark++]);
 }
@@ -99,7 +99,8 @@ static inline void note_most(tide_player *p) {
     tide_replay *r = &p->figures;
     if (r->allocated > p->phase_peak) p->phase_peak = r->allocated;
     bool is_peak = r->allocated == r->allocated_peak && r->events == r->peak_event;
-    bool is_shown = p->cursor.growing ? p->cursor.to_come == 0 : !p->repeating.playing || is_peak;
+    bool is_shown =
+        p->cursor.growing ? p->cursor.to_come == 0 : (!p->repeating.playing && !p->around.playing) || is_peak;
     if (!is_shown) return; /* columns show what is kept, and the peak */
     if (r->allocated > p->column.allocated || is_peak) {
         p->column.allocated = r->allocated;
@@ -176,7 +177,7 @@ static bool note_status(tide_player *p, tide_caching_status status) {
 /* The next mark, the end of the repetition, or `until`, where that is ahead. */
 static uint32_t next_stop(const tide_player *p, uint32_t until) {
     const tide_event_source *s = p->source;
-    uint32_t next = p->repeating.next;
+    uint32_t next = p->next;
     if (until <= p->figures.events) until = s->repetitions[next].last_event;
     if (next < s->repetition_count && s->repetitions[next].growth &&
         p->figures.events < s->repetitions[next].first_event && s->repetitions[next].first_event < until)
@@ -186,7 +187,7 @@ static uint32_t next_stop(const tide_player *p, uint32_t until) {
                                                                                  : until;
 }
 
-bool tide_player_run_to(tide_player *p, uint32_t until, uint32_t playing) {
+bool tide_player_run_to(tide_player *p, uint32_t until, uint32_t playing, uint32_t around) {
     const tide_event_source *s = p->source;
     if (until > s->event_count) until = s->event_count;
     p->stop_event = until;
@@ -195,7 +196,7 @@ bool tide_player_run_to(tide_player *p, uint32_t until, uint32_t playing) {
         pass_marks(p);
         if (tide_player_repeats(p)) continue;
         pass_marks(p);
-        if (p->figures.events >= until && p->repeating.playing >= playing) break;
+        if (p->figures.events >= until && p->repeating.playing >= playing && p->around.playing >= around) break;
         if (!note_status(p, play_stretch(p, next_stop(p, until)))) return false;
     }
     if (p->figures.events == s->event_count && !p->figures.is_oom) pass_marks(p);
@@ -205,9 +206,9 @@ bool tide_player_run_to(tide_player *p, uint32_t until, uint32_t playing) {
 bool tide_player_run(tide_player *p, uint32_t until) {
     const tide_event_source *s = p->source;
     uint32_t playing = 0;
-    for (uint32_t i = p->repeating.next; i < s->repetition_count && s->repetitions[i].first_event < until; i++)
+    for (uint32_t i = p->next; i < s->repetition_count && s->repetitions[i].first_event < until; i++)
         if (s->repetitions[i].growth && until < s->repetitions[i].last_event) playing = s->repetitions[i].times;
-    return tide_player_run_to(p, until, playing);
+    return tide_player_run_to(p, until, playing, 0);
 }
 
 bool tide_player_columns(tide_player *p, tide_column *columns, uint32_t count, uint32_t until) {
@@ -308,7 +309,7 @@ void tide_player_finish(tide_player *p) {
     tide_caching_counts counts = tide_caching_counters(p->allocator);
     r->reserved_peak =
         larger(r->reserved_peak, tide_caching_stat(p->allocator, TIDE_STAT_RESERVED_BYTES, TIDE_POOL_ALL).peak);
-    r->retries = counts.alloc_retries + p->repeating.unplayed;
+    r->retries = counts.alloc_retries + p->repeating.unplayed + p->around.unplayed;
     r->ooms = counts.ooms;
     count_segments(r, p->allocator);
 }
@@ -318,9 +319,9 @@ void tide_player_close(tide_player *p) {
     tide_caching_destroy(p->allocator);
     if (p->pending_streams) tide_arena_drop(p->arena, p->pending_streams), tide_arena_drop(p->arena, p->free_streams);
     tide_player_forget_skipping(p);
-    void *of_repetitions[] = {p->repeating.carried, p->repeating.now.at, p->repeating.then.at, p->repeating.kept,
-                              p->repeating.before.at};
-    for (int i = 0; i < 5; i++)
+    void *of_repetitions[] = {p->repeating.carried,   p->repeating.now.at, p->repeating.then.at, p->repeating.kept,
+                              p->repeating.before.at, p->around.carried,   p->around.now.at,     p->around.then.at};
+    for (size_t i = 0; i < TIDE_COUNT_OF(of_repetitions); i++)
         if (of_repetitions[i]) tide_arena_drop(p->arena, of_repetitions[i]);
     tide_cursor_close(&p->cursor, p->arena);
     tide_arena_drop(p->arena, p->blocks);
@@ -348,7 +349,7 @@ bool tide_replay_take_peak(tide_replay *replay, const tide_event_source *source,
         is_repeated = replay->peak_event < source->repetitions[i].last_event; /* slots held something else then */
     if (!is_repeated) return true;
     if (!tide_player_open(&p, source, config, arena) ||
-        !tide_player_run_to(&p, replay->peak_event + 1, replay->peak_playing))
+        !tide_player_run_to(&p, replay->peak_event + 1, replay->peak_playing, replay->peak_around))
         return false;
     for (uint32_t i = 0; i < source->slot_count; i++)
         if (p.blocks[i]) replay->block_bytes[i] = p.figures.block_bytes[i];

@@ -44,6 +44,7 @@ typedef struct tide_replay {
     uint32_t peak_event;    /* that reaches allocated_peak; of several, the first with the most reserved */
     uint64_t peak_reserved; /* after it */
     uint32_t peak_playing;  /* of the repetition that peak_event is in: how often it was played before; else 0 */
+    uint32_t peak_around;   /* likewise of one that has others within it */
     uint32_t reserved_event;
     /* when the reserved peak was reached first */
     uint64_t allocated_then, split_then; /* split: cached in segments that are in use, so that no one can release it;
@@ -72,8 +73,7 @@ typedef struct tide_carried {
 
 /* Where a player is in the repetitions of its source. Note [Repetitions] in repeating.c */
 typedef struct tide_repeating {
-    uint32_t next;         /* the repetition that is reached next, or is being played */
-    uint32_t playing;      /* how often it was played before */
+    uint32_t playing;      /* how often the repetition was played before; 0 also where the player is in none */
     tide_carried *carried; /* what it frees of before */
     uint32_t carried_count, carried_capacity;
     tide_words now, then;  /* the state after a playing, and after an earlier one */
@@ -107,7 +107,9 @@ typedef struct tide_player {
     bool may_touch;      /* a request and its free are one step: not where statistics are looked at between them */
     uint32_t mark;       /* the next one */
     uint64_t phase_peak;
+    uint32_t next; /* the repetition that is reached next, or is being played */
     tide_repeating repeating;
+    tide_repeating around;     /* of one that has others within it */
     uint16_t *pending_streams; /* by number of a pending free; 0: its block is back */
     uint16_t *free_streams;
     uint32_t free_stream_count;
@@ -120,8 +122,9 @@ bool tide_player_open(tide_player *p, const tide_event_source *source, const tid
 /* Plays on up to event `until` or the last one, or to the request that cannot be had. In a repetition that grows, it is
  * that event of the last playing. */
 bool tide_player_run(tide_player *p, uint32_t until);
-/* The same; of a repetition that event `until` is in, so many playings are behind it then. */
-bool tide_player_run_to(tide_player *p, uint32_t until, uint32_t playing);
+/* The same; of a repetition that event `until` is in, so many playings are behind it then, and so many `around` of one
+ * that has that within it. */
+bool tide_player_run_to(tide_player *p, uint32_t until, uint32_t playing, uint32_t around);
 /* repeating.c. At the end of a repetition, whether the player has gone back to its beginning for another playing. */
 bool tide_player_repeats(tide_player *p);
 /* skipping.c. Whether the large pool's events may be played alone from the next playing on, where the small pool's

@@ -123,22 +123,15 @@ static void end_repetition(tide_player *p) {
     tide_repeating *r = &p->repeating;
     for (uint32_t i = 0; i < r->carried_count; i++)
         if (!p->blocks[r->carried[i].slot]) p->figures.block_bytes[r->carried[i].slot] = r->carried[i].block_bytes;
-    r->next++;
+    p->next++;
     r->playing = r->then_playing = 0;
     p->cursor.growing = NULL;
     tide_player_forget_skipping(p);
 }
 
-bool tide_player_repeats(tide_player *p) {
+/* At the end of a repetition. */
+static bool play_again(tide_player *p, const tide_repetition *of) {
     tide_repeating *r = &p->repeating;
-    const tide_event_source *s = p->source;
-    if (r->next == s->repetition_count) return false;
-    const tide_repetition *of = &s->repetitions[r->next];
-    if (of->growth && p->figures.events == of->first_event && !p->cursor.growing) {
-        p->cursor.growing = of;
-        p->cursor.to_come = of->times;
-    }
-    if (p->figures.events != of->last_event) return false;
     if (r->playing == 0) find_carried(p, of);
     leave_out_rounds(p, of);
     if (r->playing == of->times) {
@@ -152,5 +145,27 @@ bool tide_player_repeats(tide_player *p) {
     take_back(p, of);
     p->figures.events = p->cursor.event = of->first_event;
     p->mark = of->first_mark;
+    p->next -= of->within;
     return true;
+}
+
+static void exchange_states(tide_player *p) {
+    tide_repeating within = p->repeating;
+    p->repeating = p->around;
+    p->around = within;
+}
+
+bool tide_player_repeats(tide_player *p) {
+    const tide_event_source *s = p->source;
+    if (p->next == s->repetition_count) return false;
+    const tide_repetition *of = &s->repetitions[p->next];
+    if (of->growth && p->figures.events == of->first_event && !p->cursor.growing) {
+        p->cursor.growing = of;
+        p->cursor.to_come = of->times;
+    }
+    if (p->figures.events != of->last_event) return false;
+    if (of->within) exchange_states(p); /* those within it have the other one */
+    bool goes_on = play_again(p, of);
+    if (of->within) exchange_states(p);
+    return goes_on;
 }

@@ -173,6 +173,7 @@ static void rise_over(tide_player *p, const struct tide_kept_event *k, uint64_t 
         r->peak_reserved = r->reserved;
         r->peak_event = event;
         r->peak_playing = p->repeating.playing;
+        r->peak_around = p->around.playing;
     }
     if (highest > p->phase_peak) p->phase_peak = highest;
     if (r->requested + k->most_requested > r->requested_peak) r->requested_peak = r->requested + k->most_requested;

@@ -189,11 +189,36 @@ static bool is_handed_on(const tide_timeline *t, uint32_t which, uint32_t own, u
     return true;
 }
 
+/* How many repetitions lie in what was appended from an event on. */
+static uint32_t repetitions_from(const tide_timeline *t, uint32_t event) {
+    uint32_t count = 0;
+    while (count < t->repetition_count && t->repetitions[t->repetition_count - 1 - count].first_event >= event) count++;
+    return count;
+}
+
+/* Whether the two stretches have the same repetitions. */
+static bool same_repetitions(const tide_timeline *t, tide_timeline_place first, tide_timeline_place second) {
+    uint32_t count = repetitions_from(t, second.event), both = repetitions_from(t, first.event);
+    if (both != 2 * count || (!count && has_repetition(t, first.event))) return false;
+    for (uint32_t i = t->repetition_count - count; i < t->repetition_count; i++) {
+        const tide_repetition *a = &t->repetitions[i - count], *b = &t->repetitions[i];
+        if (b->growth || b->steps || b->within || a->times != b->times || a->held_count != b->held_count ||
+            a->saved_count != b->saved_count || a->unwinds != b->unwinds ||
+            b->first_event - a->first_event != second.event - first.event ||
+            b->last_event - a->last_event != second.event - first.event ||
+            b->first_allocation - a->first_allocation != second.allocation - first.allocation ||
+            (b->held_count && memcmp(a->held, b->held, b->held_count * sizeof *b->held) != 0) ||
+            (b->unwinds && memcmp(a->lags, b->lags, (b - b->unwinds)->saved_count) != 0))
+            return false;
+    }
+    return true;
+}
+
 bool tide_timeline_repeats(const tide_timeline *t, tide_timeline_place oldest, tide_timeline_place first,
                            tide_timeline_place second, uint32_t held) {
     uint32_t events = second.event - first.event, own = second.allocation - first.allocation, left = held;
     if (t->event_count - second.event != events || t->allocation_count - second.allocation != own ||
-        has_repetition(t, first.event))
+        !same_repetitions(t, first, second))
         return false;
     for (uint32_t i = 0; i < events; i++) {
         uint32_t before = t->events[first.event + i], now = t->events[second.event + i], which = now & ~TIDE_FREE_BIT;
@@ -260,6 +285,7 @@ bool tide_timeline_is_closed(const tide_timeline *t, tide_timeline_place from) {
 }
 
 void tide_timeline_play_again(tide_timeline *t, tide_timeline_place from, uint32_t times, unsigned steps) {
+    uint32_t within = repetitions_from(t, from.event);
     TIDE_ROOM(t->arena, t->repetitions, t->repetition_count, t->repetition_capacity);
     t->repetitions[t->repetition_count++] = (tide_repetition){.first_event = from.event,
                                                               .last_event = t->event_count,
@@ -268,7 +294,8 @@ void tide_timeline_play_again(tide_timeline *t, tide_timeline_place from, uint32
                                                               .first_mark = from.mark,
                                                               .last_mark = t->mark_count,
                                                               .times = times,
-                                                              .steps = (uint16_t)steps};
+                                                              .steps = (uint16_t)steps,
+                                                              .within = within};
 }
 
 uint32_t tide_timeline_play_again_holding(tide_timeline *t, tide_timeline_place from, uint32_t times,

@@ -108,6 +108,7 @@ typedef struct tide_repetition {
     uint32_t first_held;  /* those of the earliest playing become the held_count allocations from here on, and so on */
     uint32_t saved_count; /* so many of `held`, the first, are freed by a later repetition, its backward: by the first
                              playing of that those of the last one, and so on */
+    uint32_t within;      /* so many before it are within it, and have none themselves */
     uint32_t unwinds;     /* of that later one: so many places before it is the one whose saved it frees; 0: none */
     const uint8_t *lags;  /* and of each of the saved: 1 where a playing frees what the one before it saved. The
                              arena's */
@@ -126,7 +127,7 @@ typedef struct tide_timeline {
     uint32_t mark_count, mark_capacity;
     tide_forward_pass *forward_passes;
     uint32_t forward_pass_count, forward_pass_capacity;
-    tide_repetition *repetitions; /* in order, none within another */
+    tide_repetition *repetitions; /* in order of their ends, those within another before it */
     uint32_t repetition_count, repetition_capacity;
 } tide_timeline;
 
@@ -167,7 +168,7 @@ static inline tide_timeline_place tide_timeline_here(const tide_timeline *t) {
 
 /* Whether the stretch from `second` to the end does the same as the one before it, from `first` on: the same requests
  * and frees, of its own allocations or of those that stretches like it left alive, the oldest of which begins at
- * `oldest`. It leaves as many alive, and `held`, which none frees. */
+ * `oldest`. It leaves as many alive, and `held`, which none frees. Repetitions within it are the same. */
 bool tide_timeline_repeats(const tide_timeline *timeline, tide_timeline_place oldest, tide_timeline_place first,
                            tide_timeline_place second, uint32_t held);
 /* Whether the stretch from `from` to the end frees what it makes, and nothing else. */

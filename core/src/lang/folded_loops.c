@@ -11,7 +11,6 @@
 
 #include "lang/interpreter.h"
 #include "tensor/checkpoint.h"
-#include "tensor/folded_loops.h"
 
 enum { FEWEST_ITERATIONS = 16, LAST_ITERATIONS = 3, HELD_BY_ITERATION = 64, LISTS_OF_LOOP = 8 };
 
@@ -202,6 +201,7 @@ static void append_of_playings(tide_frame *f, const held_of_loop *held, const lo
                 tide_tensor_of(m, first_held + k / own * each + at + k % own, like->layout, (tide_dtype)like->dtype);
             made->offset = like->offset;
             made->is_view = like->is_view;
+            made->is_of_playing = like->requires_grad;
             tide_list_push(m, list, tide_of_tensor(made));
         }
         for (uint32_t k = 0; k < own; k++) tide_list_push(m, list, last[k]);
@@ -223,6 +223,7 @@ static bool fold_loop(tide_frame *f, const tide_loop_looks *looks, uint32_t time
     uint32_t first_held = tide_timeline_play_again_holding(&m->timeline, b->place, times, all, count);
     m->timeline.repetitions[m->timeline.repetition_count - 1].saved_count = held.saved_count;
     append_of_playings(f, &held, b, c, first_held, times);
+    m->folding.has_folded = true;
     if (c->order > b->order) tide_fold_loop(m, (tide_folded_loop){b->order, c->order, 2 * c->order - b->order, times});
     return true;
 }
@@ -230,7 +231,7 @@ static bool fold_loop(tide_frame *f, const tide_loop_looks *looks, uint32_t time
 uint32_t tide_fold_iterations(tide_frame *f, const tide_statement *loop, tide_loop_looks *looks, uint32_t done,
                               uint32_t count) {
     const tide_machine *m = f->model->m;
-    if (count < FEWEST_ITERATIONS || !done || done > TIDE_ITERATIONS_LOOKED_AT || !m->folds_loops) return 0;
+    if (count < FEWEST_ITERATIONS || !done || done > TIDE_ITERATIONS_LOOKED_AT || !m->folding.is_wanted) return 0;
     if (done == 1 ? !is_scan(f, loop) : !looks->at[0]) return 0;
     looks->at[done - 1] = look_at_loop(f, loop->slots[0]);
     uint32_t times = count - TIDE_ITERATIONS_LOOKED_AT - LAST_ITERATIONS;

@@ -454,12 +454,12 @@ tide_value tide_capture_call(const tide_call_arguments *arguments, bool *is_kept
     *kept = (memo_entry){.first_event = m->timeline.event_count,
                          .first_allocation = m->timeline.allocation_count,
                          .first_order = m->node_order,
-                         .first_fold = m->folded_loop_count,
+                         .first_fold = m->folding.count,
                          .depth = model->depth};
     tide_value made = tide_call_function(arguments);
     kept->last_event = m->timeline.event_count;
     kept->orders = m->node_order - kept->first_order;
-    kept->last_fold = m->folded_loop_count;
+    kept->last_fold = m->folding.count;
     kept->op_count = m->op_count - op_count;
     kept->op = m->op;
     kept->statement = m->statement;

@@ -5,7 +5,6 @@
 
 #include "base/units.h"
 #include "memo/memo_entry.h"
-#include "tensor/folded_loops.h"
 
 typedef struct replay {
     const uint32_t *modules; /* by number of a module of the entry: the one in its place */

@@ -4,7 +4,6 @@
  * Note [Engine order], torch/csrc/autograd/engine.cpp: ready nodes run by descending sequence number, AccumulateGrad
  * first of all. A node's incoming gradients live until its outputs are validated (reduced and cast to the shape and
  * dtype of what they are the gradient of); its saved tensors go right after; then its outputs are handed on. */
-#include "tensor/folded_loops.h"
 #include "tensor/tensor.h"
 
 #include <stdlib.h>
@@ -76,6 +75,8 @@ tide_node *tide_node_new(tide_machine *m, const tide_backward *backward, tide_te
 
 tide_node *tide_node_with(tide_machine *m, const tide_backward *backward, tide_tensor *const *inputs, int count,
                           int outputs, int saved) {
+    for (int i = 0; i < count && m->folding.has_folded && m->state.grad_enabled; i++)
+        if (inputs[i] && inputs[i]->is_of_playing) tide_cannot_fold(m);
     if (!tide_needs_node(m, inputs, count)) return NULL;
     if (count > UINT16_MAX || outputs > UINT16_MAX) {
         tide_fail(m, TIDE_ERR_LIMIT, "%s: more than 65535 tensors in one operation", m->op);
@@ -512,7 +513,7 @@ static void execute(tide_machine *m, const tide_edge *roots, tide_tensor *const 
     tide_unwinding unwinding = {.of = NULL};
     while (e.heap_count && !m->has_failed) {
         tide_node *node = pop_ready(&e);
-        if (m->folded_loop_count && !tide_is_accumulator(node)) tide_unwind_to(m, &unwinding, node->order);
+        if (m->folding.count && !tide_is_accumulator(node)) tide_unwind_to(m, &unwinding, node->order);
         if (node->state->capture)
             take_captured(node->state);
         else

@@ -2,35 +2,37 @@
 /* See Note [Unwinding] in folded_loops.h. */
 #include "tensor/folded_loops.h"
 
+#include "tensor/tensor.h"
+
 void tide_fold_loop(tide_machine *m, tide_folded_loop loop) {
-    TIDE_ROOM(m->arena, m->folded_loops, m->folded_loop_count, m->folded_loop_capacity);
-    m->folded_loops[m->folded_loop_count++] = loop;
+    TIDE_ROOM(m->arena, m->folding.loops, m->folding.count, m->folding.capacity);
+    m->folding.loops[m->folding.count++] = loop;
 }
 
 void tide_fold_loops_again(tide_machine *m, uint32_t first, uint32_t end, uint32_t orders) {
     for (uint32_t i = first; i < end; i++) {
-        tide_folded_loop of = m->folded_loops[i];
+        tide_folded_loop of = m->folding.loops[i];
         tide_fold_loop(
             m, (tide_folded_loop){of.first_order + orders, of.next_order + orders, of.end_order + orders, of.times});
     }
 }
 
 void tide_cannot_fold(tide_machine *m) {
-    m->cannot_fold = true;
+    m->folding.cannot_fold = true;
     m->has_failed = true;
 }
 
 /* The loop of whose last iteration that is left a node is. They are in the order of their nodes. */
 static const tide_folded_loop *loop_of(const tide_machine *m, uint32_t order) {
-    uint32_t low = 0, high = m->folded_loop_count;
+    uint32_t low = 0, high = m->folding.count;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
-        if (m->folded_loops[middle].next_order <= order)
+        if (m->folding.loops[middle].next_order <= order)
             low = middle + 1;
         else
             high = middle;
     }
-    return low && order < m->folded_loops[low - 1].end_order ? &m->folded_loops[low - 1] : NULL;
+    return low && order < m->folding.loops[low - 1].end_order ? &m->folding.loops[low - 1] : NULL;
 }
 
 /* The kept iteration is through. */

@@ -4,18 +4,29 @@
  * Note [Unwinding]: of a loop whose iterations do the same, one is played for `times` more (Note [Folded loops] in
  * lang/folded_loops.c), and its nodes stand for theirs. Backward comes to the last iterations, which are there, and
  * then to the one that is kept: what it does it does again, as often, with what each playing has saved, the latest
- * first. That this is what the iteration before did, event by event, is checked; where it is not, the job is played
- * anew without folding loops (tide_run_job). */
+ * first. That this is what the iteration before did, event by event, is checked; where it is not, or where a gradient
+ * would come to what an iteration that is not there has made by another way than stack(), the job is played anew
+ * without folding loops (tide_run_job). */
 #ifndef TIDE_TENSOR_FOLDED_LOOPS_H
 #define TIDE_TENSOR_FOLDED_LOOPS_H
 
-#include "tensor/tensor.h"
+#include "allocator/allocator.h"
+
+typedef struct tide_machine tide_machine;
 
 /* By their orders: the nodes of the iteration that is kept, from the first on, and of the next one. */
-struct tide_folded_loop {
+typedef struct tide_folded_loop {
     uint32_t first_order, next_order, end_order;
     uint32_t times;
-};
+} tide_folded_loop;
+
+/* Of a machine. */
+typedef struct tide_folding {
+    bool is_wanted;
+    bool has_folded, cannot_fold; /* a loop; one that was folded does not do the same */
+    tide_folded_loop *loops;
+    uint32_t count, capacity;
+} tide_folding;
 
 /* Where a backward pass is. */
 typedef struct tide_unwinding {

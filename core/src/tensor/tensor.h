@@ -13,6 +13,7 @@
 
 #include "base/diagnostics.h"
 #include "base/invariant.h"
+#include "tensor/folded_loops.h"
 #include "tensor/layout.h"
 
 typedef struct tide_storage {
@@ -38,7 +39,7 @@ typedef struct tide_tensor {
     bool is_dtensor;       /* torch.distributed.tensor.DTensor: this rank's part of it */
     bool is_replicated;    /* a DTensor that is whole on each rank: Replicate() */
     bool has_partial_grad; /* a replicated DTensor, to whose gradient each rank has a summand */
-    uint8_t unused[1];
+    bool is_of_playing;    /* of an iteration that is not played, whose nodes are another's: folded_loops.h */
     /* And what it refers to, and is referred to by. */
     uint32_t references;
     uint32_t serial, mark; /* see memo/layer_memo.c */
@@ -52,9 +53,6 @@ typedef struct tide_tensor {
 } tide_tensor;
 
 enum { TIDE_TENSOR_IS = offsetof(tide_tensor, references) };
-
-typedef struct tide_machine tide_machine;
-typedef struct tide_folded_loop tide_folded_loop;
 
 /* What a node's backward does: `grads` holds one gradient (or NULL) for each output of the forward and stays
  * owned by the engine; `results` gets one owned gradient (or NULL) for each edge. */
@@ -331,11 +329,7 @@ struct tide_machine {
     const char *op;
     tide_freed_by freeing; /* what lets go of tensors; NONE: the loop around the model, or a framework's */
     uint64_t op_count, op_limit;
-    /* Of loops, see tensor/folded_loops.h: */
-    bool folds_loops;
-    bool cannot_fold; /* one that was folded does not do the same */
-    tide_folded_loop *folded_loops;
-    uint32_t folded_loop_count, folded_loop_capacity;
+    tide_folding folding;
     int64_t same_keys; /* how many keys more leave all operations as they are that choose by ranges of their number */
 
     uint64_t host_pinned; /* bytes */

@@ -7,7 +7,6 @@
 #include "base/units.h"
 #include "memo/memo.h"
 #include "tensor/checkpoint.h"
-#include "tensor/folded_loops.h"
 #include "train/adapters.h"
 #include "train/liger.h"
 #include "train/weights.h"
@@ -22,7 +21,7 @@ static void prepare(tide_run *run, const tide_job *job, tide_arena *arena, tide_
     tide_machine *m = &run->machine;
     tide_machine_init(m, arena, diags);
     run->strategy = run->frameworks ? run->frameworks->strategy_of(job) : NULL;
-    m->folds_loops = !run->plays_all && !run->plays_loops;
+    m->folding.is_wanted = !run->plays_all && !run->plays_loops;
     m->device = (tide_device){(int)job->capability, job->gpu.sms, job->gpu.threads_per_sm};
     m->sdpa = sdpa_of[job->sdpa_backend];
     m->state.keeps_workspaces = job->gemm_workspace == TIDE_gemm_workspace_kept;
@@ -214,6 +213,9 @@ bool tide_play(tide_run *run, const tide_job *job) {
         tide_cannot_fold(&run->machine);
         return false;
     }
+    if (run->machine.folding.has_folded)
+        tide_report(diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/seq",
+                    "iterations of a scan that do the same are shown once, by timeline and events", NULL);
     if (job->mode != TIDE_mode_train) return true;
     if (job->packing && !tide_model_setting(&run->model, "packing_is_read")->truth)
         return tide_error(diags, TIDE_ERR_UNSUPPORTED, "/settings/packing",
@@ -225,7 +227,8 @@ bool tide_play(tide_run *run, const tide_job *job) {
 }
 
 bool tide_must_play_loops(const tide_run *run, const tide_diagnostics *said, tide_diagnostics *diags) {
-    if (!run->machine.cannot_fold) return false;
+    if (!run->machine.folding.cannot_fold && !(run->machine.folding.has_folded && run->machine.has_failed))
+        return false;
     diags->count = said->count;
     diags->error_count = said->error_count;
     diags->first_error = said->first_error;

@@ -86,8 +86,12 @@ static tide_value op_stack(tide_machine *m, tide_value *a) {
     }
     int count = a[0].list->count <= CAT_LIMIT ? (int)a[0].list->count : 0;
     tide_tensor **parts = tide_pool_alloc(m, (size_t)(count + 1) * sizeof *parts);
-    for (int i = 0; i < count; i++) parts[i] = tide_arg_tensor(m, a[0].list->items[i]);
+    for (int i = 0; i < count; i++) { /* what is not played gets no gradient: its iteration's is another's */
+        parts[i] = tide_arg_tensor(m, a[0].list->items[i]);
+        if (parts[i] && parts[i]->is_of_playing) parts[i] = NULL;
+    }
     tide_node *node = count && !m->has_failed ? tide_node_new(m, &stack_backward, parts, count) : NULL;
+    for (int i = 0; i < count; i++) parts[i] = tide_arg_tensor(m, a[0].list->items[i]);
     if (node) node->of.along.dim = tide_wrap_dim(m, tide_arg_int(m, a[1]), parts[0]->shape->dims + 1);
     bool grad_enabled = m->state.grad_enabled;
     m->state.grad_enabled = false;
