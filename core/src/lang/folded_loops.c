@@ -160,7 +160,7 @@ static bool list_item(held_of_loop *held, const tide_timeline *t, tide_value v, 
     return true;
 }
 
-static bool is_listed(const held_of_loop *held, uint32_t which) {
+static bool is_in_list_of_loop(const held_of_loop *held, uint32_t which) {
     for (uint32_t i = 0; i < held->listed_count; i++)
         if (held->listed[i] == which) return true;
     return false;
@@ -177,7 +177,7 @@ static bool find_held_of_loop(held_of_loop *held, const tide_frame *f, const loo
             if (!list_item(held, t, f->locals[i].list->items[k], a, b)) return false;
     }
     for (uint32_t i = a->place.allocation; i < b->place.allocation; i++) {
-        if (t->allocations[i].died != TIDE_NEVER || is_listed(held, i)) continue;
+        if (t->allocations[i].died != TIDE_NEVER || is_in_list_of_loop(held, i)) continue;
         if (held->saved_count == HELD_BY_ITERATION) return false;
         held->saved[held->saved_count++] = i;
     }
