@@ -47,7 +47,7 @@ typedef struct tide_megatron_main {
 typedef struct tide_megatron_optimizer {
     tide_megatron_main *mains; /* group after group */
     uint32_t count, first_group;
-    tide_tensor *loss_scale, *max_range;
+    tide_tensor *loss_scale, *fp8_range, *fp16_range;
 } tide_megatron_optimizer;
 
 typedef struct tide_megatron {

@@ -57,11 +57,16 @@ static void adam_initialize_one(const tide_megatron *g, tide_megatron_main *p, t
     if (dtype != TIDE_FP32) adam_scalar(g);
 }
 
-/* _apply_scale, but for numbers that live within it; dtype_to_range_map keeps the last range that it moved. */
+/* _apply_scale, but for numbers that live within it. dtype_to_range_map keeps a range that it moved under the type of
+ * the state, which a Float8Tensor does not look for: it moves it each time. */
 static void apply_scale(const tide_megatron *g, tide_megatron_optimizer *o, const tide_megatron_main *p,
                         tide_dtype dtype) {
-    if (dtype != TIDE_BF16 && !o->max_range) o->max_range = adam_scalar(g);
+    bool is_fp8 = dtype == TIDE_FP8;
+    tide_tensor **range = is_fp8 ? &o->fp8_range : &o->fp16_range, *before = *range;
     if (dtype == TIDE_BF16) adam_drop(g, adam_tensor(g, p, TIDE_BF16, TIDE_FACTOR_TEMPORARY));
+    if (dtype == TIDE_BF16 || (before && !is_fp8)) return;
+    *range = adam_scalar(g);
+    adam_drop(g, before);
 }
 
 /* initialize_state */
@@ -94,10 +99,9 @@ typedef struct adam_widened {
     tide_tensor *states[STATE_COUNT];
 } adam_widened;
 
-/* What is widened lives until the next group. */
-static void adam_group(const tide_megatron *g, tide_megatron_optimizer *o, uint32_t from, uint32_t to) {
-    tide_machine *m = g->w->model->m;
-    adam_widened *wide = TIDE_NEW(m->arena, adam_widened, to - from + 1);
+/* States of the mains from `from` to `to`, widened. */
+static adam_widened *adam_widen(const tide_megatron *g, tide_megatron_optimizer *o, uint32_t from, uint32_t to) {
+    adam_widened *wide = TIDE_NEW(g->w->model->m->arena, adam_widened, to - from + 1);
     for (uint32_t i = from; i < to; i++) {
         tide_megatron_main *p = &o->mains[i];
         if (p->is_on_host) continue;
@@ -105,12 +109,20 @@ static void adam_group(const tide_megatron *g, tide_megatron_optimizer *o, uint3
         for (int name = 0; name < STATE_COUNT; name++)
             wide[i - from].states[name] = adam_unscaled(g, p, (tide_megatron_state_name)name);
     }
+    return wide;
+}
+
+static void adam_scale(const tide_megatron *g, tide_megatron_optimizer *o, const adam_widened *wide, uint32_t from,
+                       uint32_t to) {
     for (int name = 0; name < STATE_COUNT; name++)
         for (uint32_t i = from; i < to; i++)
             if (wide[i - from].states[name])
                 apply_scale(g, o, &o->mains[i], adam_dtype(g, (tide_megatron_state_name)name));
+}
+
+static void adam_drop_widened(const tide_megatron *g, adam_widened *wide, uint32_t count) {
     for (int name = STATE_COUNT; name-- > 0;)
-        for (uint32_t i = to; i-- > from;) adam_drop(g, wide[i - from].states[name]);
+        for (uint32_t i = count; i-- > 0;) adam_drop(g, wide[i].states[name]);
 }
 
 /* HybridDeviceOptimizer.step: param_copy_back_gpu_hook: parameters from the host, in fp32, into those of another type.
@@ -122,7 +134,12 @@ static void adam_copy_back(const tide_megatron *g, const tide_megatron_optimizer
 }
 
 void tide_megatron_fused_adam(const tide_megatron *g, tide_megatron_optimizer *o) {
-    adam_group(g, o, 0, o->first_group);
-    adam_group(g, o, o->first_group, o->count);
+    uint32_t first = o->first_group, count = o->count;
+    adam_widened *matrices = adam_widen(g, o, 0, first), *vectors;
+    adam_scale(g, o, matrices, 0, first);
+    vectors = adam_widen(g, o, first, count);
+    adam_drop_widened(g, matrices, first); /* tensor_lists kept them: it is bound anew for the second group */
+    adam_scale(g, o, vectors, first, count);
+    adam_drop_widened(g, vectors, count - first);
     adam_copy_back(g, o);
 }

@@ -116,7 +116,6 @@ static tide_tensor *begin(tide_megatron *g) {
 
 static void end(tide_megatron *g, tide_tensor *total_num_tokens, tide_tensor *num_tokens) {
     tide_machine *m = g->w->model->m;
-    tide_megatron_reduce_over_tp(g);
     tide_release(m, num_tokens);
     tide_release(m, total_num_tokens);
     tide_value_release(m, g->forward_data_store);
@@ -171,6 +170,7 @@ static void no_pipelining(tide_megatron *g) {
         tide_release(m, item);
         left -= fold_rounds(g, &rounds, losses, left);
     }
+    tide_megatron_reduce_over_tp(g);
     tide_release(m, output);
     end(g, total, num_tokens);
 }
@@ -214,6 +214,7 @@ static void without_interleaving(tide_megatron *g) {
         set(g, &grad, is_last ? NULL : received(g));
         set(g, &input_grad, backward_step(g, input, &output, grad));
     }
+    tide_megatron_reduce_over_tp(g);
     end(g, total, num_tokens);
     tide_tensor **names[] = {&input, &output, &grad, &input_grad};
     for (unsigned i = 0; i < TIDE_COUNT_OF(names); i++) set(g, names[i], NULL);
@@ -230,6 +231,7 @@ typedef struct interleaved {
     tide_tensor *total_num_tokens;
     tide_tensor *output, *input_grad, *input, *output_grad; /* names of the function */
     tide_tensor *bwd_recv_buffer, *recv_next_wait_handle;
+    tide_tensor *send_prev_wait_handle; /* keeps what was sent last while passes overlapped */
 } interleaved;
 
 static uint32_t get_model_chunk_id(const interleaved *s, uint32_t k, bool is_forward) {
@@ -407,11 +409,13 @@ static void with_interleaving(tide_megatron *g) {
     push_tensor(g, &s.inputs[0], is_first_stage(g, 0) ? NULL : received(g));
     warm_up_schedule(&s, overlaps);
     uint32_t remaining = run_steady(&s, overlaps);
+    if (overlaps) s.send_prev_wait_handle = tide_retain(s.input_grad);
     deallocate_output_tensor(g, s.output);
     cool_down(&s, remaining);
+    tide_megatron_reduce_over_tp(g);
     /* locals go in the order of their first assignment, those that inner functions share after them */
-    tide_tensor **names[] = {&s.input_grad,      &s.input, &s.output_grad, &s.recv_next_wait_handle,
-                             &s.bwd_recv_buffer, &s.output};
+    tide_tensor **names[] = {&s.input_grad,      &s.input,  &s.output_grad,          &s.recv_next_wait_handle,
+                             &s.bwd_recv_buffer, &s.output, &s.send_prev_wait_handle};
     for (unsigned i = 0; i < TIDE_COUNT_OF(names); i++) set(g, names[i], NULL);
     end(g, s.total_num_tokens, NULL);
 }
