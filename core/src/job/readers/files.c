@@ -140,7 +140,9 @@ void tide_file_read(tide_reading *r) {
     if (tide_requirements_read(r)) return;
     tide_diagnostics_init(&scratch, r->arena);
     tide_json *root = tide_json_parse(r->arena, r->text, r->place, &scratch);
-    if (!root && tide_text_starts(tide_trimmed(r->text), TIDE_TEXT("#!"))) {
+    bool is_script = tide_text_starts(tide_trimmed(r->text), TIDE_TEXT("#!")) ||
+                     tide_text_ends(tide_text_of(r->name), TIDE_TEXT(".sh"));
+    if (!root && is_script) {
         tide_file_refuse(r, TIDE_ERR_MODEL_UNKNOWN, "is a script, and starts no program that is known here",
                          "give the files that the program takes");
     } else if (!root) {

@@ -109,7 +109,16 @@ static bool has_file_of(const tide_claims *c, const tide_key_table *keys) {
     return false;
 }
 
-static void hold(tide_claims *c, const tide_key_row *row, const char *key, const tide_json *value) {
+/* An object as a command line has it: a text. */
+static const tide_json *object_in(tide_claims *c, const char *key, const tide_json *value) {
+    bool is_object = value->kind == TIDE_JSON_STRING && tide_text_starts(value->text, TIDE_TEXT("{"));
+    const tide_json *object =
+        is_object ? tide_json_parse(c->arena, value->text, tide_claims_place(c, key), c->diags) : NULL;
+    return object ? object : value;
+}
+
+static void hold(tide_claims *c, const tide_key_row *row, const char *key, const tide_json *given) {
+    const tide_json *value = object_in(c, key, given);
     if (value->kind == TIDE_JSON_OBJECT)
         tide_claims_read(c, row->section, value, tide_format(c->arena, "%s/", key));
     else if (value->kind != TIDE_JSON_STRING || !value->text.length)

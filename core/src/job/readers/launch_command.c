@@ -151,6 +151,36 @@ static uint32_t read_launcher(tide_reading *r, const tide_command_line *l) {
     return 0;
 }
 
+/* What a command's environment has of a name: before the command, or assigned on a line before; NULL: nothing. */
+static const char *environment_of(const tide_command_line *l, const tide_shell_variable *variables, const char *name) {
+    size_t length = strlen(name);
+    for (uint32_t i = 0; i < l->count; i++)
+        if (strncmp(l->tokens[i], name, length) == 0 && l->tokens[i][length] == '=') return l->tokens[i] + length + 1;
+    for (; variables; variables = variables->next)
+        if (strcmp(variables->name, name) == 0) return variables->count == 1 ? variables->words[0] : NULL;
+    return NULL;
+}
+
+/* ms-swift (cli/main.py) and LLaMA-Factory (launcher.py) start torchrun by themselves: with NPROC_PER_NODE, and the
+ * second with the devices that are visible where there are several. */
+static void read_started_ranks(tide_reading *r, const tide_command_line *l, const tide_shell_variable *variables,
+                               bool counts_devices) {
+    const char *each = environment_of(l, variables, "NPROC_PER_NODE"), *nodes = environment_of(l, variables, "NNODES"),
+               *devices = counts_devices && !each ? environment_of(l, variables, "CUDA_VISIBLE_DEVICES") : NULL;
+    int64_t visible = 1, number;
+    for (const char *at = devices ? strchr(devices, ',') : NULL; at; at = strchr(at + 1, ',')) visible++;
+    if (devices && visible > 1) each = tide_format(l->arena, "%" PRId64, visible);
+    if (!each || !tide_text_to_i64(&number, tide_text_of(each))) return;
+    tide_json *options = tide_json_new(l->arena, TIDE_JSON_OBJECT), *said = tide_json_new(l->arena, TIDE_JSON_OBJECT);
+    tide_json_put(l->arena, options, TIDE_TEXT("nproc_per_node"),
+                  tide_argument_json(l->arena, tide_text_of(each), "", r->diags));
+    if (nodes && tide_text_to_i64(&number, tide_text_of(nodes)))
+        tide_json_put(l->arena, options, TIDE_TEXT("nnodes"),
+                      tide_argument_json(l->arena, tide_text_of(nodes), "", r->diags));
+    put_processes(l->arena, said, options);
+    if (said->first) tide_claims_add(r->claims, &tide_launcher_reader, said, r->name, r->place);
+}
+
 /* ---- programs ---- */
 
 static const tide_key_row trl_command_rows[] = {KEY_HOLDS("config", tide_trainer_keys), KEY_NEUTRAL("script")};
@@ -291,19 +321,28 @@ static bool read_script(tide_reading *r, const tide_command_line *l, const char 
     return true;
 }
 
+/* swift sft, pt and rlhf, and the scripts that they run. */
+static bool runs_swift(const char *token, const char *next) {
+    return tide_text_matches(tide_text_of(token), TIDE_TEXT("*swift/cli/sft.py")) ||
+           tide_text_matches(tide_text_of(token), TIDE_TEXT("*swift/cli/pt.py")) ||
+           (tide_shell_runs(token, "swift") &&
+            (strcmp(next, "sft") == 0 || strcmp(next, "pt") == 0 || strcmp(next, "rlhf") == 0));
+}
+
 /* The program from `from` on; whether there is one that is known. */
-static bool read_program(tide_reading *r, const tide_command_line *l, uint32_t from) {
+static bool read_program(tide_reading *r, const tide_command_line *l, uint32_t from,
+                         const tide_shell_variable *variables) {
     for (uint32_t i = from; i < l->count; i++) {
         const char *token = l->tokens[i], *next = i + 1 < l->count ? l->tokens[i + 1] : "", *kind = trl_kind_of(l, i),
                    *word = NULL;
-        bool of_swift = tide_shell_runs(token, "swift") &&
-                        (strcmp(next, "sft") == 0 || strcmp(next, "pt") == 0 || strcmp(next, "rlhf") == 0),
+        bool of_swift = runs_swift(token, next),
              of_factory = tide_shell_runs(token, "llamafactory-cli") && strcmp(next, "train") == 0,
              of_axolotl = (tide_shell_runs(token, "axolotl") && strcmp(next, "train") == 0) ||
                           strcmp(token, "axolotl.cli.train") == 0,
              of_megatron = tide_shell_runs(token, "pretrain_gpt.py"),
              is_script = strlen(token) > 3 && strcmp(token + strlen(token) - 3, ".py") == 0;
         if (!kind && !of_swift && !of_factory && !of_axolotl && !is_script) continue;
+        if (!from && (of_swift || of_factory)) read_started_ranks(r, l, variables, of_factory);
         bool is_module = strcmp(token, "axolotl.cli.train") == 0 || strncmp(token, "trl.scripts.", 12) == 0;
         uint32_t behind = i + (is_script || is_module ? 1 : 2);
         tide_json *options = read_flags(l, behind, l->count, &word);
@@ -320,7 +359,7 @@ static bool read_program(tide_reading *r, const tide_command_line *l, uint32_t f
             tide_claims_add(r->claims, &tide_launched_reader, launched, r->name, r->place);
             return true;
         }
-        bool is_unknown = is_script && !kind && !of_megatron;
+        bool is_unknown = is_script && !kind && !of_megatron && !of_swift;
         if (is_unknown && read_script(r, l, token, word, options)) return true;
         if (of_axolotl || (is_unknown && !takes_arguments)) continue;
         if (kind) put(l->arena, options, "trl", kind);
@@ -352,6 +391,14 @@ static bool refuse_program(tide_reading *r, const tide_command_line *l) {
         {"nemo_automodel*", "", "starts NeMo AutoModel, whose recipes are not described", NEAR_SFT},
         {"automodel", "", "starts NeMo AutoModel, whose recipes are not described", NEAR_SFT},
         {"tune", "run", "starts torchtune, whose models are its own and not described", NEAR_SFT},
+        {"swift", "infer|app|sample|eval", "generates by ms-swift, and trains nothing",
+         "give mode=infer with model=NAME, or mode=serve for a server"},
+        {"swift", "deploy|rollout", "starts a server by ms-swift, and trains nothing",
+         "give mode=serve with model=NAME and gpu=NAME"},
+        {"swift|megatron", "export|merge-lora", "merges, converts or exports a model, and trains nothing",
+         "give the command that trains, or mode=infer"},
+        {"llamafactory-cli", "chat|webchat|webui|api|eval|export", "starts LLaMA-Factory, and trains nothing",
+         "give the command that trains, or mode=infer or mode=serve with model=NAME"},
         {"megatron", "sft|pt|rlhf", "starts ms-swift's Megatron, which is not described",
          "say parallel.kind=megatron with its sizes for Megatron-Core's own loop"},
         {"trl",
@@ -363,7 +410,10 @@ static bool refuse_program(tide_reading *r, const tide_command_line *l) {
 #undef NEAR_SFT
     for (uint32_t i = 0; i < l->count; i++)
         for (size_t k = 0; k < TIDE_COUNT_OF(rows); k++) {
-            bool is_it = tide_text_matches(tide_text_of(l->tokens[i]), tide_text_of(rows[k].program));
+            bool is_it = false;
+            tide_text programs = tide_text_of(rows[k].program), program;
+            while (tide_piece_next(&programs, '|', &program))
+                is_it = is_it || tide_text_matches(tide_text_of(l->tokens[i]), program);
             bool runs = !rows[k].verbs[0];
             tide_text rest = tide_text_of(rows[k].verbs), verb;
             while (i + 1 < l->count && tide_piece_next(&rest, '|', &verb))
@@ -380,6 +430,10 @@ bool tide_launch_read_script(tide_reading *r) {
     tide_command_line l = {.arena = r->arena};
     if (!text.length || text.length > TIDE_SHELL_SCRIPT_LIMIT || text.at[0] == '{' || text.at[0] == '[') return false;
     const tide_shell_variable *variables = tide_shell_variables(r->arena, text);
+    for (int i = 0; i < 2; i++) { /* variables may be computed themselves */
+        text = tide_shell_compute(r->arena, text, variables);
+        variables = tide_shell_variables(r->arena, text);
+    }
     for (size_t at = 0; at < text.length;) {
         tide_shell_read(&l, text, &at);
         tide_shell_expand(&l, variables);
@@ -394,7 +448,7 @@ bool tide_launch_read_script(tide_reading *r) {
                        tide_shell_runs(l.tokens[i], "python3");
         if (!is_known) continue;
         from = read_launcher(r, &l);
-        if (read_program(r, &l, from)) return true;
+        if (read_program(r, &l, from, variables)) return true;
     }
     return false;
 }

@@ -26,7 +26,8 @@ bool tide_published_take(tide_claims *c, const char *path) {
         const char *place = c->fact_places[TIDE_FACT_deepspeed];
         const tide_json *root = tide_json_parse(c->arena, tide_text_of(rows[i].configuration), place, c->diags);
         if (!root) return false;
-        tide_claims_add(c, &tide_deepspeed_reader, root, strrchr(rows[i].path, '/') + 1, place);
+        const char *slash = strrchr(rows[i].path, '/');
+        tide_claims_add(c, &tide_deepspeed_reader, root, slash ? slash + 1 : rows[i].path, place);
         tide_report(c->diags, TIDE_ASSUMPTION, TIDE_OK, place,
                     tide_format(c->arena, "%s is not given: taken as %s publishes it", rows[i].path, program),
                     "give the file itself if yours differs");

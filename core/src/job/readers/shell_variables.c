@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "job/readers/shell_variables.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/text.h"
+#include "base/units.h"
 
 enum { VARIABLE_LIMIT = 256, PIECE_LIMIT = 64, EXPANDED_LIMIT = 4096 };
 
@@ -76,6 +79,61 @@ void tide_shell_expand(tide_command_line *line, const tide_shell_variable *varia
         if (!found) tide_shell_add(&made, strchr(token, '$') ? expand_word(line->arena, token, variables) : token);
     }
     *line = made;
+}
+
+/* ---- arithmetic ---- */
+
+/* "16 / $N" of whole numbers, from left to right: whether it has operators of one rank alone, so that this is right. */
+static bool compute(tide_arena *arena, tide_text expression, const tide_shell_variable *all, int64_t *value) {
+    char operation = '+';
+    bool has_sum = false, has_product = false, expects_number = true;
+    *value = 0;
+    for (size_t at = 0; at < expression.length;) {
+        size_t from = at;
+        char c = expression.at[at++];
+        if (c == ' ' || c == '\\') continue;
+        if (!expects_number) {
+            has_sum = has_sum || c == '+' || c == '-';
+            has_product = has_product || c == '*' || c == '/';
+            if (!strchr("+-*/", c) || (has_sum && has_product)) return false;
+            operation = c;
+            expects_number = true;
+            continue;
+        }
+        while (at < expression.length && !strchr(" +-*/", expression.at[at])) at++;
+        const char *word = tide_text_copy(arena, (tide_text){expression.at + from, at - from});
+        const char *bare =
+            is_variable_byte(word[0]) && (word[0] < '0' || word[0] > '9') ? tide_format(arena, "$%s", word) : word;
+        int64_t number;
+        if (!tide_text_to_i64(&number, tide_text_of(expand_word(arena, bare, all)))) return false;
+        if (number < 0 || number > INT32_MAX || (operation == '/' && number == 0)) return false;
+        *value = operation == '+'   ? *value + number
+                 : operation == '-' ? *value - number
+                 : operation == '*' ? *value * number
+                                    : *value / number;
+        if (*value > INT32_MAX || *value < -INT32_MAX) return false;
+        expects_number = false;
+    }
+    return !expects_number;
+}
+
+tide_text tide_shell_compute(tide_arena *arena, tide_text script, const tide_shell_variable *variables) {
+    static const struct { const char *open, *close; } forms[] = {{"$((", "))"}, {"$(expr ", ")"}, {"`expr ", "`"}};
+    char *made = tide_text_copy(arena, script);
+    if (memchr(script.at, 0, script.length)) return script;
+    for (size_t i = 0; i < TIDE_COUNT_OF(forms); i++)
+        for (char *at = strstr(made, forms[i].open); at; at = strstr(at + 1, forms[i].open)) {
+            char *from = at + strlen(forms[i].open), *end = strstr(from, forms[i].close);
+            int64_t value;
+            if (!end || !compute(arena, (tide_text){from, (size_t)(end - from)}, variables, &value)) continue;
+            size_t room = (size_t)(end - at) + strlen(forms[i].close);
+            char number[24];
+            size_t length = (size_t)snprintf(number, sizeof number, "%" PRId64, value);
+            if (length > room) continue;
+            memcpy(at, number, length);
+            memmove(at + length, at + room, strlen(at + room) + 1);
+        }
+    return tide_text_of(made);
 }
 
 /* ---- assignments ---- */

@@ -19,4 +19,7 @@ const tide_shell_variable *tide_shell_variables(tide_arena *arena, tide_text scr
  * assigned stays as it is written. */
 void tide_shell_expand(tide_command_line *line, const tide_shell_variable *variables);
 
+/* A script with the values of $((16 / $N)), $(expr 16 / $N) and `expr 16 / $N` in their place, where all is known. */
+tide_text tide_shell_compute(tide_arena *arena, tide_text script, const tide_shell_variable *variables);
+
 #endif
