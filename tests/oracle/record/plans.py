@@ -201,6 +201,7 @@ class Megatron(Plan):
     impl: Literal["te", "local"] = "te"  # Transformer Engine's layers | the library's own
     jit: bool = False  # small functions fused by torch.compile; false: --disable-jit-fuser
     attention_backend: Literal["flash", "unfused"] = "flash"  # of te
+    fp8: Literal["delayed", "tensorwise", "blockwise"] | None = None  # of te: the recipe, in the hybrid format
     ep: int = 1  # expert parallel ranks, of dp * cp * tp
     etp: int | None = None  # tensor parallel ranks within an expert (as tp)
     sequence_parallel: bool = False

@@ -110,6 +110,8 @@ def layers_of(plan: Megatron, config: Config) -> dict[str, Any]:
         "distribute_saved_activations": plan.distribute_saved_activations,
         "attention_backend": AttnBackend[plan.attention_backend if te else "local"],
         "transformer_impl": "transformer_engine" if te else "local",
+        "fp8": "hybrid" if plan.fp8 else None,
+        "fp8_recipe": plan.fp8 or "delayed",
         "perform_initialization": False,
     }
 
