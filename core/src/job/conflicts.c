@@ -353,13 +353,16 @@ static void check_lengths(tide_job_builder *b) {
             b, TIDE_ERR_UNSUPPORTED, TIDE_SET_lengths,
             tide_format(b->arena, "is not described with parallel.kind=%s", job->values[TIDE_SET_parallel_kind]),
             "give seq");
-    if (job->packing || job->trainer == TIDE_trainer_orpo || job->trainer == TIDE_trainer_cpo ||
-        tide_trainer_generates(job))
+    if (job->packing || tide_trainer_generates(job))
         tide_builder_refuse(
             b, TIDE_ERR_UNSUPPORTED, TIDE_SET_lengths,
             job->packing ? "packed rows are all of seq tokens"
                          : tide_format(b->arena, "is not described with trainer=%s", job->values[TIDE_SET_trainer]),
             "give seq");
+    if (job->pad_to_multiple_of > 1 && (job->trainer == TIDE_trainer_orpo || job->trainer == TIDE_trainer_cpo))
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_pad_to_multiple_of,
+                            tide_format(b->arena, "trainer=%s has no such argument", job->values[TIDE_SET_trainer]),
+                            "leave it out");
     bool may_pad = tide_job_rows(job) > 1 || job->pad_to_multiple_of > 1;
     if (job->attention == TIDE_attention_flash_attention_2 && may_pad && !job->trainer_padding_free)
         tide_builder_refuse(
@@ -419,6 +422,20 @@ static void check_spread_trainer(tide_job_builder *b, const char *kind) {
                             "is not DeepSpeed's parallel.half, which Trainer holds it against", "leave it out");
 }
 
+/* trl/trainer/dpo_trainer.py and its kin, __init__. */
+static void check_synced_reference(tide_job_builder *b) {
+    const tide_job *job = b->job;
+    const char *why = job->adapter != TIDE_adapter_none ? "TRL refuses it with an adapter, without which there is no "
+                                                          "reference model"
+                      : job->trainer_precompute_ref_log_probs ? "TRL refuses it with trainer.precompute_ref_log_probs"
+                      : tide_trainer_generates(job) && !tide_keeps_reference(job)
+                          ? "TRL refuses it with beta=0, where there is no reference model"
+                      : job->parallel_kind == TIDE_parallel_kind_zero3 ? "is not described with zero3"
+                                                                       : NULL;
+    if (job->trainer_sync_ref_model && why)
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer_sync_ref_model, why, "leave it out");
+}
+
 /* trl/trainer/reward_trainer.py, __init__: over quantised weights all that trains goes to bf16, the score with it. What
  * it reads has the type of the norm before it. */
 static void check_quantised_reward(tide_job_builder *b) {
@@ -461,6 +478,7 @@ static void check_trainer(tide_job_builder *b) {
         tide_report(b->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, tide_builder_place(b, TIDE_SET_kbit_prepare),
                     tide_format(b->arena, "changes nothing with %s, which prepares the model itself", kind), NULL);
     check_quantised_reward(b);
+    check_synced_reference(b);
     if (tide_trainer_generates(job)) check_rollouts(b);
     check_loss_type(b, kind);
     bool offloads = job->offload_activations != TIDE_offload_activations_none,

@@ -252,6 +252,7 @@ int64_t tide_job_rows(const tide_job *job);
 typedef struct tide_micro_batch {
     int64_t seq;                       /* tokens of a row */
     int64_t longest, shortest, tokens; /* of its samples, and of all of them together */
+    int64_t chosen, rejected;          /* the longest of pairs */
     int64_t scored;                    /* positions behind prompts, or behind the first token */
     bool is_padded;                    /* some row is not full: the mask has to be kept */
 } tide_micro_batch;

@@ -147,7 +147,8 @@ static int64_t draw_length(const tide_lengths *lengths, uint64_t seed, uint64_t 
 }
 
 int64_t tide_job_rows(const tide_job *job) {
-    bool has_pairs = job->trainer == TIDE_trainer_dpo || job->trainer == TIDE_trainer_reward;
+    bool has_pairs = job->trainer == TIDE_trainer_dpo || job->trainer == TIDE_trainer_reward ||
+                     job->trainer == TIDE_trainer_orpo || job->trainer == TIDE_trainer_cpo;
     return job->batch * (has_pairs ? 2 : 1);
 }
 
@@ -175,6 +176,8 @@ static void add_sample(tide_micro_batch *of, const tide_job *job, uint64_t sampl
             prompt = job->trainer_prompt_length > 1 ? job->trainer_prompt_length : 1;
     if (tokens > of->longest) of->longest = tokens;
     if (tokens < of->shortest) of->shortest = tokens;
+    int64_t *of_kind = sample % 2 ? &of->rejected : &of->chosen;
+    if (tokens > *of_kind) *of_kind = tokens;
     of->tokens += tokens;
     of->scored += tokens - prompt;
 }

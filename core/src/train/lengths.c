@@ -18,6 +18,8 @@ void tide_take_samples(tide_run *run, const tide_job *job, const tide_micro_batc
     tide_put_size(run, "seq", of->seq);
     tide_put_size(run, "row_tokens", of->tokens);
     tide_put_size(run, "scored", of->scored);
+    tide_put_size(run, "chosen_short", of->seq - of->chosen);
+    tide_put_size(run, "rejected_short", of->seq - of->rejected);
     *tide_model_setting(&run->model, "padding") = tide_of_bool(of->is_padded && !is_flat);
     *tide_model_setting(&run->model, "mask_is_full") =
         tide_of_bool(job->trainer != TIDE_trainer_none && !of->is_padded);

@@ -34,10 +34,12 @@ static tide_setting_value number_of(tide_machine *m, const char *name, int64_t v
 }
 
 /* The one row that a batch is where nothing is padded: how many sequences it has, and tokens. */
-static uint32_t add_flat_rows(tide_machine *m, const tide_job *job, tide_setting_value *s, uint32_t n) {
+static uint32_t add_rows(tide_machine *m, const tide_job *job, tide_setting_value *s, uint32_t n) {
     s[n++] = number_of(m, "sequences_of_row", tide_sequences_of_row(job));
-    s[n] = number_of(m, "row_tokens", job->batch * job->seq);
-    s[n++].is_of_step = true;
+    s[n++] = number_of(m, "row_tokens", job->batch * job->seq);
+    s[n++] = number_of(m, "chosen_short", 0); /* of seq: preferences that are padded apart */
+    s[n++] = number_of(m, "rejected_short", 0);
+    for (uint32_t i = n - 3; i < n; i++) s[i].is_of_step = true;
     return n;
 }
 
@@ -81,7 +83,7 @@ static bool forward_is_autocast(const tide_run *run, const tide_job *job) {
 
 void tide_set_model_settings(tide_run *run, const tide_job *job, bool uses_cache) {
     tide_machine *m = &run->machine;
-    tide_setting_value *s = TIDE_NEW(m->arena, tide_setting_value, TIDE_VARIABLES_MOST + 46);
+    tide_setting_value *s = TIDE_NEW(m->arena, tide_setting_value, TIDE_VARIABLES_MOST + 48);
     uint32_t n = 0;
 #define NUMBER(name_, value_)                                                                                          \
     s[n++] = (tide_setting_value) {                                                                                    \
@@ -125,7 +127,7 @@ void tide_set_model_settings(tide_run *run, const tide_job *job, bool uses_cache
     DTYPE("quant_dtype", run->model.state.dtype);
     n = add_quant(m, job, s, n);
     DTYPE("model_dtype", run->model.state.dtype);
-    n = add_flat_rows(m, job, s, n);
+    n = add_rows(m, job, s, n);
     n = add_ring(m, job, s, n);
     bool is_alone = job->parallel_kind == TIDE_parallel_kind_none;
     const tide_json *options = is_alone ? NULL : tide_job_object(m->arena, job, "parallel");

@@ -14,6 +14,10 @@ from . import data, ranks, stand_ins
 from .arguments import GENERATE
 
 
+# Of a batch, or of its halves, which are padded to the longer one.
+MASKS = ("attention_mask", "chosen_attention_mask", "rejected_attention_mask")
+
+
 class Phases:
     def __init__(self, trainer: Any, meter: Meter, case: Case) -> None:
         assert case.trainer
@@ -99,8 +103,9 @@ class Phases:
     def count(self, batch: dict[str, Any]) -> None:
         """How many labels of this batch are valid, once shifted, and whether it is padded; from what the collator made on
         the host."""
-        if self.has_lengths and "attention_mask" in batch:
-            batch_is_padded(not bool(batch["attention_mask"].cpu().all()))
+        masks = [batch[k].cpu() for k in MASKS if k in batch]
+        if self.has_lengths and masks:
+            batch_is_padded(len({m.shape[1] for m in masks}) > 1 or not all(bool(m.all()) for m in masks))
         if "completion_mask" in batch and self.kind not in GENERATE:
             n = int(batch["completion_mask"].cpu()[:, 1:].sum())
         elif "labels" in batch:
