@@ -208,7 +208,7 @@ static fsdp2 *fsdp2_new(tide_wrapper *w) {
     bool is_refused = w->ranks % shard_ranks != 0;
     if (is_refused) {
         tide_error(m->diags, TIDE_ERR_FIELD_RANGE, "/settings/parallel.hybrid", "must divide parallel.dp", NULL);
-    } else if (model->state.is_on_meta && !w->has_trainer && (offloads || job->adapter != TIDE_adapter_none)) {
+    } else if (model->state.is_on_meta && !w->has_trainer && offloads) {
         is_refused = true;
         tide_error(m->diags, TIDE_ERR_UNSUPPORTED, "/settings/parallel.meta_init",
                    "is described for whole models on the device alone", "leave it out");

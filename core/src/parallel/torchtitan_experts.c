@@ -31,6 +31,13 @@ static int64_t rows_of_micro_batch(const tide_job *job, int64_t top_k) {
     return tide_rows_received(tokens * top_k, job->parallel_ep, (double)job->parallel_imbalance / (double)TIDE_PICO);
 }
 
+/* _resolve_top_k: the block's own before the configuration's. */
+static tide_value experts_per_token(tide_model *model, uint32_t block) {
+    const tide_instance *of = &model->instances[block];
+    uint32_t slot = tide_attribute_slot(of->of, TIDE_TEXT("chosen"));
+    return slot != UINT32_MAX ? of->slots[slot] : tide_model_size(model, "top_k");
+}
+
 /* _probe_hf_moe_block, _build_moe_config */
 static void replace_block(tide_model *model, const tide_job *job, uint32_t block, uint32_t experts) {
     static const char *const routers[] = {"gate", "router"}, *const shared_ones[] = {"shared_expert", "shared_experts",
@@ -41,7 +48,7 @@ static void replace_block(tide_model *model, const tide_job *job, uint32_t block
     const tide_tensor *gate_up = tensor_of(model, experts, "gate_up_proj"),
                       *bias = tensor_of(model, router, "e_score_correction_bias"),
                       *of_shared = tensor_of(model, tide_model_below(model, shared, TIDE_TEXT("gate_proj")), "weight");
-    tide_value top_k = tide_model_size(model, "top_k");
+    tide_value top_k = experts_per_token(model, block), hidden = tide_model_size(model, "hidden");
     bool is_spmd = job->parallel_spmd_backend == TIDE_parallel_spmd_backend_spmd_types;
     int64_t ranks = job->parallel_dp * job->parallel_cp * job->parallel_tp;
     if (m->has_failed || !router || top_k.kind != TIDE_VALUE_INT || (shared && !of_shared)) {
@@ -52,7 +59,7 @@ static void replace_block(tide_model *model, const tide_job *job, uint32_t block
     const tide_value made_of[] = {
         tide_of_int(gate_up->shape->dim[0].size),
         tide_of_int(gate_up->shape->dim[1].size / 2),
-        tide_of_int(gate_up->shape->dim[2].size),
+        hidden,
         top_k,
         tide_of_bool(bias && !bias->is_parameter),
         of_shared ? tide_of_int(of_shared->shape->dim[0].size) : tide_none(),
@@ -64,12 +71,23 @@ static void replace_block(tide_model *model, const tide_job *job, uint32_t block
     tide_model_wrap(model, block, TIDE_TEXT("TitanMoE"), made_of, TIDE_COUNT_OF(made_of));
 }
 
-/* Of a block that torchtitan's GroupedExperts, without biases, can stand in for. */
+/* Of a block that torchtitan's GroupedExperts stands in for. */
 static uint32_t experts_of(tide_model *model, uint32_t block) {
     uint32_t experts = tide_model_below(model, block, TIDE_TEXT("experts"));
     const tide_tensor *gate_up = tensor_of(model, experts, "gate_up_proj");
-    bool has_biases = tensor_of(model, experts, "gate_up_proj_bias");
-    return gate_up && gate_up->shape->dims == 3 && !has_biases ? experts : 0;
+    return gate_up && gate_up->shape->dims == 3 ? experts : 0;
+}
+
+/* Layers with such experts unpack what their block gives, hidden states and scores; torchtitan's gives one tensor. */
+static bool refuse_biases(tide_model *model, uint32_t experts) {
+    if (!tensor_of(model, experts, "gate_up_proj_bias")) return false;
+    tide_fail(model->m, TIDE_ERR_CONFLICT,
+              "parallel.ep: %s has biases, which torchtitan's experts have not, and its layer unpacks two values of a "
+              "block that gives one: \"not enough values to unpack (expected 2, got 1)\"; near to it are transformers' "
+              "own plan, parallel.kind=tp parallel.tp_plan=auto with parallel.dp and parallel.ep, and "
+              "parallel.kind=megatron",
+              model->instances[experts].path);
+    return true;
 }
 
 /* distributed/parallel_dims.py: build_mesh. */
@@ -107,6 +125,7 @@ void tide_torchtitan_replace_experts(tide_model *model, const tide_job *job) {
         if (!model->instances[i].of->is_checkpointed) continue;
         uint32_t block = tide_model_below(model, i, TIDE_TEXT("mlp")), experts = experts_of(model, block);
         if (!experts) continue;
+        if (refuse_biases(model, experts)) return;
         const tide_shape *shape = tensor_of(model, experts, "gate_up_proj")->shape;
         if (shape->dim[0].size % job->parallel_ep)
             tide_fail(
@@ -121,8 +140,8 @@ void tide_torchtitan_replace_experts(tide_model *model, const tide_job *job) {
     if (!replaced && !m->has_failed)
         tide_fail(
             m, TIDE_ERR_UNSUPPORTED,
-            "parallel.ep: torchtitan replaces an `mlp` of experts that have gate_up_proj and no biases, and there "
-            "is none; near to it are transformers' own plan, parallel.kind=tp parallel.tp_plan=auto with "
+            "parallel.ep: torchtitan replaces an `mlp` of experts that have gate_up_proj (\"Layer has no 'mlp'\"), and "
+            "there is none; near to it are transformers' own plan, parallel.kind=tp parallel.tp_plan=auto with "
             "parallel.dp and parallel.ep, and parallel.kind=megatron");
     model->buffer_count = 0;
     tide_model_list_parameters(model);

@@ -23,12 +23,15 @@ class Chunk(nn.Module):
 
     def __init__(self, model: Any, index: int, stages: int, length: int | None = None) -> None:
         super().__init__()
+        if hasattr(model, "get_base_model"):  # peft's, around it
+            model = model.get_base_model()
         layers = len(model.model.layers)
         is_first, is_last = index == 0, index == stages - 1
         self.embed_tokens: Any = model.model.embed_tokens if is_first else None
         self.layers = nn.ModuleList(model.model.layers[layers * index // stages : layers * (index + 1) // stages])
         self.rotary_emb = model.model.rotary_emb
-        self.norm: Any = model.model.norm if is_last else None
+        norms = (getattr(model.model, name, None) for name in ("norm", "final_layernorm", "embedding_norm"))
+        self.norm: Any = next(norm for norm in norms if norm is not None) if is_last else None
         self.lm_head: Any = model.lm_head if is_last else None
         self.length = length
 
