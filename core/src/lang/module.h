@@ -138,6 +138,7 @@ struct tide_model {
     void (*call_ends)(tide_model *model, tide_value *outputs, bool replaced);
     void *caller;
     struct tide_tensor_parallel *tensor_parallel; /* parallel/tensor_parallel.h; NULL: none */
+    struct autotp *autotp;                        /* parallel/autotp.c; NULL: none */
     const uint32_t *children_first; /* the order of Module.to(), where parameters were cut since; NULL: as they stand */
     /* The forward() of an instance (0: what takes the root's place) reads a parameter of another module, and gets,
      * where it is not NULL, another tensor, which it owns. */

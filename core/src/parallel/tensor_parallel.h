@@ -26,6 +26,9 @@ void tide_read_parts(tide_wrapper *w);
  * reported. */
 bool tide_check_heads(const tide_wrapper *w, int64_t ranks, const bool *is_column);
 
+/* Of a configuration; 0: it does not say. */
+int64_t tide_key_value_heads(const tide_json *config);
+
 /* tp_adapters.c: a layer that an adapter is around, and what an adapter has beside it. */
 bool tide_is_base_layer(const tide_model *model, uint32_t instance);
 bool tide_is_of_adapter(const tide_model *model, uint32_t instance);

@@ -9,6 +9,10 @@ static int64_t heads_of(const tide_json *config, const char *key, int64_t otherw
     return tide_json_is(found, TIDE_JSON_NUMBER) && found->integer > 0 ? found->integer : otherwise;
 }
 
+int64_t tide_key_value_heads(const tide_json *config) {
+    return heads_of(config, "num_key_value_heads", heads_of(config, "num_attention_heads", 0));
+}
+
 /* view() to (..., -1, head_dim), in PyTorch's words. */
 static bool refuse_heads(const tide_wrapper *w, const tide_parameter_row *row, const char *key, int64_t heads,
                          int64_t ranks) {

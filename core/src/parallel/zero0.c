@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* DeepSpeed without ZeRO, in half precision: deepspeed/runtime/fp16/unfused_optimizer.py, and engine.py for the
  * reduction. Every parameter has an fp32 copy, whose states are made at once by a step over zeros. */
-#include "parallel/parallel.h"
+#include "parallel/autotp.h"
 
 typedef struct zero0 {
     tide_tensor **params, **masters;
@@ -13,6 +13,7 @@ static const char zero0_name[] = "DeepSpeed";
 static void zero0_wrap(tide_wrapper *w) {
     tide_machine *m = w->model->m;
     tide_cast_and_place_model(w, tide_dtype_or(w->job->parallel_half, TIDE_FP32));
+    if (!tide_autotp(w)) return;
     zero0 *z = TIDE_NEW(m->arena, zero0, 1);
     z->count = tide_optimizer_members(w->optimizer, NULL);
     tide_optimized *members = TIDE_NEW(m->arena, tide_optimized, z->count + 1);

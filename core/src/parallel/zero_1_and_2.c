@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/units.h"
-#include "parallel/parallel.h"
+#include "parallel/autotp.h"
 
 typedef struct zero12_param {
     tide_tensor *tensor;
@@ -491,6 +491,7 @@ static void zero_wrap(tide_wrapper *w, bool partition_gradients) {
     tide_machine *m = w->model->m;
     if (zero12_is_refused(w, partition_gradients)) return;
     tide_cast_and_place_model(w, tide_dtype_or(w->job->parallel_half, TIDE_FP32));
+    if (!tide_autotp(w)) return;
     zero12 *z = zero12_new(w, partition_gradients);
     init_groups(z);
     int64_t largest = 0;
@@ -541,6 +542,7 @@ static uint32_t zero_other_ranks(const tide_wrapper *w, int64_t *ranks) {
     if (last) ranks[count++] = last;
     if (largest && largest != last) ranks[count++] = largest;
     if (most && most != last && most != largest) ranks[count++] = most;
+    for (uint32_t i = 0; i < count; i++) ranks[i] *= w->job->parallel_tp;
     return count;
 }
 

@@ -121,7 +121,7 @@ def refuse_contradictions(case: Case, plan: Plan) -> None:
     if not 0 <= plan.rank < plan.world:
         raise CaseError(f"rank {plan.rank} of {plan.world}")
     for name, size in (("tp", plan.tp), ("pp", plan.pp), ("cp", plan.cp)):
-        if size > 1 and plan.kind not in (name, "native", "megatron"):
+        if size > 1 and plan.kind not in (name, "native", "megatron") and not (name == "tp" and plan.kind.startswith("zero")):
             raise CaseError(f"{name} is not for kind {plan.kind}")
     if case.mode != "train" or case.scaler:
         raise CaseError("parallel cases train, without a GradScaler")

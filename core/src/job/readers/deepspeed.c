@@ -348,19 +348,23 @@ static void read_precision(const deepspeed_reader *r, const tide_json *root) {
         tide_imply(r->claims, TIDE_SET_parallel_half, "none");
 }
 
-/* AutoTP and Ulysses: no figure without them would be right. */
-static bool refuse_ranks(const deepspeed_reader *r, const tide_json *entry) {
-    const tide_json *ranks = entry;
-    const char *what = "cuts sequences and heads over ranks (Ulysses)";
-    if (tide_text_is(entry->key, "tensor_parallel")) {
-        ranks = tide_json_at(entry, "autotp_size");
-        what = "cuts layers over ranks (AutoTP)";
-    } else if (!tide_text_is(entry->key, "sequence_parallel_size")) {
-        return false;
+/* tensor_parallel: AutoTP, of layers that are cut by transformers' plan. */
+static void put_tensor_parallel(const deepspeed_reader *r, const tide_json *section) {
+    for (const tide_json *entry = section->first; entry; entry = entry->next) {
+        const char *at = tide_format(r->arena, "tensor_parallel/%s", tide_shown(r->arena, entry->key));
+        if (tide_text_is(entry->key, "autotp_size"))
+            put_claimed_value(r, at, TIDE_SET_parallel_tp, entry);
+        else if (!is_switched_off(entry))
+            refuse_key(r, TIDE_ERR_UNSUPPORTED, at, "is not described: layers are cut by transformers' plan",
+                       "leave it out");
     }
-    if (!ranks || is_switched_off(ranks)) return false;
+}
+
+/* Ulysses: no figure without it would be right. */
+static bool refuse_ranks(const deepspeed_reader *r, const tide_json *entry) {
+    if (!tide_text_is(entry->key, "sequence_parallel_size") || is_switched_off(entry)) return false;
     tide_error(r->claims->diags, TIDE_ERR_UNSUPPORTED, tide_claims_place(r->claims, tide_shown(r->arena, entry->key)),
-               tide_format(r->arena, "%s, which is not described", what),
+               "cuts sequences and heads over ranks (Ulysses), which is not described",
                "near to it: parallel.kind=native with parallel.tp, parallel.cp and parallel.dp");
     return true;
 }
@@ -384,6 +388,10 @@ static void note_rest(const deepspeed_reader *r, const tide_json *root) {
         const char *key = tide_shown(r->arena, entry->key), *value = tide_argument_value(r->arena, entry);
         bool may_matter = is_among(entry->key, matter) && !is_switched_off(entry);
         if (is_among(entry->key, read) || refuse_ranks(r, entry)) continue;
+        if (tide_text_is(entry->key, "tensor_parallel")) {
+            put_tensor_parallel(r, entry);
+            continue;
+        }
         tide_claims_note(r->claims, key, may_matter ? TIDE_KEY_UNSUPPORTED : TIDE_KEY_IGNORED, value,
                          may_matter ? "is not described" : NULL);
         if (may_matter)

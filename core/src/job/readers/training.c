@@ -227,8 +227,9 @@ static void settle_tensor_parallel(tide_claims *c, int64_t ranks) {
     if (c->facts[TIDE_FACT_processes]) c->facts[TIDE_FACT_processes]->effect = TIDE_KEY_USED;
     if (processes != ranks || tide_fact_int(c, TIDE_FACT_dp_shard, 1) > 1 ||
         tide_fact_int(c, TIDE_FACT_dp_replicate, 1) > 1)
-        tide_error(c->diags, TIDE_ERR_UNSUPPORTED, c->fact_places[TIDE_FACT_tensor_ranks],
-                   "accelerate's fully_shard of a model that is cut already is not described",
+        tide_error(c->diags, TIDE_ERR_CONFLICT, c->fact_places[TIDE_FACT_tensor_ranks],
+                   "accelerate 1.15 cannot fully_shard() what transformers 5.23 has cut: \"cannot import name "
+                   "'ReplicateParallel' from 'transformers.integrations.tensor_parallel'\"",
                    "near to it: parallel.kind=tp parallel.tp_plan=auto with parallel.tp and parallel.dp, as "
                    "from_pretrained() does both by DistributedConfig(tp_size=..., fsdp_size=...)");
     settle_autocast(c);
@@ -237,8 +238,15 @@ static void settle_tensor_parallel(tide_claims *c, int64_t ranks) {
 
 static void settle_processes(tide_claims *c) {
     int64_t processes = tide_fact_int(c, TIDE_FACT_processes, 0);
+    const tide_json *autotp = tide_json_at(tide_json_at(c->of_deepspeed.root, "tensor_parallel"), "autotp_size");
+    int64_t ranks = tide_json_is(autotp, TIDE_JSON_NUMBER) && autotp->integer > 1 ? autotp->integer : 1;
     if (processes < 1) return;
-    tide_settle(c, TIDE_FACT_processes, TIDE_SET_parallel_dp, tide_format(c->arena, "%" PRId64, processes));
+    tide_settle(c, TIDE_FACT_processes, TIDE_SET_parallel_dp, tide_format(c->arena, "%" PRId64, processes / ranks));
+    if (processes % ranks)
+        tide_error(
+            c->diags, TIDE_ERR_CONFLICT, c->fact_places[TIDE_FACT_processes],
+            tide_format(c->arena, "%" PRId64 " processes are not a multiple of autotp_size=%" PRId64, processes, ranks),
+            NULL);
     int64_t machines = tide_fact_int(c, TIDE_FACT_machines, 1);
     if (machines > 1 && processes % machines)
         tide_error(c->diags, TIDE_ERR_CONFLICT, c->fact_places[TIDE_FACT_machines],

@@ -76,6 +76,8 @@ def configuration(case: Case, hidden: int | None = None) -> dict[str, Any]:
         config["communication_data_type"] = plan.communication_data_type
     if case.clip:
         config["gradient_clipping"] = case.clip
+    if plan.tp > 1:  # AutoTP
+        config["tensor_parallel"] = {"autotp_size": plan.tp}
     return config
 
 
@@ -140,6 +142,7 @@ def imagine_other_ranks() -> None:
     stand_ins.deepspeed_finds_no_overflow()
     checks.assert_lst_len_same_as_other_ranks = lambda ints: None
     checks.get_lst_from_rank0 = lambda ints: ints
+    torch.equal = lambda a, b: a.shape == b.shape  # tensor parallel ranks have the same batch
 
 
 def wrap(model: Any, case: Case) -> Step:
