@@ -353,11 +353,29 @@ static bool distribute(tide_wrapper *w, const tide_tensor_parallel *p, uint32_t 
     return is_done;
 }
 
-/* A matrix of a block that the plan does not name would be whole on every rank, and a norm of a block beside cut hidden
- * states would be of another kind than they are: neither is described. */
-static bool refuse_what_is_not_planned(const tide_wrapper *w, const tide_tensor_parallel *p) {
+/* What of the blocks the plan does not name, said once. */
+static void say_what_is_whole(const tide_wrapper *w, const tide_tensor_parallel *p) {
     const tide_model *model = w->model;
     for (uint32_t i = 0; i < model->parameter_count && !p->plan.of_configuration; i++) {
+        const tide_parameter_row *row = &model->parameters[i];
+        bool is_matrix = row->tensor->shape->dims > 1 && is_here(w, row->module);
+        if (!is_matrix || p->styles[row->module] != STYLE_NONE) continue;
+        tide_report(model->m->diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/parallel.tp",
+                    tide_format(model->m->arena,
+                                "%s, and what else the plan of attention and dense layers does not name, is whole on "
+                                "every rank",
+                                row->name),
+                    "parallel.kind=tp parallel.tp_plan=auto cuts what transformers' own plan names");
+        return;
+    }
+}
+
+/* What the plan does not name is whole on every rank; beside hidden states that are cut along the sequence it would be
+ * of another kind than they are, which is not described. */
+static bool refuse_what_is_not_planned(const tide_wrapper *w, const tide_tensor_parallel *p) {
+    const tide_model *model = w->model;
+    bool is_alone = !p->plan.of_configuration && p->plan.sequence_parallel;
+    for (uint32_t i = 0; i < model->parameter_count && is_alone; i++) {
         const tide_parameter_row *row = &model->parameters[i];
         uint32_t parent = model->instances[row->module].parent;
         bool is_of_block = model->instances[parent].of && model->instances[parent].of->is_checkpointed;
@@ -455,9 +473,11 @@ bool tide_parallelize_module(tide_wrapper *w, const tide_tensor_parallel_plan *p
         uint32_t head = plan->of_configuration && !plan->is_sharded ? 0 : tide_untie_head(w, true);
         if (plan->of_configuration) p->untied_head = head;
     }
+    bool is_first = !w->model->tensor_parallel;
     bool is_refused = refuse_to_clip(w, plan) || !tide_check_adapters(w, plan) || !choose_styles(w, p) ||
                       !refuse_what_is_not_planned(w, p) || !check_heads(w, p);
     if (is_refused || !distribute_all(w, p) || !mask_embeddings(w, p)) return false;
+    if (is_first) say_what_is_whole(w, p);
     w->model->tensor_parallel = p;
     m->has_dtensors = true;
     m->module = 0;
