@@ -48,8 +48,11 @@ tide_machine_state tide_machine_state_key(const tide_machine *m) {
 }
 
 /* Where the message does not say what to do. */
-static const char *way_out(tide_status status, const char *text) {
+static const char *way_out(const tide_machine *m, tide_status status, const char *text) {
     if (strstr(text, "; ")) return NULL;
+    if (status == TIDE_ERR_SHAPE && m->has_dtensors)
+        return "what the plan cuts does not fit to what it leaves whole: parallel.kind=tp parallel.tp_plan=auto has "
+               "transformers' own plan, and fsdp2 and zero3 run the model as it is";
     if (status == TIDE_ERR_LIMIT) return "give less of it: fewer tokens (seq), layers (num_hidden_layers) or steps";
     if (status == TIDE_ERR_SHAPE)
         return "sizes do not agree there: give the whole config.json, or run the program by `tidemark dry-run`";
@@ -65,7 +68,7 @@ tide_tensor *tide_fail(tide_machine *m, tide_status status, const char *format, 
     va_end(args);
     const char *where = m->where ? m->where(m) : "";
     tide_error(m->diags, status, "/model", tide_format(m->arena, "%s%s%s", where, *where ? ": " : "", text),
-               way_out(status, text));
+               way_out(m, status, text));
     m->has_failed = true;
     return NULL;
 }
