@@ -192,7 +192,7 @@ bool tide_player_run_to(tide_player *p, uint32_t until, uint32_t playing, uint32
     if (until > s->event_count) until = s->event_count;
     p->stop_event = until;
     p->stop_playing = playing;
-    while (!p->figures.is_oom) {
+    while (!p->figures.is_oom && !p->figures.is_cut) {
         pass_marks(p);
         if (tide_player_repeats(p)) continue;
         pass_marks(p);
@@ -273,7 +273,8 @@ bool tide_player_open(tide_player *p, const tide_event_source *source, const tid
                        .arena = arena,
                        .conf = config->conf,
                        .may_touch = !config->keeps_statistics,
-                       .growing_by = config->growing_by};
+                       .growing_by = config->growing_by,
+                       .left = config->most_events ? config->most_events : UINT64_MAX};
     p->figures.device_bytes = config->device_bytes;
     p->figures.block_bytes = tide_arena_grow(arena, NULL, 0, slots * sizeof *p->figures.block_bytes);
     p->blocks = tide_arena_grow(arena, NULL, 0, slots * sizeof *p->blocks);

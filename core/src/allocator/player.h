@@ -18,6 +18,7 @@ typedef struct tide_replay_config {
     uint64_t outside_bytes; /* in use outside of the allocator: the context */
     int64_t fraction_ppm;   /* set_per_process_memory_fraction, parts per million; 0: none */
     uint64_t growing_by;    /* not 0: a device that is too small grows by pages of so many bytes */
+    uint64_t most_events;   /* not 0: where more are to be played, the replay is cut */
     bool keeps_statistics;  /* all of the allocator's; else those alone that figures need */
 } tide_replay_config;
 
@@ -38,6 +39,7 @@ enum { TIDE_STEP_LIMIT = 1000 };
 typedef struct tide_replay {
     uint32_t events; /* played: all, or those before the request that could not be had */
     bool is_oom;     /* the replay ends there */
+    bool is_cut;     /* by most_events: it ends where a repetition was to be played again */
     tide_caching_oom oom;
     uint32_t oom_request; /* what could not be had */
     uint64_t allocated_peak, reserved_peak, requested_peak;
@@ -104,6 +106,7 @@ typedef struct tide_player {
     tide_block *blocks;  /* by slot; 0: none */
     tide_column column;  /* since tide_player_columns began it */
     uint64_t growing_by; /* of tide_replay_config */
+    uint64_t left;       /* events until it is cut */
     bool may_touch;      /* a request and its free are one step: not where statistics are looked at between them */
     uint32_t mark;       /* the next one */
     uint64_t phase_peak;

@@ -146,6 +146,9 @@ static bool play_again(tide_player *p, const tide_repetition *of) {
     p->figures.events = p->cursor.event = of->first_event;
     p->mark = of->first_mark;
     p->next -= of->within;
+    uint32_t events = of->last_event - of->first_event;
+    p->figures.is_cut = p->left < events;
+    p->left -= p->figures.is_cut ? 0 : events;
     return true;
 }
 

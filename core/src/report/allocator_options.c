@@ -9,6 +9,9 @@
 static const uint64_t DEVICE_PAGE = UINT64_C(2) << 20;
 /* Advice is given for a saving of at least this part of what is reserved. */
 enum { WORTH_A_WORD = 50 };
+/* Of repetitions, events that are played until they come round: with max_split_size_mb each micro-batch may reserve
+ * more than the one before it. */
+enum { MOST_OF_ROUNDS = 2000000 };
 
 bool tide_replay_runs(const tide_replay *r) {
     return !r->is_oom && !r->ooms;
@@ -56,6 +59,7 @@ enum { OPTION_COUNT = TIDE_COUNT_OF(options), BRIEF_COUNT = 2 };
 typedef struct tried_option {
     uint64_t reserved_peak; /* on a device without limit */
     bool runs;              /* on the one that there is */
+    bool is_cut;            /* that is not known: its repetitions do not come round */
 } tried_option;
 
 static bool try_option(tried_option *tried, const tide_event_source *source, const tide_replay_config *config,
@@ -64,12 +68,14 @@ static bool try_option(tried_option *tried, const tide_event_source *source, con
     tide_replay replay;
     on.device_bytes = 0;
     if (!tide_replay_peaks(&replay, source, &on, arena)) return false;
-    *tried = (tried_option){replay.reserved_peak, tide_replay_runs(&replay)};
+    *tried = (tried_option){replay.reserved_peak, tide_replay_runs(&replay), replay.is_cut};
+    if (replay.is_cut) return true;
     if (!config->device_bytes ||
         (replay.reserved_peak + config->outside_bytes <= config->device_bytes && !config->fraction_ppm))
         return true;
     if (!tide_replay_peaks(&replay, source, config, arena)) return false;
     tried->runs = tide_replay_runs(&replay);
+    tried->is_cut = replay.is_cut;
     return true;
 }
 
@@ -94,18 +100,29 @@ static void write_option_advice(tide_writer *w, const char *option, uint64_t res
     tide_write_close(w, '}');
 }
 
+uint64_t tide_events_to_play(const tide_event_source *source) {
+    uint64_t count = source->event_count;
+    for (uint32_t i = 0; i < source->repetition_count; i++) {
+        const tide_repetition *r = &source->repetitions[i];
+        if (r->growth || r->held_count || r->unwinds) count += (uint64_t)r->times * (r->last_event - r->first_event);
+    }
+    return count;
+}
+
 bool tide_write_options(tide_writer *w, const tide_event_source *source, const tide_replay_config *config,
                         const tide_replay *endless, const char *conf, bool fits_now, bool is_brief) {
     tried_option tried[OPTION_COUNT];
     tide_replay_config on = *config;
     uint64_t reserved = endless->reserved_peak;
     int best = -1;
+    on.most_events = 2 * tide_events_to_play(source) + MOST_OF_ROUNDS;
     tide_write_key(w, "options");
     tide_write_open(w, '[');
     for (int i = 0; i < (is_brief ? BRIEF_COUNT : OPTION_COUNT); i++) {
         if (strcmp(options[i], conf) == 0) continue;
         tide_alloc_conf_parse(&on.conf, TIDE_ALLOC_TORCH_MAIN, options[i], strlen(options[i]), NULL);
         if (!try_option(&tried[i], source, &on, w->arena)) return false;
+        if (tried[i].is_cut) continue;
         tide_write_open(w, '{');
         tide_write_string_at(w, "allocator", options[i]);
         tide_write_bytes_at(w, "reserved_peak", tried[i].reserved_peak);

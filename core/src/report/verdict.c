@@ -298,20 +298,10 @@ void tide_write_verdict(tide_job_report *r, bool is_brief) {
 /* The events are played for each guess; of a long run what most would ask for is said alone. */
 enum { LONG_RUN = 2000000 };
 
-/* Playings that grow, or leave more behind each time, are played one by one, others in a few. */
-static uint64_t events_to_play(const tide_event_source *source) {
-    uint64_t count = source->event_count;
-    for (uint32_t i = 0; i < source->repetition_count; i++) {
-        const tide_repetition *r = &source->repetitions[i];
-        if (r->growth || r->held_count || r->unwinds) count += (uint64_t)r->times * (r->last_event - r->first_event);
-    }
-    return count;
-}
-
 bool tide_write_card_options(tide_job_report *r) {
     tide_replay_config config = tide_job_config_on_card(r->job);
     uint64_t smallest;
-    bool is_long = events_to_play(&r->source) > LONG_RUN;
+    bool is_long = tide_events_to_play(&r->source) > LONG_RUN;
     if (is_long)
         return tide_write_options(r->w, &r->source, &config, &r->replay, r->job->allocator, !r->on_card.is_oom, true);
     if (!tide_smallest_device(&smallest, &r->source, &config, &r->replay, r->w->arena)) return false;
