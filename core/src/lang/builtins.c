@@ -140,6 +140,32 @@ static tide_value builtin_set_materialize_grads(tide_frame *f, const tide_value 
     return tide_none();
 }
 
+/* getattr(module, 'name') */
+static tide_value builtin_getattr(tide_frame *f, const tide_value *a, uint32_t count) {
+    (void)count;
+    if (a[0].kind != TIDE_VALUE_MODULE || a[1].kind != TIDE_VALUE_TEXT)
+        return tide_nothing(f->model->m, TIDE_ERR_DESCRIPTION, "getattr(module, 'name') of %s", tide_kind_name(a[0]));
+    return tide_member_of_module(f, a[0].module, a[1].text);
+}
+
+/* call_with(module, 'name', value, argument, ...): a call of the module while its member is another one, also where the
+ * call is left early (torch.nn.utils.parametrize, whose context ends in a finally). */
+static tide_value builtin_call_with(tide_frame *f, const tide_value *a, uint32_t count) {
+    enum { OWN = 3 };
+    tide_model *model = f->model;
+    if (a[0].kind != TIDE_VALUE_MODULE || a[1].kind != TIDE_VALUE_TEXT)
+        return tide_nothing(model->m, TIDE_ERR_DESCRIPTION, "call_with(module, 'name', value) of %s",
+                            tide_kind_name(a[0]));
+    uint32_t owner = a[0].module, slot = tide_member_slot(model, &owner, a[1].text);
+    if (slot == UINT32_MAX) return tide_none();
+    tide_value *slots = model->instances[owner].slots, before = slots[slot];
+    slots[slot] = tide_value_retain(a[2]);
+    tide_value made = tide_call_module(model, a[0].module, NULL, a + OWN, count - OWN, NULL, NULL, 0);
+    tide_value_release(model->m, slots[slot]);
+    slots[slot] = before;
+    return made;
+}
+
 /* What forward() finds under this name from now on; the caller sets it back. */
 static tide_value builtin_set_setting(tide_frame *f, const tide_value *a, uint32_t count) {
     tide_machine *m = f->model->m;
@@ -191,6 +217,8 @@ const tide_builtin tide_builtins[] = {
     {"discard_output", 2, 2, true, tide_builtin_discard_output, NULL},
     {"save_for_backward", 1, ARGUMENT_LIMIT, false, builtin_save_for_backward, NULL},
     {"set_materialize_grads", 1, 1, false, builtin_set_materialize_grads, NULL},
+    {"getattr", 2, 2, true, builtin_getattr, NULL},
+    {"call_with", 3, ARGUMENT_LIMIT, true, builtin_call_with, NULL},
     {"set_setting", 2, 2, true, builtin_set_setting, NULL},
     {"call_begins", 1, 1, true, builtin_call_begins, NULL},
     {"call_ends", 2, 2, true, builtin_call_ends, NULL},

@@ -32,15 +32,21 @@ static tide_value member_of_tensor(tide_frame *f, const tide_expr *e, const tide
     }
 }
 
-static tide_value member_of_module(tide_frame *f, const tide_expr *e, uint32_t module) {
+uint32_t tide_member_slot(tide_model *model, uint32_t *module, tide_text name) {
+    *module = tide_delegated(model, *module, name);
+    const tide_class *of = model->instances[*module].of;
+    uint32_t slot = tide_attribute_slot(of, name);
+    if (slot == UINT32_MAX && !model->m->has_failed)
+        tide_fail(model->m, TIDE_ERR_DESCRIPTION, "%s has no '%s'", tide_terminated(model->m, of->name),
+                  tide_terminated(model->m, name));
+    return slot;
+}
+
+tide_value tide_member_of_module(tide_frame *f, uint32_t module, tide_text name) {
     tide_model *model = f->model;
-    const tide_instance *of = &model->instances[tide_delegated(model, module, e->text)];
-    uint32_t slot = tide_attribute_slot(of->of, e->text);
-    if (slot == UINT32_MAX) {
-        tide_fail(model->m, TIDE_ERR_DESCRIPTION, "%s has no '%s'", tide_terminated(model->m, of->of->name),
-                  tide_terminated(model->m, e->text));
-        return tide_none();
-    }
+    uint32_t owner = module, slot = tide_member_slot(model, &owner, name);
+    if (slot == UINT32_MAX) return tide_none();
+    const tide_instance *of = &model->instances[owner];
     of->of->read |= tide_slot_bit(slot);
     tide_value made = tide_value_retain(of->slots[slot]);
     bool is_read = model->read_parameter && module != f->instance && made.kind == TIDE_VALUE_TENSOR;
@@ -57,7 +63,7 @@ static tide_value eval_member(tide_frame *f, tide_expr *e) {
     if (a.kind == TIDE_VALUE_TENSOR)
         made = member_of_tensor(f, e, a.tensor);
     else if (a.kind == TIDE_VALUE_MODULE)
-        made = member_of_module(f, e, a.module);
+        made = tide_member_of_module(f, a.module, e->text);
     else if (a.kind == TIDE_VALUE_CONFIG || !f->function)
         made = tide_config_member(f, e, a.kind == TIDE_VALUE_CONFIG ? a.config : NULL);
     else if (!tide_is_aborting(m))

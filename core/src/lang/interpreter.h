@@ -144,6 +144,10 @@ static inline tide_value tide_eval(tide_frame *f, tide_expr *e) {
     return e->kind == TIDE_EXPR_NAME && e->meaning == TIDE_LOCAL ? tide_value_retain(f->locals[e->slot])
                                                                  : tide_eval_any(f, e);
 }
+/* The member of a module, or of what the module delegates to; owned. */
+tide_value tide_member_of_module(tide_frame *f, uint32_t module, tide_text name);
+/* Its slot, and *module: whose; UINT32_MAX and a failure where there is none. */
+uint32_t tide_member_slot(tide_model *model, uint32_t *module, tide_text name);
 void tide_release_all(tide_machine *m, const tide_value *values, uint32_t count);
 
 /* ---- call_expressions.c ---- */

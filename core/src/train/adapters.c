@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bitsandbytes and peft: which modules are quantised, which get an adapter. What these modules are and do stands in
- * models/architectures/library, quantised.json and adapters.json. */
+/* peft: which modules get an adapter. What these modules are and do stands in models/architectures/library,
+ * adapters.json. */
 #include "train/adapters.h"
 
+#include <math.h>
 #include <string.h>
 
+#include "base/decimal.h"
 #include "base/regex.h"
+#include "base/units.h"
 
 bool tide_is_named(const char *name, const char **prefixes, uint32_t count) {
     tide_text text = tide_text_of(name), inner = text;
@@ -105,8 +108,7 @@ static bool is_saved(const aim *a, tide_text path) {
     return false;
 }
 
-/* What the "adapters" of a library put in place of a class; NULL: nothing. */
-static const tide_json *class_for(const tide_model *model, const char *method, tide_text class_name) {
+const tide_json *tide_adapter_class_for(const tide_model *model, const char *method, tide_text class_name) {
     for (const tide_description *d = model->descriptions->first; d; d = d->next) {
         const tide_json *found = tide_json_find(tide_json_at(tide_json_at(d->json, "adapters"), method), class_name);
         if (found && found->kind == TIDE_JSON_STRING) return found;
@@ -119,15 +121,14 @@ static const tide_json *class_for(const tide_model *model, const char *method, t
 static const tide_json *adapter_class(const tide_model *model, const char *method, const tide_class *of) {
     enum { DEPTH_LIMIT = 8 };
     for (int depth = 0; of && depth < DEPTH_LIMIT; depth++) {
-        const tide_json *found = class_for(model, method, of->name);
+        const tide_json *found = tide_adapter_class_for(model, method, of->name);
         if (found) return found;
         of = of->base.length ? tide_class_find(model->descriptions, of->description, of->base) : NULL;
     }
     return NULL;
 }
 
-/* What get_output_embeddings() returns; 0: nothing. */
-static uint32_t output_head(tide_model *model) {
+uint32_t tide_output_head(tide_model *model) {
     tide_text path = model->instances[model->root].of->output_embeddings;
     return tide_model_find(model, path.length ? path : TIDE_TEXT("lm_head"));
 }
@@ -169,104 +170,6 @@ static int64_t rank_of(tide_model *model, const aim *a, tide_text path) {
         if (tide_regex_covers(tide_text_of(pattern), path) == TIDE_MATCH_YES) return rank;
     }
     return a->job->adapter_r;
-}
-
-/* ---- quantised layers ---- */
-
-/* quantizers_utils.py, should_convert_module: a pattern covers the path up to a dot, or the path ends in it. */
-static bool is_kept(tide_text path, tide_text pattern, tide_arena *arena) {
-    if (tide_text_ends(path, pattern)) return true;
-    const char *up_to_dot = tide_format(arena, "(%.*s)(\\..*)?", (int)pattern.length, pattern.at);
-    return tide_regex_covers(tide_text_of(up_to_dot), path) == TIDE_MATCH_YES;
-}
-
-/* quantizers/base.py, get_keys_to_not_convert, where nothing is named: the output head, what shares a weight, and the
- * last module. By hand, the head alone, besides what is named. */
-static bool is_left(tide_model *model, const tide_job *job, uint32_t instance, uint32_t head) {
-    const tide_instance *of = &model->instances[instance];
-    const tide_name_list *skip = &job->quant_skip;
-    const tide_parameter_row *last = model->parameter_count ? &model->parameters[model->parameter_count - 1] : NULL;
-    bool is_head = instance == head || (!job->quant_from_pretrained && tide_text_is(of->name, "lm_head"));
-    for (uint32_t i = 0; i < skip->count; i++)
-        if (is_kept(tide_text_of(of->path), tide_text_of(skip->names[i]), model->m->arena)) return true;
-    if (!job->quant_from_pretrained || skip->count) return is_head && !job->quant_from_pretrained;
-    return is_head ||
-           (last && last->module == instance && tide_text_ends(tide_text_of(last->name), TIDE_TEXT(".weight")));
-}
-
-/* Experts that are one parameter are no layers, so that quantisers leave them whole; said where they are most of the
- * model. */
-static void say_whole_experts(const tide_model *model, const tide_job *job) {
-    int64_t whole = 0, all = 0;
-    for (uint32_t i = 0; i < model->parameter_count; i++) {
-        const tide_tensor *t = model->parameters[i].tensor;
-        bool is_of_experts = t->shape->dims == 3 && tide_dtype_is_float(t->dtype) && tide_dtype_bytes(t->dtype) > 1 &&
-                             strstr(model->parameters[i].name, "experts");
-        int64_t bytes = t->layout->count * tide_dtype_bytes(t->dtype);
-        all += bytes;
-        whole += is_of_experts ? bytes : 0;
-    }
-    if (2 * whole <= all) return;
-    tide_report(model->m->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/settings/quant",
-                tide_format(model->m->arena,
-                            "%s quantises layers, and the experts are one parameter of each block: %d %% of what is "
-                            "loaded stays whole",
-                            job->values[TIDE_SET_quant], (int)(100.0 * (double)whole / (double)all)),
-                "experts=modules has them as layers, as before transformers 5; mode=serve has them as vLLM packs them");
-}
-
-bool tide_quantise(tide_model *model, const tide_job *job) {
-    uint32_t count, head = output_head(model), *modules = tide_model_modules(model, &count);
-    const char *besides = tide_format(model->m->arena, job->quant_from_pretrained ? "%s_loaded" : "%s_by_hand",
-                                      job->values[TIDE_SET_quant]);
-    tide_value shared = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(model->m)};
-    for (uint32_t i = 0; i < count && !model->m->has_failed; i++) {
-        const tide_class *of = model->instances[modules[i]].of;
-        const tide_json *class_name = class_for(model, job->values[TIDE_SET_quant], of->name);
-        if (!class_name) class_name = class_for(model, besides, of->name);
-        if (!class_name || is_left(model, job, modules[i], head)) continue;
-        uint32_t made = tide_model_wrap(model, modules[i], class_name->text, &shared, 1);
-        if (!made) break;
-        const tide_instance *quantised = &model->instances[made];
-        for (uint32_t k = 0; k < quantised->of->member_count; k++) {
-            tide_value v = quantised->slots[quantised->of->parameter_count + k];
-            if (v.kind == TIDE_VALUE_TENSOR) v.tensor->requires_grad = false;
-        }
-    }
-    tide_model_list_parameters(model);
-    say_whole_experts(model, job);
-    return !model->m->has_failed;
-}
-
-bool tide_is_params4bit(const tide_model *model, uint32_t parameter) {
-    const tide_parameter_row *row = &model->parameters[parameter];
-    return tide_text_is(model->instances[row->module].of->name, "Linear4bit") &&
-           tide_text_ends(tide_text_of(row->name), TIDE_TEXT(".weight"));
-}
-
-typedef struct upcast {
-    const tide_model *model;
-    uint32_t *parameters;
-} upcast;
-
-static void next_parameter(void *user, uint32_t turn, tide_value *arguments) {
-    const upcast *u = user;
-    const tide_parameter_row *p = &u->model->parameters[u->parameters[turn]];
-    u->model->m->module = p->module;
-    arguments[0] = tide_of_tensor(tide_retain(p->tensor));
-}
-
-void tide_prepare_kbit(tide_model *model) {
-    tide_function *function = tide_function_find(model->descriptions, NULL, TIDE_TEXT("upcast"));
-    upcast u = {model, TIDE_NEW(model->m->arena, uint32_t, model->parameter_count + 1)};
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < model->parameter_count; i++) {
-        model->parameters[i].tensor->requires_grad = false;
-        if (!tide_is_params4bit(model, i)) u.parameters[count++] = i;
-    }
-    if (function) tide_model_loop(model, function, count, next_parameter, &u);
-    model->m->module = 0;
-    tide_timeline_empty_cache(&model->m->timeline);
 }
 
 /* ---- adapters ---- */
@@ -378,7 +281,7 @@ static const char *names_covered(tide_model *model, const aim *a, tide_text proj
  * output head's and what is left out. */
 static const char *linear_names(tide_model *model, const tide_job *job) {
     const char *names = "", *left_out = job->adapter_exclude_modules;
-    uint32_t count, head = output_head(model), *modules = tide_model_modules(model, &count);
+    uint32_t count, head = tide_output_head(model), *modules = tide_model_modules(model, &count);
     tide_text last = head ? leaf_of(tide_text_of(model->instances[head].path)) : TIDE_TEXT("");
     for (uint32_t i = 0; i < count; i++) {
         tide_text path = tide_text_of(model->instances[modules[i]].path), name = leaf_of(path);
@@ -389,20 +292,112 @@ static const char *linear_names(tide_model *model, const tide_job *job) {
     return names;
 }
 
-/* _convert_peft_config_moe: targets that peft turns into target_parameters. */
-static bool aims_at_experts(tide_model *model, aim *a) {
+/* all-linear of such a model: last names of linear layers but for the output head, and all that experts had. */
+static const char *names_of_all(tide_model *model, tide_text projections) {
+    const char *names = projections.at;
+    uint32_t count, head = tide_output_head(model), *modules = tide_model_modules(model, &count);
+    for (uint32_t i = 0; i < count; i++)
+        if (modules[i] != head && is_linear(model->instances[modules[i]].of))
+            names = with_name(model, names, leaf_of(tide_text_of(model->instances[modules[i]].path)));
+    return names;
+}
+
+/* _convert_peft_config_moe, _MOE_TARGET_MODULE_MAPPING: targets that become target_parameters, and which those are, by
+ * the places of their names in "fused_experts". */
+enum { ROUTER = 1, GATE = 2, UP = 4, DOWN = 8 };
+
+static uint32_t take_experts(tide_model *model, aim *a) {
     const tide_json *names = of_model_type(model, a->job, "fused_experts");
-    if (!names || names->kind != TIDE_JSON_STRING || a->job->adapter != TIDE_adapter_lora) return false;
-    if (strcmp(a->target_modules, "all-linear") == 0) return true;
-    if (is_pattern(a->target_modules)) a->target_modules = names_covered(model, a, names->text);
+    if (!names || names->kind != TIDE_JSON_STRING || a->job->adapter != TIDE_adapter_lora) return 0;
+    if (a->job->experts == TIDE_experts_modules) return 0;
+    if (strcmp(a->target_modules, "all-linear") == 0)
+        a->target_modules = names_of_all(model, names->text);
+    else if (is_pattern(a->target_modules))
+        a->target_modules = names_covered(model, a, names->text);
     tide_text targets = tide_text_of(a->target_modules), target;
-    while (next_name(&targets, &target))
-        if (has_name(names->text, leaf_of(target))) return true;
-    return false;
+    const char *rest = "";
+    uint32_t taken = 0;
+    while (next_name(&targets, &target)) {
+        tide_text all = names->text, one;
+        uint32_t place = ROUTER, is = 0;
+        for (; next_name(&all, &one); place *= 2)
+            if (tide_text_equal(one, leaf_of(target))) is = place;
+        if (!is) rest = with_name(model, rest, target);
+        taken |= is;
+    }
+    if (taken) a->target_modules = rest;
+    return taken;
+}
+
+/* lora/layer.py, ParamWrapper.__init__; _MOE_FUSED_TARGETS. */
+static bool may_adapt_parameters(tide_model *model, const tide_job *job, uint32_t taken) {
+    const char *remedy =
+        "leave it out, or name linear layers alone: adapter.target_modules=q_proj,k_proj,v_proj,o_proj";
+    const struct {
+        bool is_asked;
+        const char *setting, *words;
+    } refused[] = {
+        {job->adapter_dropout > 0, "/settings/adapter.dropout",
+         "lora.ParamWrapper does not work with lora_dropout != 0"},
+        {job->adapter_lora_bias, "/settings/adapter.lora_bias", "lora.ParamWrapper does not work with lora_bias=True"},
+        {job->adapter_dora, "/settings/adapter.dora", "lora.ParamWrapper does not work with use_dora=True"},
+        {(taken & GATE) && !(taken & UP), TARGETS,
+         "the gate's projection of experts cannot be converted without the other that is fused with it into "
+         "gate_up_proj"},
+        {(taken & UP) && !(taken & GATE), TARGETS,
+         "a projection of experts cannot be converted without the gate's that is fused with it into gate_up_proj"},
+    };
+    for (size_t i = 0; i < TIDE_COUNT_OF(refused); i++)
+        if (refused[i].is_asked)
+            return refuse_targets(model, refused[i].setting,
+                                  tide_format(model->m->arena, "%s; peft refuses this too", refused[i].words), remedy);
+    return true;
+}
+
+/* ParamWrapper over a parameter of a module, or of one that is wrapped already; 0 after an error. */
+static uint32_t wrap_parameter(tide_model *model, const aim *a, const tide_parameter_row *p, uint32_t wrapper,
+                               bool is_fused) {
+    tide_text path = tide_text_of(p->name), name = leaf_of(path);
+    const tide_json *class_name = adapter_class(model, "lora_parameter", model->instances[p->module].of);
+    if (!class_name || !class_name->text.length) {
+        refuse_targets(
+            model, TARGETS,
+            tide_format(model->m->arena, "aims at %s of a module for which no adapter is described", p->name),
+            "name linear layers, as adapter.target_modules=q_proj,k_proj,v_proj,o_proj");
+        return 0;
+    }
+    int64_t rank = rank_of(model, a, path), fused = is_fused && rank == a->job->adapter_r ? 2 : 1;
+    double r = (double)(rank * fused), alpha = (double)a->job->adapter_alpha / TIDE_PICO * (double)fused;
+    tide_value more[] = {tide_of_int(rank * fused),
+                         {.kind = TIDE_VALUE_FLOAT, .number = alpha / (a->job->adapter_rslora ? sqrt(r) : r)},
+                         {.kind = TIDE_VALUE_TEXT, .text = tide_text_of(tide_text_copy(model->m->arena, name))},
+                         tide_of_bool(wrapper != p->module)};
+    more[0].symbol = tide_symbol_name(model->m, TIDE_TEXT("r"));
+    uint32_t made = tide_model_wrap(model, wrapper, class_name->text, more, TIDE_COUNT_OF(more));
+    if (made) tide_model_call(model, made, TIDE_TEXT("init"), TIDE_FACTOR_PARAMETER);
+    return made;
+}
+
+/* tuners_utils.py, _inject_parameters: in the order of the modules. */
+static bool adapt_parameters(tide_model *model, const aim *a, uint32_t taken) {
+    uint32_t wrapper = 0, wrapped = 0;
+    if (!taken) return true;
+    if (!may_adapt_parameters(model, a->job, taken)) return false;
+    for (uint32_t i = 0; i < model->parameter_count && !model->m->has_failed; i++) {
+        const tide_parameter_row *p = &model->parameters[i];
+        tide_text path = tide_text_of(p->name);
+        bool is_fused = (taken & GATE) && tide_text_ends(path, TIDE_TEXT(".gate_up_proj")),
+             is_aimed_at = is_fused || ((taken & DOWN) && tide_text_ends(path, TIDE_TEXT(".down_proj"))) ||
+                           ((taken & ROUTER) && tide_text_ends(path, TIDE_TEXT(".gate.weight")));
+        if (!is_aimed_at) continue;
+        wrapper = wrap_parameter(model, a, p, p->module == wrapped ? wrapper : p->module, is_fused);
+        wrapped = p->module;
+    }
+    return !model->m->has_failed;
 }
 
 static bool add_adapters(tide_model *model, const aim *a, bool is_loaded) {
-    uint32_t count, head = output_head(model), aimed_at = 0, *modules = tide_model_modules(model, &count);
+    uint32_t count, head = tide_output_head(model), aimed_at = 0, *modules = tide_model_modules(model, &count);
     for (uint32_t i = 0; i < count && !model->m->has_failed; i++) {
         const tide_class *of = model->instances[modules[i]].of;
         const char *path = model->instances[modules[i]].path;
@@ -481,13 +476,21 @@ static void choose_saved(tide_model *model) {
     }
 }
 
-/* PeftModel.merge_and_unload(): module after module. */
+static bool merges(const tide_model *model, uint32_t instance) {
+    return tide_method_find(model->instances[instance].of, TIDE_TEXT("merge")) != NULL;
+}
+
+/* PeftModel.merge_and_unload(): module after module; wrappers around one another together (lora/layer.py,
+ * ParamWrapper.unload_and_optionally_merge_module). */
 static void merge_and_unload(tide_model *model) {
     uint32_t count, *modules = tide_model_modules(model, &count);
-    for (uint32_t i = 0; i < count && !model->m->has_failed; i++) {
-        if (!tide_method_find(model->instances[modules[i]].of, TIDE_TEXT("merge"))) continue;
-        tide_model_call(model, modules[i], TIDE_TEXT("merge"), TIDE_FACTOR_PARAMETER);
-        tide_model_unwrap(model, modules[i]);
+    for (uint32_t i = 0, end; i < count && !model->m->has_failed; i = end) {
+        for (end = i; end < count && merges(model, modules[end]); end++) {
+            if (end > i && model->instances[modules[end]].parent != modules[end - 1]) break;
+            tide_model_call(model, modules[end], TIDE_TEXT("merge"), TIDE_FACTOR_PARAMETER);
+        }
+        for (uint32_t k = i; k < end; k++) tide_model_unwrap(model, modules[k]);
+        end += end == i;
     }
     tide_model_list_parameters(model);
 }
@@ -500,12 +503,12 @@ bool tide_adapt(tide_model *model, const tide_job *job) {
     if (is_lora && strcmp(a.target_modules, "default") == 0 && !choose_lora(model, &a)) return false;
     if (strcmp(a.target_modules, "all-linear-names") == 0) a.target_modules = linear_names(model, job);
     freeze_all(model);
-    if (aims_at_experts(model, &a))
-        return refuse_targets(
-            model, TARGETS, "aims at experts, whose weights are no layers: peft's target_parameters are not expressed",
-            "name linear layers, as adapter.target_modules=q_proj,k_proj,v_proj,o_proj");
+    uint32_t experts = take_experts(model, &a);
     if (job->adapter == TIDE_adapter_ia3 && !choose_ia3(model, &a)) return false;
-    if (!(is_prompt ? tide_add_prompt(model, job) : add_adapters(model, &a, is_loaded) && save_modules(model, &a)))
+    bool has_layers = !experts || *a.target_modules;
+    if (!(is_prompt ? tide_add_prompt(model, job)
+                    : (!has_layers || add_adapters(model, &a, is_loaded)) && adapt_parameters(model, &a, experts) &&
+                          save_modules(model, &a)))
         return false;
     if (tide_job_casts_adapters(job)) cast_adapters(model);
     tide_model_list_parameters(model);

@@ -218,21 +218,32 @@ tide_tensor *tide_bmm(tide_machine *m, tide_tensor *a, tide_tensor *b) {
 
 /* ---- baddbmm: beta * input + alpha * batch1 @ batch2, the numbers kept by nobody ---- */
 
-static void baddbmm_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+/* maybe_multiply(grad, alpha): nothing where alpha is 1. */
+static void baddbmm_grads(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results,
+                          bool is_scaled) {
     tide_tensor *batch2 = tide_saved_at(m, node, 0), *batch1 = tide_saved_at(m, node, 1);
     for (int i = 1; i <= 2; i++) {
         if (!tide_needs_input_grad(node, i)) continue;
         const tide_meta *meta = &node->edges[i].node->outputs[node->edges[i].input];
         tide_tensor *plain = tide_empty(m, meta->shape, grads[0]->dtype);
         multiply(m, i == 1 ? grads[0] : batch1, i == 1 ? batch2 : grads[0], tide_gemm_workspace(m));
-        results[i] = tide_scale(m, plain); /* maybe_multiply(grad, alpha) */
+        results[i] = is_scaled ? tide_scale(m, plain) : tide_retain(plain);
         tide_release(m, plain);
     }
     if (tide_needs_input_grad(node, 0)) results[0] = tide_retain(grads[0]);
     tide_release(m, batch1);
     tide_release(m, batch2);
 }
+
+static void baddbmm_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    baddbmm_grads(m, node, grads, results, false);
+}
 static const tide_backward baddbmm_backward = {"BaddbmmBackward0", baddbmm_run};
+
+static void scaled_baddbmm_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    baddbmm_grads(m, node, grads, results, true);
+}
+static const tide_backward scaled_baddbmm_backward = {"BaddbmmBackward0", scaled_baddbmm_run};
 
 static tide_value op_baddbmm(tide_machine *m, tide_value *a) {
     tide_tensor *all[3] = {tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1]), tide_arg_tensor(m, a[2])};
@@ -245,7 +256,8 @@ static tide_value op_baddbmm(tide_machine *m, tide_value *a) {
                   tide_shape_text(m, batch2->shape));
         return tide_none();
     }
-    tide_node *node = tide_node_new(m, &baddbmm_backward, all, 3);
+    bool is_scaled = tide_arg_number(m, a[3]) != 1;
+    tide_node *node = tide_node_new(m, is_scaled ? &scaled_baddbmm_backward : &baddbmm_backward, all, 3);
     if (node) {
         tide_save(m, node, tide_needs_input_grad(node, 1) ? batch2 : NULL);
         tide_save(m, node, tide_needs_input_grad(node, 2) ? batch1 : NULL);
@@ -271,7 +283,7 @@ static void grouped_run(tide_machine *m, tide_node *node, tide_tensor **grads, t
                 *x = tide_saved_at(m, node, 2);
     int64_t groups = tide_count(offsets);
     if (tide_needs_input_grad(node, 1)) {
-        results[1] = tide_empty_like(m, weight, grads[0]->dtype);
+        results[1] = tide_empty_laid_out(m, node->of.grouped_mm.mat2, grads[0]->dtype);
         grouped_scratch(m, groups, grads[0]->dtype);
     }
     if (tide_needs_input_grad(node, 0)) {
@@ -295,9 +307,12 @@ static tide_value op_grouped_mm(tide_machine *m, tide_value *a) {
         return tide_none();
     }
     tide_node *node = tide_node_new(m, &grouped_backward, both, 2);
-    tide_save(m, node, both[1]);
+    tide_save(m, node, node && tide_needs_input_grad(node, 0) ? both[1] : NULL);
     tide_save(m, node, offsets);
     tide_save(m, node, node && tide_needs_input_grad(node, 1) ? both[0] : NULL);
+    if (node)
+        node->of.grouped_mm.mat2 =
+            tide_is_dense(both[1]) ? both[1]->layout : tide_elementwise_layout(m, weight, &both[1], 1);
     shape.dim[1] = weight->dim[2];
     tide_tensor *out = tide_empty(m, &shape, both[0]->dtype);
     grouped_scratch(m, weight->dim[0].size, both[0]->dtype);
@@ -538,7 +553,7 @@ static const tide_op linear_ops[] = {
     {"einsum", "equation, a, b", TIDE_CAST_LOWER_LIST, tide_op_einsum},
     {"grouped_mm", "x, weight, offsets", TIDE_CAST_NONE, op_grouped_mm},
     {"solve_triangular", "A, B", TIDE_CAST_NONE, op_solve_triangular},
-    {"baddbmm", "input, batch1, batch2", TIDE_CAST_LOWER, op_baddbmm},
+    {"baddbmm", "input, batch1, batch2, alpha=1", TIDE_CAST_LOWER, op_baddbmm},
     {"mm_out", "self, mat2", TIDE_CAST_NONE, op_mm_out},
     {"addmm", "self, mat1, mat2", TIDE_CAST_LOWER, op_addmm},
 };

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* bitsandbytes: which modules are quantised. What these modules are and do stands in models/architectures/library,
+ * quantised.json. */
+#include <string.h>
+
+#include "base/regex.h"
+#include "train/adapters.h"
+
+/* quantizers_utils.py, should_convert_module: a pattern covers the path up to a dot, or the path ends in it. */
+static bool is_kept(tide_text path, tide_text pattern, tide_arena *arena) {
+    if (tide_text_ends(path, pattern)) return true;
+    const char *up_to_dot = tide_format(arena, "(%.*s)(\\..*)?", (int)pattern.length, pattern.at);
+    return tide_regex_covers(tide_text_of(up_to_dot), path) == TIDE_MATCH_YES;
+}
+
+/* quantizers/base.py, get_keys_to_not_convert, where nothing is named: the output head, what shares a weight, and the
+ * last module. By hand, the head alone, besides what is named. */
+static bool is_left(tide_model *model, const tide_job *job, uint32_t instance, uint32_t head) {
+    const tide_instance *of = &model->instances[instance];
+    const tide_name_list *skip = &job->quant_skip;
+    const tide_parameter_row *last = model->parameter_count ? &model->parameters[model->parameter_count - 1] : NULL;
+    bool is_head = instance == head || (!job->quant_from_pretrained && tide_text_is(of->name, "lm_head"));
+    for (uint32_t i = 0; i < skip->count; i++)
+        if (is_kept(tide_text_of(of->path), tide_text_of(skip->names[i]), model->m->arena)) return true;
+    if (!job->quant_from_pretrained || skip->count) return is_head && !job->quant_from_pretrained;
+    return is_head ||
+           (last && last->module == instance && tide_text_ends(tide_text_of(last->name), TIDE_TEXT(".weight")));
+}
+
+/* Experts that are one parameter are no layers, so that quantisers leave them whole; said where they are most of the
+ * model. */
+static void say_whole_experts(const tide_model *model, const tide_job *job) {
+    int64_t whole = 0, all = 0;
+    for (uint32_t i = 0; i < model->parameter_count; i++) {
+        const tide_tensor *t = model->parameters[i].tensor;
+        bool is_of_experts = t->shape->dims == 3 && tide_dtype_is_float(t->dtype) && tide_dtype_bytes(t->dtype) > 1 &&
+                             strstr(model->parameters[i].name, "experts");
+        int64_t bytes = t->layout->count * tide_dtype_bytes(t->dtype);
+        all += bytes;
+        whole += is_of_experts ? bytes : 0;
+    }
+    if (2 * whole <= all) return;
+    tide_report(model->m->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/settings/quant",
+                tide_format(model->m->arena,
+                            "%s quantises layers, and the experts are one parameter of each block: %d %% of what is "
+                            "loaded stays whole",
+                            job->values[TIDE_SET_quant], (int)(100.0 * (double)whole / (double)all)),
+                "experts=modules has them as layers, as before transformers 5; mode=serve has them as vLLM packs them");
+}
+
+bool tide_quantise(tide_model *model, const tide_job *job) {
+    uint32_t count, head = tide_output_head(model), *modules = tide_model_modules(model, &count);
+    const char *besides = tide_format(model->m->arena, job->quant_from_pretrained ? "%s_loaded" : "%s_by_hand",
+                                      job->values[TIDE_SET_quant]);
+    tide_value shared = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(model->m)};
+    for (uint32_t i = 0; i < count && !model->m->has_failed; i++) {
+        const tide_class *of = model->instances[modules[i]].of;
+        const tide_json *class_name = tide_adapter_class_for(model, job->values[TIDE_SET_quant], of->name);
+        if (!class_name) class_name = tide_adapter_class_for(model, besides, of->name);
+        if (!class_name || is_left(model, job, modules[i], head)) continue;
+        uint32_t made = tide_model_wrap(model, modules[i], class_name->text, &shared, 1);
+        if (!made) break;
+        const tide_instance *quantised = &model->instances[made];
+        for (uint32_t k = 0; k < quantised->of->member_count; k++) {
+            tide_value v = quantised->slots[quantised->of->parameter_count + k];
+            if (v.kind == TIDE_VALUE_TENSOR) v.tensor->requires_grad = false;
+        }
+    }
+    tide_model_list_parameters(model);
+    say_whole_experts(model, job);
+    return !model->m->has_failed;
+}
+
+bool tide_is_params4bit(const tide_model *model, uint32_t parameter) {
+    const tide_parameter_row *row = &model->parameters[parameter];
+    return tide_text_is(model->instances[row->module].of->name, "Linear4bit") &&
+           tide_text_ends(tide_text_of(row->name), TIDE_TEXT(".weight"));
+}
+
+typedef struct upcast {
+    const tide_model *model;
+    uint32_t *parameters;
+} upcast;
+
+static void next_parameter(void *user, uint32_t turn, tide_value *arguments) {
+    const upcast *u = user;
+    const tide_parameter_row *p = &u->model->parameters[u->parameters[turn]];
+    u->model->m->module = p->module;
+    arguments[0] = tide_of_tensor(tide_retain(p->tensor));
+}
+
+void tide_prepare_kbit(tide_model *model) {
+    tide_function *function = tide_function_find(model->descriptions, NULL, TIDE_TEXT("upcast"));
+    upcast u = {model, TIDE_NEW(model->m->arena, uint32_t, model->parameter_count + 1)};
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < model->parameter_count; i++) {
+        model->parameters[i].tensor->requires_grad = false;
+        if (!tide_is_params4bit(model, i)) u.parameters[count++] = i;
+    }
+    if (function) tide_model_loop(model, function, count, next_parameter, &u);
+    model->m->module = 0;
+    tide_timeline_empty_cache(&model->m->timeline);
+}
