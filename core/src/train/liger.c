@@ -99,9 +99,7 @@ static bool replace_in(liger_patch *p, tide_description *description, const tide
     return replace_functions(p, description, p->job->liger_rope ? tide_json_at(row, "rope") : NULL);
 }
 
-/* TRL's trainers that call the backbone and the head by themselves: liger_kernel_config's fused_linear_cross_entropy is
- * false there (sft_trainer.py and its kin, __init__). */
-static bool has_fused_head(const tide_job *job) {
+bool tide_trl_fuses_head(const tide_job *job) {
     return job->trainer == TIDE_trainer_sft || job->trainer == TIDE_trainer_dpo || job->trainer == TIDE_trainer_kto ||
            job->trainer == TIDE_trainer_grpo || job->trainer == TIDE_trainer_rloo;
 }
@@ -112,7 +110,7 @@ static void replace_loss(liger_patch *p, const tide_json *row) {
     bool is_of_logits = p->job->liger_cross_entropy == TIDE_liger_cross_entropy_default
                             ? own != NULL
                             : p->job->liger_cross_entropy == TIDE_liger_cross_entropy_true_;
-    bool is_fused = p->job->liger_fused_linear_cross_entropy && !has_fused_head(p->job) &&
+    bool is_fused = p->job->liger_fused_linear_cross_entropy && !tide_trl_fuses_head(p->job) &&
                     tide_json_at(row, "fused_linear_cross_entropy");
     if (is_fused || is_of_logits)
         *tide_model_setting(&p->run->model, "loss_function") =
@@ -142,7 +140,7 @@ static bool replace_all(liger_patch *p, const tide_json *table, const tide_json 
 static bool fails_itself(liger_patch *p, const tide_json *root) {
     tide_arena *arena = p->run->machine.arena;
     const tide_json *words = tide_json_at(root, "fails"), *option = tide_json_at(root, "fails_with");
-    if (!words || (option && (!p->job->liger_fused_linear_cross_entropy || has_fused_head(p->job)))) return false;
+    if (!words || (option && (!p->job->liger_fused_linear_cross_entropy || tide_trl_fuses_head(p->job)))) return false;
     const char *setting = option ? tide_format(arena, "liger.%s", option->text.at) : "use_liger_kernel";
     p->run->machine.has_failed = true;
     tide_error(

@@ -9,4 +9,8 @@
  * know stays as it is, which is said. False after an error: a kernel of it is not described. */
 bool tide_apply_liger(tide_run *run, const tide_job *job);
 
+/* TRL's trainers that call the backbone and the head by themselves: liger_kernel_config's fused_linear_cross_entropy is
+ * false there (sft_trainer.py and its kin, __init__). */
+bool tide_trl_fuses_head(const tide_job *job);
+
 #endif

@@ -4,8 +4,10 @@
 
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/units.h"
 #include "train/evaluation.h"
+#include "train/liger.h"
 #include "train/rollouts.h"
 #include "train/trainer_run.h"
 
@@ -265,11 +267,33 @@ static void keep_barrier(tide_trainer_run *t) {
     m->makes_on_host = is_on_host;
 }
 
+/* sft_trainer.py and its kin, aux_loss_enabled: of models whose configuration has router_aux_loss_coef the router's
+ * load-balancing loss is trained. It is not played; at most it keeps, for each layer and token, a softmax over the
+ * experts, its copy in fp32 and that one masked (modeling_mixtral.py, load_balancing_loss_func). */
+static void widen_by_aux_loss(tide_run *run, const tide_job *job) {
+    enum { EACH = 12, PAIR = 2 };
+    tide_model *model = &run->model;
+    if (!tide_trl_fuses_head(job) ||
+        !tide_size_find(model->descriptions, model->scopes[0].description, TIDE_TEXT("balances")))
+        return;
+    const tide_json *coefficient = tide_json_at(job->config, "router_aux_loss_coef");
+    tide_value balances = tide_model_size(model, "balances"), experts = tide_model_size(model, "experts"),
+               layers = tide_model_size(model, "num_layers");
+    bool has_router = balances.kind == TIDE_VALUE_BOOL && experts.kind == TIDE_VALUE_INT && experts.integer > 0 &&
+                      layers.kind == TIDE_VALUE_INT;
+    if (!has_router || (coefficient && coefficient->number == 0)) return;
+    int64_t tokens = PAIR * job->batch * job->seq, each = EACH * experts.integer * layers.integer, bytes;
+    if (!tide_mul_i64(&bytes, tokens, each)) return;
+    run->margin += (uint64_t)bytes;
+    if (!run->margin_reason) run->margin_reason = "TRL's load-balancing loss of the router is not played";
+}
+
 static bool prepare_trl(tide_trainer_run *t) {
     const tide_trl *kind = t->kind;
     tide_arena *arena = t->run->machine.arena;
     if (!tide_trainer_generates(t->job) || t->job->trainer_use_vllm) keep_barrier(t);
     if (!tide_find_parts(t)) return false;
+    widen_by_aux_loss(t->run, t->job);
     t->policy = tide_trainer_function(t, tide_format(arena, "%s_policy", kind->name));
     t->compute_loss = tide_trainer_function(t, tide_format(arena, "%s_loss", kind->name));
     if (kind->has_reference) t->reference = tide_trainer_function(t, tide_format(arena, "%s_reference", kind->name));
