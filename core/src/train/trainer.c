@@ -268,10 +268,11 @@ static void keep_barrier(tide_trainer_run *t) {
 }
 
 /* sft_trainer.py and its kin, aux_loss_enabled: of models whose configuration has router_aux_loss_coef the router's
- * load-balancing loss is trained. It is not played; at most it keeps, for each layer and token, a softmax over the
- * experts, its copy in fp32 and that one masked (modeling_mixtral.py, load_balancing_loss_func). */
-static void widen_by_aux_loss(tide_run *run, const tide_job *job) {
-    enum { EACH = 12, PAIR = 2 };
+ * load-balancing loss is trained. Those that generate are not played with it; at most it keeps, for each layer and
+ * token, a softmax over the experts, its copy in fp32 and that one masked (modeling_mixtral.py,
+ * load_balancing_loss_func). */
+static void add_aux_loss(tide_run *run, const tide_job *job) {
+    enum { EACH = 12 };
     tide_model *model = &run->model;
     if (!tide_trl_fuses_head(job) ||
         !tide_size_find(model->descriptions, model->scopes[0].description, TIDE_TEXT("balances")))
@@ -282,7 +283,12 @@ static void widen_by_aux_loss(tide_run *run, const tide_job *job) {
     bool has_router = balances.kind == TIDE_VALUE_BOOL && experts.kind == TIDE_VALUE_INT && experts.integer > 0 &&
                       layers.kind == TIDE_VALUE_INT;
     if (!has_router || (coefficient && coefficient->number == 0)) return;
-    int64_t tokens = PAIR * job->batch * job->seq, each = EACH * experts.integer * layers.integer, bytes;
+    if (!tide_trainer_generates(job)) {
+        *tide_model_setting(model, "router_experts") = experts;
+        *tide_model_setting(model, "router_top_k") = tide_model_size(model, "top_k");
+        return;
+    }
+    int64_t tokens = job->batch * job->seq, each = EACH * experts.integer * layers.integer, bytes;
     if (!tide_mul_i64(&bytes, tokens, each)) return;
     run->margin += (uint64_t)bytes;
     if (!run->margin_reason) run->margin_reason = "TRL's load-balancing loss of the router is not played";
@@ -293,7 +299,7 @@ static bool prepare_trl(tide_trainer_run *t) {
     tide_arena *arena = t->run->machine.arena;
     if (!tide_trainer_generates(t->job) || t->job->trainer_use_vllm) keep_barrier(t);
     if (!tide_find_parts(t)) return false;
-    widen_by_aux_loss(t->run, t->job);
+    add_aux_loss(t->run, t->job);
     t->policy = tide_trainer_function(t, tide_format(arena, "%s_policy", kind->name));
     t->compute_loss = tide_trainer_function(t, tide_format(arena, "%s_loss", kind->name));
     if (kind->has_reference) t->reference = tide_trainer_function(t, tide_format(arena, "%s_reference", kind->name));
