@@ -381,6 +381,7 @@ static uint32_t wrap_parameter(tide_model *model, const aim *a, const tide_param
 /* tuners_utils.py, _inject_parameters: in the order of the modules. */
 static bool adapt_parameters(tide_model *model, const aim *a, uint32_t taken) {
     uint32_t wrapper = 0, wrapped = 0;
+    uint64_t adapted = 0;
     if (!taken) return true;
     if (!may_adapt_parameters(model, a->job, taken)) return false;
     for (uint32_t i = 0; i < model->parameter_count && !model->m->has_failed; i++) {
@@ -392,7 +393,15 @@ static bool adapt_parameters(tide_model *model, const aim *a, uint32_t taken) {
         if (!is_aimed_at) continue;
         wrapper = wrap_parameter(model, a, p, p->module == wrapped ? wrapper : p->module, is_fused);
         wrapped = p->module;
+        adapted += (uint64_t)tide_bytes(p->tensor);
     }
+    tide_report(model->m->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, TARGETS,
+                tide_format(model->m->arena,
+                            "aims at experts: each forward makes their whole adapted weights, %s over all layers, and "
+                            "without checkpointing backward keeps them",
+                            tide_gib(model->m->arena, adapted)),
+                "adapter.target_modules=q_proj,k_proj,v_proj,o_proj leaves the experts alone; checkpointing=full has "
+                "one layer of them at a time");
     return !model->m->has_failed;
 }
 
