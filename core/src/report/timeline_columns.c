@@ -16,13 +16,35 @@ void tide_open_columns(tide_writer *w, uint32_t events, uint32_t from, uint32_t 
     tide_write_open_at(w, "columns", '[');
 }
 
-/* Takes an event into the bytes by factor. */
-static void count_event(uint64_t *factors, const tide_job_report *r, uint32_t i) {
-    const tide_timeline *t = &r->run->machine.timeline;
-    uint32_t event = t->events[i], which = event & ~TIDE_FREE_BIT;
-    if (event == TIDE_EMPTY_CACHE) return;
+/* The bytes by factor, of so many events and of repetitions that have ended by then. */
+typedef struct factor_counts {
+    uint64_t bytes[TIDE_FACTOR_COUNT];
+    uint32_t events, repetitions;
+} factor_counts;
+
+static void count_allocation(factor_counts *c, const tide_job_report *r, uint32_t which, bool is_freed) {
     uint64_t bytes = r->replay.block_bytes[which];
-    factors[t->allocations[which].factor] += event & TIDE_FREE_BIT ? 0 - bytes : bytes;
+    c->bytes[r->run->machine.timeline.allocations[which].factor] += is_freed ? 0 - bytes : bytes;
+}
+
+/* What the playings of a repetition that are not kept have set aside, and what they free of what another one has. */
+static void count_repetition(factor_counts *c, const tide_job_report *r, const tide_repetition *of) {
+    const tide_repetition *saving = of - of->unwinds;
+    for (uint32_t i = 0; i < of->times * of->held_count; i++) count_allocation(c, r, of->first_held + i, false);
+    for (int64_t playing = 1; of->unwinds && playing <= of->times; playing++)
+        for (uint32_t i = 0; i < saving->saved_count; i++)
+            count_allocation(c, r, tide_saved_slot(saving, i, saving->times - of->lags[i] - playing), true);
+}
+
+/* Takes events up to this one into the bytes by factor. */
+static void count_events(factor_counts *c, const tide_job_report *r, uint32_t last) {
+    const tide_timeline *t = &r->run->machine.timeline;
+    for (; c->events <= last; c->events++) {
+        uint32_t event = t->events[c->events];
+        while (c->repetitions < t->repetition_count && t->repetitions[c->repetitions].last_event <= c->events)
+            count_repetition(c, r, &t->repetitions[c->repetitions++]);
+        if (event != TIDE_EMPTY_CACHE) count_allocation(c, r, event & ~TIDE_FREE_BIT, event & TIDE_FREE_BIT);
+    }
 }
 
 static void write_event(tide_job_report *r, uint32_t i) {
@@ -69,10 +91,39 @@ static void write_repetitions(tide_writer *w, const tide_timeline *t) {
     tide_write_close(w, ']');
 }
 
+/* Whose bytes those are that playings of a stretch leave beside the one that is kept: what a loop saves for backward,
+ * or the cache that grows from token to token. */
+static int factor_of_rest(const tide_timeline *t, uint32_t event) {
+    for (uint32_t i = t->repetition_count; i > 0; i--) {
+        const tide_repetition *of = &t->repetitions[i - 1];
+        if (of->first_event > event) continue;
+        if (of->held_count) return t->allocations[of->first_allocation + of->held[0]].factor;
+        if (of->growth) return TIDE_FACTOR_KV_CACHE;
+    }
+    return TIDE_FACTOR_TEMPORARY;
+}
+
+/* Slots tell what they held in one playing: the factors come to what is allocated in this one. */
+static void add_rest(const tide_timeline *t, const tide_column *c, uint64_t *factors) {
+    uint64_t sum = 0;
+    int rest = factor_of_rest(t, c->peak);
+    for (int f = 0; f < TIDE_FACTOR_COUNT; f++) sum += factors[f];
+    if (sum <= c->allocated) factors[rest] += c->allocated - sum;
+    for (int i = 0; sum > c->allocated && i < TIDE_FACTOR_COUNT; i++) {
+        int f = (rest + i) % TIDE_FACTOR_COUNT;
+        uint64_t over = sum - c->allocated, less = over < factors[f] ? over : factors[f];
+        factors[f] -= less;
+        sum -= less;
+    }
+}
+
 /* The bytes by factor move on to the column's highest event. */
-static void write_column(tide_job_report *r, const tide_column *c, uint64_t *factors, uint32_t *counted) {
+static void write_column(tide_job_report *r, const tide_column *c, factor_counts *counts) {
     tide_writer *w = r->w;
-    for (; *counted <= c->peak; ++*counted) count_event(factors, r, *counted);
+    uint64_t factors[TIDE_FACTOR_COUNT];
+    count_events(counts, r, c->peak);
+    memcpy(factors, counts->bytes, sizeof factors);
+    add_rest(&r->run->machine.timeline, c, factors);
     tide_write_int_at(w, "from", c->from);
     tide_write_int_at(w, "peak", c->peak);
     tide_write_bytes_at(w, "allocated", c->allocated);
@@ -95,15 +146,16 @@ bool tide_timeline_play(tide_timeline_columns *c, tide_job_report *r, uint32_t f
 
 void tide_write_timeline(tide_job_report *r, const tide_timeline_columns *c) {
     tide_writer *w = r->w;
-    uint32_t events = c->to - c->from, peak_column = 0, counted = 0;
-    uint64_t factors[TIDE_FACTOR_COUNT] = {0}, highest = 0;
+    uint32_t events = c->to - c->from, peak_column = 0;
+    uint64_t highest = 0;
+    factor_counts counts = {0};
     tide_open_columns(w, r->source.event_count, c->from, c->to);
     for (uint32_t i = 0; i < c->count; i++) {
         const tide_column *column = &c->columns[i];
         if (column->allocated > highest || (column->allocated == highest && column->peak == r->replay.peak_event))
             highest = column->allocated, peak_column = i;
         tide_write_open(w, '{');
-        write_column(r, column, factors, &counted);
+        write_column(r, column, &counts);
         if (events < r->source.event_count && c->count == events) write_event(r, column->from);
         tide_write_close(w, '}');
     }
