@@ -32,6 +32,13 @@ static inline void rise(tide_player *p, uint32_t slot, uint64_t block_bytes, uin
     }
 }
 
+/* A block goes to another slot. */
+static inline void move_block(tide_player *p, uint32_t from, uint32_t to) {
+    p->blocks[to] = p->blocks[from];
+    p->figures.block_bytes[to] = p->figures.block_bytes[from];
+    p->blocks[from] = 0;
+}
+
 static inline tide_caching_status play_request(tide_player *p, uint32_t slot, uint32_t stream, uint64_t bytes) {
     TIDE_INVARIANT(slot < p->source->slot_count && !p->blocks[slot]);
     tide_caching_status status = tide_caching_malloc(p->allocator, bytes, stream, &p->blocks[slot]);

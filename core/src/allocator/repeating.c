@@ -12,9 +12,10 @@
  *
  * Where requests grow from one playing to the next, the state of the small pool alone may come round: skipping.c. It
  * may take thousands of playings to; where the repetition says so (`settles`) it is taken to be round after SETTLED. */
-#include "allocator/player.h"
 
 #include <string.h>
+
+#include "allocator/play_event.h"
 
 enum { SETTLED = 64 };
 
@@ -94,13 +95,6 @@ static void leave_out_rounds(tide_player *p, const tide_repetition *of) {
         r->then_key = key;
         r->then_retries = retries;
     }
-}
-
-/* A block goes to another slot. */
-static void move_block(tide_player *p, uint32_t from, uint32_t to) {
-    p->blocks[to] = p->blocks[from];
-    p->figures.block_bytes[to] = p->figures.block_bytes[from];
-    p->blocks[from] = 0;
 }
 
 /* What a playing leaves alive for longer has slots of its own from the next one on. */

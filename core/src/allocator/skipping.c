@@ -148,9 +148,7 @@ void tide_player_hand_on(tide_player *p, const tide_repetition *of, bool large_a
     for (uint32_t i = 0; i < p->repeating.carried_count; i++) {
         uint32_t slot = p->repeating.carried[i].slot, from = slot + of->own;
         if (large_alone && tide_player_is_small(p, from)) continue;
-        p->blocks[slot] = p->blocks[from];
-        p->figures.block_bytes[slot] = p->figures.block_bytes[from];
-        p->blocks[from] = 0;
+        move_block(p, from, slot);
     }
 }
 
