@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sizes of arrays, and rounding up. */
+/* Sizes of arrays, rounding up, and common divisors. */
 #ifndef TIDE_BASE_ROUNDING_H
 #define TIDE_BASE_ROUNDING_H
 
@@ -14,6 +14,16 @@
 /* The same for sums that may not fit. */
 static inline int64_t tide_ceil_div(int64_t n, int64_t by) {
     return n / by + (n % by != 0);
+}
+
+/* The greatest common divisor of two integers that are not negative; 1 of 0 and 0: it divides. */
+static inline int64_t tide_gcd(int64_t a, int64_t b) {
+    while (b) {
+        int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a ? a : 1;
 }
 
 #endif

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/rounding.h"
 #include "base/units.h"
 
 /* ---- what is read ---- */
@@ -293,11 +294,31 @@ static void check_vllm_generation(tide_job_builder *b) {
         NULL);
 }
 
-/* GRPOTrainer.__init__: a generation holds whole groups. */
+/* TRL's GRPOConfig.__post_init__: the rows that all ranks generate at once are whole groups. A file of another program
+   may ask for groups of one. */
+static void check_groups(tide_job_builder *b) {
+    const tide_job *job = b->job;
+    int64_t ranks = job->parallel_kind == TIDE_parallel_kind_none ? 1 : job->parallel_dp,
+            steps = tide_steps_per_generation(job), group = job->trainer_num_generations,
+            rows = job->batch * ranks * steps;
+    if (group < 2 && b->arguments.origins[TIDE_SET_trainer_num_generations] == TIDE_ORIGIN_USER)
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer_num_generations,
+                            "advantages are taken within a group: TRL requires at least 2 generations per prompt",
+                            "write trainer.num_generations=2 or more");
+    if (rows % group)
+        tide_builder_refuse(
+            b, TIDE_ERR_CONFLICT, TIDE_SET_trainer_num_generations,
+            tide_format(b->arena,
+                        "%lld completions for each prompt do not divide a generation of %lld rows, which is "
+                        "batch times GPUs times steps_per_generation; TRL refuses this too",
+                        (long long)group, (long long)rows),
+            tide_format(b->arena, "write batch=%lld, or change grad_accum or trainer.num_generations",
+                        (long long)(group / tide_gcd(group, ranks * steps))));
+}
+
 static void check_rollouts(tide_job_builder *b) {
     const tide_job *job = b->job;
-    int64_t rows = job->batch * tide_steps_per_generation(job), prompt = tide_prompt_length(job),
-            total = prompt + job->trainer_max_completion_length;
+    int64_t prompt = tide_prompt_length(job), total = prompt + job->trainer_max_completion_length;
     if (prompt < 1)
         tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer_max_completion_length,
                             "leaves nothing of seq for the prompt", "give trainer.prompt_length, or a larger seq");
@@ -307,15 +328,7 @@ static void check_rollouts(tide_job_builder *b) {
             tide_format(b->arena, "rows have %lld tokens: trainer.prompt_length and trainer.max_completion_length",
                         (long long)total),
             "leave it out");
-    if (rows % job->trainer_num_generations)
-        tide_builder_refuse(
-            b, TIDE_ERR_CONFLICT, TIDE_SET_trainer_num_generations,
-            tide_format(b->arena,
-                        "%lld completions for each prompt do not divide a generation of %lld rows, which is "
-                        "batch times steps_per_generation; TRL refuses this too",
-                        (long long)job->trainer_num_generations, (long long)rows),
-            tide_format(b->arena, "write batch=%lld, or change grad_accum or trainer.num_generations",
-                        (long long)job->trainer_num_generations));
+    check_groups(b);
     check_vllm_generation(b);
     tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_trainer),
                 job->trainer_use_vllm

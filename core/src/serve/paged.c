@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "base/rounding.h"
 #include "base/units.h"
 
 enum {
@@ -15,16 +16,6 @@ enum {
     INDEX_BYTES = 8,        /* of read_index and write_index */
     ID_BYTES = 4            /* of other inputs */
 };
-
-/* 1 of 0 and 0: it divides. */
-static int64_t paged_gcd(int64_t a, int64_t b) {
-    while (b) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a ? a : 1;
-}
 
 static int64_t paged_greater(int64_t a, int64_t b) {
     return a > b ? a : b;
@@ -40,7 +31,7 @@ static void size_sector(tide_paged_cache *c) {
     c->sector_bytes = SECTOR_ALIGNMENT;
     for (uint32_t i = 0; i < c->group_count; i++) {
         int64_t bytes = c->groups[i].block_bytes = c->page_bytes * c->groups[i].layers;
-        c->sector_bytes = c->sector_bytes / paged_gcd(c->sector_bytes, bytes) * bytes;
+        c->sector_bytes = c->sector_bytes / tide_gcd(c->sector_bytes, bytes) * bytes;
     }
     c->tokens_per_sector = 0;
     for (uint32_t i = 0; i < c->group_count; i++) {
