@@ -198,6 +198,19 @@ static const char *left_out_sentence(const tide_job_report *r, uint64_t device) 
                        tide_left_out(arena, job), end);
 }
 
+/* Where even the least is more than there is, the allocator may give cached memory back and go on. */
+static const char *cannot_tell_sentence(const tide_job_report *r, uint64_t device) {
+    tide_arena *arena = r->w->arena;
+    const tide_job *job = r->job;
+    const char *range = extent(r, device);
+    bool is_narrow = strncmp(range, "between", 7) != 0,
+         retries = tide_range_low(r->run, job, device) > job->device_bytes;
+    if (is_narrow) range = tide_format(arena, "%s, %s%s", tide_gib(arena, device), range, retries ? "," : "");
+    return tide_format(arena, "%s %s %s: cannot tell whether it %s, as %s", range, retries ? "wanted of" : "of",
+                       tide_gib(arena, job->device_bytes), retries ? "runs with cached memory given back" : "fits",
+                       tide_range_reason(arena, r->run, job));
+}
+
 static const char *sentence_of(const tide_job_report *r, uint64_t device) {
     tide_arena *arena = r->w->arena;
     const tide_job *job = r->job;
@@ -206,12 +219,7 @@ static const char *sentence_of(const tide_job_report *r, uint64_t device) {
     if (tide_left_out(arena, job)) return left_out_sentence(r, device);
     if (!job->device_bytes)
         return tide_format(arena, "%s at the peak%s; choose a GPU to see whether it fits", need, ranged(r, device));
-    if (tide_job_report_fit(r) == TIDE_CANNOT_TELL) {
-        const char *range = extent(r, device);
-        bool is_narrow = strncmp(range, "between", 7) != 0;
-        return tide_format(arena, "%s%s%s of %s: cannot tell whether it fits, as %s", is_narrow ? need : "",
-                           is_narrow ? ", " : "", range, total, tide_range_reason(arena, r->run, job));
-    }
+    if (tide_job_report_fit(r) == TIDE_CANNOT_TELL) return cannot_tell_sentence(r, device);
     uint64_t steps = steps_beside_loading(r);
     if (steps) return loading_sentence(r, device, steps);
     if (r->on_card.is_oom)
