@@ -137,8 +137,9 @@ static void unknown_read(tide_job_arguments *arguments, tide_text name) {
     const char *place = argument_place(arguments->arena, name);
     tide_text rest = name, first;
     tide_piece_next(&rest, '.', &first);
-    const char *off = remedy_of_switch(arguments->arena, name), *word = off ? off : tide_word_remedy(name);
-    const char *near = tide_setting_nearest(arguments->arena, rest.at ? first : name);
+    tide_text key = rest.at && tide_text_is(first, "trainer") ? rest : name;
+    const char *off = remedy_of_switch(arguments->arena, key), *word = off ? off : tide_word_remedy(key);
+    const char *near = tide_setting_nearest(arguments->arena, rest.at && key.at == name.at ? first : key);
     const char *tail = rest.at && near && strcmp(near, "overrides") == 0 ? ".KEY" : "";
     tide_error(arguments->diags, TIDE_ERR_FIELD_UNKNOWN, place,
                tide_format(arguments->arena, "\"%s\" is not a setting", tide_shown(arguments->arena, name)),

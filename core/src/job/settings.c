@@ -177,6 +177,7 @@ tide_setting_id tide_setting_find_for(tide_text name, bool serves) {
     if (id < TIDE_SET_COUNT) return id;
     tide_text key = name, first;
     tide_piece_next(&key, '.', &first);
+    if (key.at && tide_text_is(first, "trainer")) return tide_setting_find_for(key, serves);
     if (key.at && (tide_text_is(first, "adapter") || tide_setting_method(name).length)) return find_of_adapter(key);
     return TIDE_SET_COUNT;
 }

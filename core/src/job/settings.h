@@ -40,7 +40,8 @@ extern const tide_setting tide_settings[TIDE_SET_COUNT];
 /* What each means: apart, because the page has them later. */
 extern const char *const tide_setting_help[TIDE_SET_COUNT];
 
-/* The number of the setting of this name or alias; TIDE_SET_COUNT if there is none. METHOD.KEY is adapter.KEY. */
+/* The number of the setting of this name or alias; TIDE_SET_COUNT if there is none. METHOD.KEY is adapter.KEY, and
+ * trainer.KEY is KEY where no option of a trainer alone has this name: trainer.packing. */
 tide_setting_id tide_setting_find(tide_text name);
 
 /* The same; an alias that several settings have is that of a server's where it serves: tp, gpus, rank. */
