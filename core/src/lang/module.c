@@ -399,8 +399,12 @@ tide_value tide_model_forward(tide_model *model, const char *const *names, const
     return call_root(model, NULL, names, values, count);
 }
 
+tide_value tide_size_in(tide_model *model, uint32_t scope, const char *name) {
+    return tide_scope_size(model, scope, tide_name(&model->size_names, tide_text_of(name)));
+}
+
 tide_value tide_model_size(tide_model *model, const char *name) {
-    return tide_scope_size(model, 0, tide_name(&model->size_names, tide_text_of(name)));
+    return tide_size_in(model, 0, name);
 }
 
 tide_value tide_model_evaluate(tide_model *model, tide_text expression, const char *place) {

@@ -241,6 +241,8 @@ tide_value *tide_model_setting(tide_model *model, const char *name);
 
 /* A size of the root's description; owned by the caller. */
 tide_value tide_model_size(tide_model *model, const char *name);
+/* The same in one of its parts, by a scope of the model. */
+tide_value tide_size_in(tide_model *model, uint32_t scope, const char *name);
 
 /* Evaluates an expression in the root's scope; owned by the caller. */
 tide_value tide_model_evaluate(tide_model *model, tide_text expression, const char *place);

@@ -316,7 +316,7 @@ static void evaluate_all(evaluation *e) {
     tide_value *loss = tide_model_setting(model, "loss_function");
     if (e->keeps_predictions && tide_text_is(loss->text, "liger")) loss->text = TIDE_TEXT("default"); /* skip_logits */
     *tide_model_setting(model, "training") = tide_of_bool(false);
-    if (tide_json_at(e->t->job->config, "text_config"))
+    if (e->t->job->trainer == TIDE_trainer_hf && tide_json_at(e->t->job->config, "text_config"))
         *tide_model_setting(model, "use_cache") = tide_of_bool(tide_copied_use_cache(e->t->job));
     model->state.is_checkpointing = false;
     model->m->state.grad_enabled = false;

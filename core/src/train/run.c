@@ -47,8 +47,9 @@ static void prepare(tide_run *run, const tide_job *job, tide_arena *arena, tide_
     run->model.autocast_dtype = job->autocast.dtype;
     run->model.leaves_autocast = tide_job_has_deepspeed(job);
     bool has_text = tide_json_at(job->config, "text_config") != NULL;
-    if (job->trainer != TIDE_trainer_none) /* trainer.py: self.model.config.use_cache = self.args.use_cache */
-        uses_cache = has_text && !run->model.state.is_checkpointing && tide_copied_use_cache(job);
+    if (job->trainer != TIDE_trainer_none) /* those of TRL pass use_cache=False */
+        uses_cache = job->trainer == TIDE_trainer_hf && has_text && !run->model.state.is_checkpointing &&
+                     tide_copied_use_cache(job);
     tide_set_model_settings(run, job, uses_cache);
     *tide_model_setting(&run->model, "mask_is_full") = tide_of_bool(job->trainer != TIDE_trainer_none && !job->padding);
     if (run->model.autocasts)

@@ -267,31 +267,20 @@ static void keep_barrier(tide_trainer_run *t) {
     m->makes_on_host = is_on_host;
 }
 
-/* sft_trainer.py and its kin, aux_loss_enabled: of models whose configuration has router_aux_loss_coef the router's
- * load-balancing loss is trained. Those that generate are not played with it; at most it keeps, for each layer and
- * token, a softmax over the experts, its copy in fp32 and that one masked (modeling_mixtral.py,
- * load_balancing_loss_func). */
+/* aux_loss_enabled of sft_trainer.py and its kin: of models whose configuration has router_aux_loss_coef the router's
+ * load-balancing loss is trained. */
 static void add_aux_loss(tide_run *run, const tide_job *job) {
-    enum { EACH = 12 };
     tide_model *model = &run->model;
-    if (!tide_trl_fuses_head(job) ||
-        !tide_size_find(model->descriptions, model->scopes[0].description, TIDE_TEXT("balances")))
-        return;
-    const tide_json *coefficient = tide_json_at(job->config, "router_aux_loss_coef");
-    tide_value balances = tide_model_size(model, "balances"), experts = tide_model_size(model, "experts"),
-               layers = tide_model_size(model, "num_layers");
-    bool has_router = balances.kind == TIDE_VALUE_BOOL && experts.kind == TIDE_VALUE_INT && experts.integer > 0 &&
-                      layers.kind == TIDE_VALUE_INT;
-    if (!has_router || (coefficient && coefficient->number == 0)) return;
-    if (!tide_trainer_generates(job)) {
+    for (uint32_t i = 0; i < model->scope_count && tide_trl_fuses_head(job); i++) {
+        if (!tide_size_find(model->descriptions, model->scopes[i].description, TIDE_TEXT("balances"))) continue;
+        const tide_json *coefficient = tide_json_at(model->scopes[i].config, "router_aux_loss_coef");
+        tide_value experts = tide_size_in(model, i, "experts");
+        bool has_router = experts.kind == TIDE_VALUE_INT && experts.integer > 0;
+        if (!has_router || (coefficient && coefficient->number == 0)) continue;
         *tide_model_setting(model, "router_experts") = experts;
-        *tide_model_setting(model, "router_top_k") = tide_model_size(model, "top_k");
+        *tide_model_setting(model, "router_top_k") = tide_size_in(model, i, "top_k");
         return;
     }
-    int64_t tokens = job->batch * job->seq, each = EACH * experts.integer * layers.integer, bytes;
-    if (!tide_mul_i64(&bytes, tokens, each)) return;
-    run->margin += (uint64_t)bytes;
-    if (!run->margin_reason) run->margin_reason = "TRL's load-balancing loss of the router is not played";
 }
 
 static bool prepare_trl(tide_trainer_run *t) {

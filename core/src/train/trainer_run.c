@@ -78,6 +78,12 @@ static tide_tensor *labels_of(const tide_batch *b) {
     return NULL;
 }
 
+/* Trainer's model_accepts_loss_kwargs: of few classes of transformers an attribute says that it does not. */
+static bool accepts_loss_kwargs(tide_model *model) {
+    bool is_given = tide_size_find(model->descriptions, model->scopes[0].description, TIDE_TEXT("accepts_loss_kwargs"));
+    return !is_given || tide_model_size(model, "accepts_loss_kwargs").truth;
+}
+
 tide_tensor *tide_count_items(tide_trainer_run *t, const tide_batch *batches, int64_t number) {
     tide_machine *m = &t->run->machine;
     tide_function *count = tide_trainer_function(t, "count_items");
@@ -87,9 +93,14 @@ tide_tensor *tide_count_items(tide_trainer_run *t, const tide_batch *batches, in
         if (labels) tide_list_push(m, list.list, tide_of_tensor(tide_retain(labels)));
     }
     const tide_model *model = &t->run->model;
-    tide_text name = model->instances[model->root].of->name; /* ForCausalLMLoss shifts, by LOSS_MAPPING of the class */
-    const tide_value arguments[] = {list, tide_of_bool(tide_text_contains(name, TIDE_TEXT("ForCausalLM")))};
-    if (list.list->count && count) made = tide_model_run(&t->run->model, count, arguments, 2);
+    tide_text name = model->instances[model->root].of->name;
+    const tide_json *encodes = tide_json_at(t->job->config, "is_encoder_decoder");
+    bool generates = tide_text_contains(name, TIDE_TEXT("ForConditionalGeneration")) && !(encodes && encodes->is_true);
+    /* ForCausalLMLoss shifts, by LOSS_MAPPING of the class */
+    const tide_value arguments[] = {list,
+                                    tide_of_bool(generates || tide_text_contains(name, TIDE_TEXT("ForCausalLM")))};
+    if (list.list->count && count && accepts_loss_kwargs(&t->run->model))
+        made = tide_model_run(&t->run->model, count, arguments, 2);
     tide_value_release(m, list);
     return made.kind == TIDE_VALUE_TENSOR ? made.tensor : NULL;
 }
@@ -245,6 +256,23 @@ tide_tensor *tide_compute_trl_loss(tide_trainer_run *t, tide_value batch) {
     return loss.kind == TIDE_VALUE_TENSOR ? loss.tensor : NULL;
 }
 
+/* Texts alone are described, of models that take more; in rollouts those of models of text. */
+static bool plays_media(tide_trainer_run *t) {
+    const tide_model *model = &t->run->model;
+    const tide_json *inputs = model->instances[model->root].of->inputs;
+    if (!inputs) inputs = tide_description_at(model->scopes[0].description, "inputs");
+    const char *trainer = t->job->values[TIDE_SET_trainer];
+    if (!tide_json_at(inputs, "pixel_values")) return true;
+    if (tide_trainer_generates(t->job))
+        return tide_error(model->m->diags, TIDE_ERR_UNSUPPORTED, "/settings/trainer",
+                          tide_format(model->m->arena, "%s of TRL is described for models of text", trainer),
+                          "give the language model by itself");
+    if (t->job->images == 0 && !t->job->video.frames) return true;
+    return tide_error(model->m->diags, TIDE_ERR_UNSUPPORTED, "/settings/images",
+                      tide_format(model->m->arena, "images that %s of TRL trains with are not described", trainer),
+                      "images=0 plays texts alone; trainer=hf plays images, with the model's own loss");
+}
+
 /* model.base_model and get_output_embeddings(): the only modules of a causal language model. A reward model has a score
  * for each row, and no output embeddings. */
 bool tide_find_parts(tide_trainer_run *t) {
@@ -259,6 +287,7 @@ bool tide_find_parts(tide_trainer_run *t) {
         t->base_model = (tide_value){.kind = TIDE_VALUE_MODULE, .module = model->root};
         return true;
     }
+    if (!plays_media(t)) return false;
     tide_text path = root->of->output_embeddings;
     uint32_t head = tide_model_find(model, path.length ? path : TIDE_TEXT("lm_head")), base = 0, others = 0;
     for (uint32_t i = 1; i < model->instance_count; i++) {
