@@ -18,8 +18,8 @@ static const uint64_t caching_async_chunk = (uint64_t)32 << 20;
 
 /* ---- host memory: all growth happens here, before anything changes ---- */
 
-/* Grows *array to hold at least `wanted` elements; on false it is as before. The new part is
- * zeroed. */
+/* Grows *array to hold at least `wanted` elements; on false it is as before. The new part has any
+ * value, but for element 0, which is none. */
 static bool caching_grow(tide_caching_allocator *a, void *array, uint32_t *capacity, uint64_t wanted, size_t element) {
     void *old;
     uint64_t grown = *capacity ? *capacity : 64;
@@ -29,7 +29,7 @@ static bool caching_grow(tide_caching_allocator *a, void *array, uint32_t *capac
     memcpy(&old, array, sizeof old);
     char *moved = a->memory.resize(a->memory.user, old, *capacity * element, (size_t)grown * element);
     if (!moved) return false;
-    memset(moved + *capacity * element, 0, ((size_t)grown - *capacity) * element);
+    if (!*capacity) memset(moved, 0, element);
     memcpy(array, &moved, sizeof moved);
     *capacity = (uint32_t)grown;
     return true;
@@ -50,8 +50,10 @@ static bool caching_prepare_segments(tide_caching_allocator *a, uint32_t count) 
 static tide_caching_status caching_prepare_stream(tide_caching_allocator *a, uint32_t stream) {
     if (stream < a->stream_capacity && a->streams[stream]) return TIDE_CACHING_OK;
     if (stream >= TIDE_CACHING_STREAM_LIMIT) return TIDE_CACHING_BAD_STREAM;
+    uint32_t before = a->stream_capacity;
     if (!caching_grow(a, &a->streams, &a->stream_capacity, (uint64_t)stream + 1, sizeof *a->streams))
         return TIDE_CACHING_NO_MEMORY;
+    for (uint32_t i = before; i < a->stream_capacity; i++) a->streams[i] = NULL;
     caching_stream *made = a->memory.resize(a->memory.user, NULL, 0, sizeof *made);
     if (!made) return TIDE_CACHING_NO_MEMORY;
     memset(made, 0, sizeof *made);

@@ -321,34 +321,31 @@ void tide_player_close(tide_player *p) {
     if (p->pending_streams) tide_arena_drop(p->arena, p->pending_streams), tide_arena_drop(p->arena, p->free_streams);
     tide_player_forget_skipping(p);
     void *of_repetitions[] = {p->repeating.carried,   p->repeating.now.at, p->repeating.then.at, p->repeating.kept,
-                              p->repeating.before.at, p->around.carried,   p->around.now.at,     p->around.then.at};
+                              p->repeating.before.at, p->around.carried,   p->around.now.at,     p->around.then.at,
+                              p->at_peak.at};
     for (size_t i = 0; i < TIDE_COUNT_OF(of_repetitions); i++)
         if (of_repetitions[i]) tide_arena_drop(p->arena, of_repetitions[i]);
     tide_cursor_close(&p->cursor, p->arena);
     tide_arena_drop(p->arena, p->blocks);
 }
 
-static bool replay_events(tide_replay *replay, const tide_event_source *source, const tide_replay_config *config,
+static bool replay_events(tide_player *p, const tide_event_source *source, const tide_replay_config *config,
                           tide_arena *arena) {
-    tide_player p;
-    if (!tide_player_open(&p, source, config, arena) || !tide_player_run(&p, source->event_count)) return false;
-    tide_player_close(&p);
-    *replay = p.figures;
-    return true;
+    return tide_player_open(p, source, config, arena) && tide_player_run(p, source->event_count);
 }
 
 bool tide_replay_all(tide_replay *replay, const tide_event_source *source, const tide_replay_config *config,
                      tide_arena *arena) {
-    return replay_events(replay, source, config, arena) && tide_replay_take_peak(replay, source, config, arena);
+    tide_player p;
+    if (!replay_events(&p, source, config, arena) || !tide_player_close_at_peak(&p, config)) return false;
+    *replay = p.figures;
+    return true;
 }
 
-bool tide_replay_take_peak(tide_replay *replay, const tide_event_source *source, const tide_replay_config *config,
-                           tide_arena *arena) {
+/* Plays up to the peak again: of slots that hold a block then. */
+static bool play_to_peak(tide_replay *replay, const tide_event_source *source, const tide_replay_config *config,
+                         tide_arena *arena) {
     tide_player p;
-    bool is_repeated = false;
-    for (uint32_t i = 0; i < source->repetition_count && !is_repeated; i++)
-        is_repeated = replay->peak_event < source->repetitions[i].last_event; /* slots held something else then */
-    if (!is_repeated) return true;
     if (!tide_player_open(&p, source, config, arena) ||
         !tide_player_run_to(&p, replay->peak_event + 1, replay->peak_playing, replay->peak_around))
         return false;
@@ -360,9 +357,18 @@ bool tide_replay_take_peak(tide_replay *replay, const tide_event_source *source,
     return true;
 }
 
+bool tide_player_close_at_peak(tide_player *p, const tide_replay_config *config) {
+    bool is_known = tide_player_knows_peak(p);
+    tide_player_close(p);
+    return is_known || play_to_peak(&p->figures, p->source, config, p->arena);
+}
+
 bool tide_replay_peaks(tide_replay *replay, const tide_event_source *source, const tide_replay_config *config,
                        tide_arena *arena) {
-    if (!replay_events(replay, source, config, arena)) return false;
+    tide_player p;
+    if (!replay_events(&p, source, config, arena)) return false;
+    tide_player_close(&p);
+    *replay = p.figures;
     tide_arena_drop(arena, replay->block_bytes);
     replay->block_bytes = NULL;
     return true;

@@ -95,6 +95,14 @@ typedef struct tide_repeating {
     bool is_known, can_skip;
 } tide_repeating;
 
+/* Note [Blocks at the peak] in peak_blocks.c: what slots held there that hold something else by now. */
+typedef struct tide_peak_blocks {
+    uint32_t event, playing, around; /* of the peak that they are noted for */
+    uint32_t playings;               /* notes of whole playings, of repetitions that the peak is in */
+    tide_carried *at;
+    uint32_t count, capacity;
+} tide_peak_blocks;
+
 typedef struct tide_player {
     const tide_event_source *source;
     tide_arena *arena;
@@ -110,6 +118,7 @@ typedef struct tide_player {
     bool may_touch;      /* a request and its free are one step: not where statistics are looked at between them */
     uint32_t mark;       /* the next one */
     uint64_t phase_peak;
+    tide_peak_blocks at_peak;
     uint32_t next; /* the repetition that is reached next, or is being played */
     tide_repeating repeating;
     tide_repeating around;     /* of one that has others within it */
@@ -152,10 +161,14 @@ void tide_player_finish(tide_player *p);
 /* Finishes, and gives back all but figures.block_bytes. */
 void tide_player_close(tide_player *p);
 
-/* Where the peak is in a repetition, or before one, block_bytes of what lives at the peak become what they are then. */
-bool tide_replay_take_peak(tide_replay *replay, const tide_event_source *source, const tide_replay_config *config,
-                           tide_arena *arena);
-/* Plays all events. */
+/* peak_blocks.c. At the end of a playing, and of a repetition. */
+void tide_player_note_playing(tide_player *p, const tide_repetition *of);
+void tide_player_note_older(tide_player *p, const tide_repetition *of);
+/* Whether block_bytes of what lives at the peak could be made what they are then. */
+bool tide_player_knows_peak(tide_player *p);
+/* Closes a player that has played all; block_bytes of what lives at the peak are what they are then. */
+bool tide_player_close_at_peak(tide_player *p, const tide_replay_config *config);
+/* Plays all events, and closes so. */
 bool tide_replay_all(tide_replay *replay, const tide_event_source *source, const tide_replay_config *config,
                      tide_arena *arena);
 /* The same without block_bytes. */

@@ -113,8 +113,9 @@ static void take_back(tide_player *p, const tide_repetition *of) {
 }
 
 /* What the slots of before held is what their own requests got; those that live on hold a later playing's. */
-static void end_repetition(tide_player *p) {
+static void end_repetition(tide_player *p, const tide_repetition *of) {
     tide_repeating *r = &p->repeating;
+    tide_player_note_older(p, of);
     for (uint32_t i = 0; i < r->carried_count; i++)
         if (!p->blocks[r->carried[i].slot]) p->figures.block_bytes[r->carried[i].slot] = r->carried[i].block_bytes;
     p->next++;
@@ -127,9 +128,10 @@ static void end_repetition(tide_player *p) {
 static bool play_again(tide_player *p, const tide_repetition *of) {
     tide_repeating *r = &p->repeating;
     if (r->playing == 0) find_carried(p, of);
+    tide_player_note_playing(p, of);
     leave_out_rounds(p, of);
     if (r->playing == of->times) {
-        end_repetition(p);
+        end_repetition(p, of);
         return false;
     }
     r->playing++;

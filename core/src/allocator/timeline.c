@@ -21,12 +21,12 @@ enum { FIRST_ALLOCATIONS = 4096 }; /* what a small model's step makes */
 void tide_timeline_init(tide_timeline *timeline, tide_arena *arena) {
     *timeline = (tide_timeline){
         .arena = arena, .allocation_capacity = FIRST_ALLOCATIONS, .event_capacity = 2 * FIRST_ALLOCATIONS};
-    timeline->allocations = tide_arena_grow(arena, NULL, 0, FIRST_ALLOCATIONS * sizeof *timeline->allocations);
-    timeline->events = tide_arena_grow(arena, NULL, 0, 2 * FIRST_ALLOCATIONS * sizeof *timeline->events);
+    timeline->allocations = tide_arena_resize(arena, NULL, 0, FIRST_ALLOCATIONS * sizeof *timeline->allocations);
+    timeline->events = tide_arena_resize(arena, NULL, 0, 2 * FIRST_ALLOCATIONS * sizeof *timeline->events);
 }
 
 static void append_event(tide_timeline *timeline, uint32_t event) {
-    TIDE_ROOM(timeline->arena, timeline->events, timeline->event_count, timeline->event_capacity);
+    tide_timeline_reserve(timeline, timeline->event_count + 1, timeline->allocation_count);
     timeline->events[timeline->event_count++] = event;
 }
 
@@ -40,7 +40,7 @@ uint32_t tide_timeline_shape(tide_timeline *timeline, const tide_dim *dims, unsi
 }
 
 uint32_t tide_timeline_alloc(tide_timeline *timeline, const tide_allocation *allocation) {
-    TIDE_ROOM(timeline->arena, timeline->allocations, timeline->allocation_count, timeline->allocation_capacity);
+    tide_timeline_reserve(timeline, timeline->event_count + 1, timeline->allocation_count + 1);
     uint32_t index = timeline->allocation_count++;
     tide_allocation *made = &timeline->allocations[index];
     *made = *allocation;
@@ -60,7 +60,6 @@ void tide_timeline_free(tide_timeline *timeline, uint32_t allocation, const tide
     append_event(timeline, allocation | TIDE_FREE_BIT);
 }
 
-/* As far as TIDE_ROOM would have come. */
 static uint32_t roomy(uint32_t capacity, uint32_t wanted) {
     while (capacity < wanted) capacity *= 2;
     return capacity;

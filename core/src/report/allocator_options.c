@@ -109,6 +109,11 @@ uint64_t tide_events_to_play(const tide_event_source *source) {
     return count;
 }
 
+/* No option reserves less than what is asked for at once. */
+static bool may_save(const tide_replay *endless) {
+    return endless->reserved_peak - endless->requested_peak >= endless->reserved_peak / WORTH_A_WORD;
+}
+
 bool tide_write_options(tide_writer *w, const tide_event_source *source, const tide_replay_config *config,
                         const tide_replay *endless, const char *conf, bool fits_now, bool is_brief) {
     tried_option tried[OPTION_COUNT];
@@ -116,9 +121,10 @@ bool tide_write_options(tide_writer *w, const tide_event_source *source, const t
     uint64_t reserved = endless->reserved_peak;
     int best = -1;
     on.most_events = 2 * tide_events_to_play(source) + MOST_OF_ROUNDS;
+    int count = !is_brief ? OPTION_COUNT : may_save(endless) || !fits_now ? BRIEF_COUNT : 0;
     tide_write_key(w, "options");
     tide_write_open(w, '[');
-    for (int i = 0; i < (is_brief ? BRIEF_COUNT : OPTION_COUNT); i++) {
+    for (int i = 0; i < count; i++) {
         if (strcmp(options[i], conf) == 0) continue;
         tide_alloc_conf_parse(&on.conf, TIDE_ALLOC_TORCH_MAIN, options[i], strlen(options[i]), NULL);
         if (!try_option(&tried[i], source, &on, w->arena)) return false;

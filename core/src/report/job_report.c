@@ -39,9 +39,9 @@ bool tide_job_report_play(tide_job_report *r, tide_column *columns, uint32_t cou
     if (!tide_player_open(&p, &r->source, &config, r->run->machine.timeline.arena) ||
         !tide_player_columns(&p, columns, count, until) || !tide_player_run(&p, r->source.event_count))
         return false;
-    tide_player_close(&p);
+    if (!tide_player_close_at_peak(&p, &config)) return false;
     r->replay = p.figures;
-    return tide_replay_take_peak(&r->replay, &r->source, &config, r->run->machine.timeline.arena);
+    return true;
 }
 
 bool tide_job_report_open(tide_job_report *r, tide_writer *w, tide_run *run, const tide_job *job) {
