@@ -226,15 +226,22 @@ static void check_quant(tide_job_builder *b) {
 
 /* ---- trainers ---- */
 
-/* The losses of TRL's trainers by name: those that are played, the first where none is given; and those that work on
- * one value per row as that one does, and are played as it. */
+static bool are_all_among(const char *given, const char *list) {
+    tide_text rest = tide_text_of(given), one;
+    while (tide_piece_next(&rest, ',', &one))
+        if (!tide_text_is_among(one, list)) return false;
+    return true;
+}
+
+/* The losses of TRL's trainers by name, dpo's several of them: those that are played, the first where none is given;
+ * and those that work on one value per row as that one does, and are played as it. */
 static void check_loss_type(tide_job_builder *b, const char *kind) {
     static const struct {
         const char *first, *played, *alike;
     } losses[TIDE_trainer_COUNT] = {
         [TIDE_trainer_sft] = {"nll", "nll|dft|chunked_nll", NULL},
-        [TIDE_trainer_dpo] = {"sigmoid", "sigmoid|ipo|sigmoid_norm",
-                              "hinge|exo_pair|nca_pair|robust|bco_pair|sppo_hard|aot|aot_unpaired|apo_zero|apo_down|"
+        [TIDE_trainer_dpo] = {"sigmoid", "sigmoid|ipo|sigmoid_norm|sft|bco_pair",
+                              "hinge|exo_pair|nca_pair|robust|sppo_hard|aot|aot_unpaired|apo_zero|apo_down|"
                               "discopop"},
         [TIDE_trainer_kto] = {"kto", "kto|apo_zero_unpaired", NULL},
         [TIDE_trainer_cpo] = {"sigmoid", "sigmoid", "hinge|ipo|simpo"},
@@ -242,8 +249,10 @@ static void check_loss_type(tide_job_builder *b, const char *kind) {
     };
     const char *given = b->job->trainer_loss_type, *played = losses[b->job->trainer].played,
                *alike = losses[b->job->trainer].alike;
-    if (!given || !given[0] || !played || tide_text_is_among(tide_text_of(given), played)) return;
-    if (alike && tide_text_is_among(tide_text_of(given), alike))
+    bool is_one = b->job->trainer != TIDE_trainer_dpo;
+    if (!given || !given[0] || !played || are_all_among(given, played)) return;
+    if (alike && (is_one ? tide_text_is_among(tide_text_of(given), alike)
+                         : are_all_among(given, tide_format(b->arena, "%s|%s", played, alike))))
         tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_trainer_loss_type),
                     tide_format(b->arena, "%s is played as %s: both compute with one value per row", given,
                                 losses[b->job->trainer].first),

@@ -283,12 +283,24 @@ static void add_aux_loss(tide_run *run, const tide_job *job) {
     }
 }
 
+/* DPOConfig's loss_type, which may be several. */
+static void set_loss_types(tide_trainer_run *t) {
+    tide_machine *m = &t->run->machine;
+    const char *given = t->job->trainer_loss_type;
+    tide_text rest = tide_text_of(given && given[0] ? given : "sigmoid"), one;
+    tide_value types = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
+    while (tide_piece_next(&rest, ',', &one))
+        tide_list_push(m, types.list, (tide_value){.kind = TIDE_VALUE_TEXT, .text = one});
+    *tide_model_setting(&t->run->model, "loss_types") = types;
+}
+
 static bool prepare_trl(tide_trainer_run *t) {
     const tide_trl *kind = t->kind;
     tide_arena *arena = t->run->machine.arena;
     if (!tide_trainer_generates(t->job) || t->job->trainer_use_vllm) keep_barrier(t);
     if (!tide_find_parts(t)) return false;
     add_aux_loss(t->run, t->job);
+    set_loss_types(t);
     t->policy = tide_trainer_function(t, tide_format(arena, "%s_policy", kind->name));
     t->compute_loss = tide_trainer_function(t, tide_format(arena, "%s_loss", kind->name));
     if (kind->has_reference) t->reference = tide_trainer_function(t, tide_format(arena, "%s_reference", kind->name));

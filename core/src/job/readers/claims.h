@@ -35,7 +35,8 @@ typedef struct tide_key_row {
     tide_setting_id setting;
     tide_fact fact;
     const char *values, *matter;
-    bool is_of_model; /* where the model is given besides, it says nothing */
+    bool is_of_model;     /* where the model is given besides, it says nothing */
+    const char *trainers; /* of TRL, joined by bars, which alone have the key; NULL: others have it too */
     const struct tide_key_table *section;
 } tide_key_row;
 
@@ -44,6 +45,9 @@ typedef struct tide_key_row {
  * is taken as it is. */
 #define KEY_SETS(key_, setting_, values_)                                                                              \
     { .key = key_, .rule = TIDE_RULE_SETS, .setting = TIDE_SET_##setting_, .values = values_ }
+/* The same of a key that only these trainers of TRL have, joined by bars. */
+#define KEY_SETS_OF(trainers_, key_, setting_, values_)                                                                \
+    { .key = key_, .rule = TIDE_RULE_SETS, .setting = TIDE_SET_##setting_, .values = values_, .trainers = trainers_ }
 #define KEY_SAYS(key_, fact_, values_)                                                                                 \
     { .key = key_, .rule = TIDE_RULE_SAYS, .fact = TIDE_FACT_##fact_, .values = values_ }
 /* Values of keys that several programs have. */
@@ -100,6 +104,7 @@ typedef struct tide_claims {
     const tide_claims_file *at;                                       /* the one that is read */
     tide_file_key *settings[TIDE_SET_COUNT], *facts[TIDE_FACT_COUNT]; /* what said so first */
     const char *setting_files[TIDE_SET_COUNT], *fact_places[TIDE_FACT_COUNT];
+    const char *trainer;           /* of TRL, which alone has a key that is there; NULL: no key says */
     tide_claims_file of_deepspeed; /* a file, or a section of another; root NULL: none */
 } tide_claims;
 

@@ -35,6 +35,14 @@ static void hold_deepspeed(tide_claims *c, const char *key, const tide_json *val
     tide_claims_note(c, key, TIDE_KEY_USED, NULL, NULL);
 }
 
+/* One trainer is named by it; of several, the file is of preferences or rewards and does not say which. */
+static void name_trainers(tide_claims *c, const tide_key_row *row, const char *key, const char *text) {
+    if (strchr(row->trainers, '|'))
+        tide_imply_fact(c, TIDE_FACT_preference, key, text);
+    else if (!c->trainer)
+        c->trainer = row->trainers;
+}
+
 static void say_key(tide_claims *c, const tide_key_row *row, const char *key, const tide_json *value) {
     if (value->kind == TIDE_JSON_OBJECT && row->fact == TIDE_FACT_deepspeed) {
         hold_deepspeed(c, key, value);
@@ -76,6 +84,7 @@ static void say_key(tide_claims *c, const tide_key_row *row, const char *key, co
         tide_claim_fact(c, key, said, row->fact);
     else
         tide_claim(c, key, text, row->setting, said);
+    if (said[0] && row->trainers) name_trainers(c, row, key, text);
 }
 
 static void matter(tide_claims *c, const tide_key_row *row, const char *key, const tide_json *value) {

@@ -12,18 +12,27 @@ static bool has_trl_file(const tide_claims *c) {
 }
 
 /* The trainers of losses that no other has. */
-static const char *kind_of_loss(const char *loss) {
+static const char *kind_of_one(const char *loss) {
     static const char *const of_dpo[] = {"exo_pair",  "nca_pair", "robust",       "bco_pair",
                                          "sppo_hard", "aot",      "apo_zero",     "apo_down",
                                          "discopop",  "sft",      "aot_unpaired", "sigmoid_norm"};
     static const char *const of_grpo[] = {"grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo"};
     if (strcmp(loss, "nll") == 0 || strcmp(loss, "dft") == 0 || strcmp(loss, "chunked_nll") == 0) return "sft";
+    if (strcmp(loss, "simpo") == 0) return "cpo";
     if (strcmp(loss, "kto") == 0 || strcmp(loss, "apo_zero_unpaired") == 0) return "kto";
     for (size_t i = 0; i < TIDE_COUNT_OF(of_dpo); i++)
         if (strcmp(loss, of_dpo[i]) == 0) return "dpo";
     for (size_t i = 0; i < TIDE_COUNT_OF(of_grpo); i++)
         if (strcmp(loss, of_grpo[i]) == 0) return "grpo";
     return NULL;
+}
+
+/* DPO's losses may be several. */
+static const char *kind_of_loss(const tide_claims *c, const char *losses) {
+    tide_text rest = tide_text_of(losses), one;
+    const char *kind = NULL;
+    while (!kind && tide_piece_next(&rest, ',', &one)) kind = kind_of_one(tide_text_copy(c->arena, one));
+    return kind || !strchr(losses, ',') ? kind : "dpo";
 }
 
 static bool is_spread(const tide_claims *c) {
@@ -75,7 +84,8 @@ const char *tide_trl_kind(const tide_claims *c) {
     if (!has_trl_file(c)) return NULL; /* of programs with trainers of their own */
     const char *asked = c->arguments->asked_trainer;
     if (asked) return strcmp(asked, "none") == 0 || strcmp(asked, "hf") == 0 ? NULL : asked;
-    if (!kind && loss) kind = kind_of_loss(loss);
+    if (!kind && loss) kind = kind_of_loss(c, loss);
+    if (!kind) kind = c->trainer;
     if (!kind && (tide_has_grpo_key(c) || tide_rollouts_key(c))) kind = "grpo";
     return kind && strcmp(kind, "sft") == 0 && leaves_trainer(c) ? NULL : kind;
 }
@@ -90,7 +100,7 @@ static void refuse_unknown(tide_claims *c) {
     if (tide_fact_is(c, TIDE_FACT_trl, "sft")) return;
     for (size_t i = 0; i < TIDE_COUNT_OF(facts); i++) {
         const tide_file_key *key = c->facts[facts[i]];
-        const char *kind = facts[i] == TIDE_FACT_loss_type && key ? kind_of_loss(key->value) : NULL;
+        const char *kind = facts[i] == TIDE_FACT_loss_type && key ? kind_of_loss(c, key->value) : NULL;
         bool is_supervised = (!is_of_trl && facts[i] == TIDE_FACT_loss_type) || (kind && strcmp(kind, "sft") == 0);
         bool is_of_others = !is_of_trl && facts[i] == TIDE_FACT_preference; /* have keys of that name */
         if (!key || is_supervised || is_of_others) continue;

@@ -137,7 +137,7 @@ def of_kind(case: Case) -> dict[str, Any]:
             "temperature": plan.temperature,
         }
     if plan.loss_type and plan.kind in ("dpo", "kto", "grpo"):
-        made["loss_type"] = plan.loss_type
+        made["loss_type"] = plan.loss_type.split(",") if plan.kind == "dpo" else plan.loss_type
     return made
 
 
