@@ -269,10 +269,14 @@ static tide_value op_baddbmm(tide_machine *m, tide_value *a) {
 }
 
 /* ---- grouped_mm: rows of x by the matrix of their group (cuda/GroupedBlas.cpp). bf16 on Hopper and Blackwell goes to
- * CUTLASS, which keeps 60 bytes per group and 512 per multiprocessor; anything else multiplies group by group ---- */
+ * CUTLASS, which keeps 60 bytes per group and 512 per multiprocessor; anything else multiplies group by group, with a
+ * workspace each (GroupedMMUtils.h, _grouped_mm_fallback) ---- */
 
 static void grouped_scratch(tide_machine *m, int64_t groups, tide_dtype dtype) {
-    if (dtype != TIDE_BF16 || m->device.capability < 90 || m->device.capability >= 120) return;
+    if (dtype != TIDE_BF16 || m->device.capability < 90 || m->device.capability >= 120) {
+        workspace(m, tide_gemm_workspace(m));
+        return;
+    }
     tide_tensor *problems = tide_scratch(m, 60 * groups);
     tide_alloc_and_free(m, 512 * (int64_t)m->device.sms);
     tide_release(m, problems);

@@ -7,6 +7,7 @@ Every stand-in changes a value that was read back from the device, never what is
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import os
 import sys
@@ -31,6 +32,7 @@ def install(case: Case, model: Model) -> None:
     masks_are_as_made()
     every_step_is_taken()
     masked_scatter_counts()
+    tokens_come_to_all_experts()
     if (
         case.compile
         or case.kernels
@@ -215,6 +217,28 @@ def during_backward(out: Any, count: int) -> None:
 
     out.grad_fn.register_prehook(begin)
     out.grad_fn.register_hook(end)
+
+
+def tokens_come_to_all_experts() -> None:
+    """A grouped product without a kernel of its own (GroupedMMUtils.h, _grouped_mm_fallback) reads on the host where
+    groups end, and multiplies those that have rows: all have, and as many."""
+    if not phantom.is_here():
+        return
+    for module, name in ((torch.nn.functional, "grouped_mm"), (torch, "_grouped_mm")):
+        if hasattr(module, name):
+            setattr(module, name, with_even_groups(getattr(module, name)))
+
+
+def with_even_groups(product: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(product)
+    def grouped(rows: Any, weight: Any, offs: Any = None, **options: Any) -> Any:
+        if type(offs) is torch.Tensor and offs.is_cuda and not torch.compiler.is_compiling():
+            groups = offs.numel()
+            ends = [rows.shape[0] * (group + 1) // groups for group in range(groups)]
+            ctypes.memmove(offs.data_ptr(), (ctypes.c_int32 * groups)(*ends), 4 * groups)
+        return product(rows, weight, offs=offs, **options)
+
+    return grouped
 
 
 def labels_are_valid() -> None:
