@@ -219,15 +219,18 @@ bool tide_pipeline_init(tide_pipeline *p, tide_wrapper *w) {
     return true;
 }
 
-/* Members of the stages in the order of the stages. */
+/* Members of the stages in the order of the stages, within each of the optimizer's groups. */
 static uint32_t sort_by_stage(const tide_pipeline *p, const tide_optimized *members, uint32_t count,
                               tide_optimized *kept) {
     const tide_model *model = p->w->model;
     uint32_t *of_block = TIDE_NEW(model->m->arena, uint32_t, model->instance_count + 1), n = 0;
     uint32_t first_block = first_block_of(model, of_block);
-    for (uint32_t chunk = 0; chunk < p->chunks; chunk++)
-        for (uint32_t i = 0; i < count; i++)
-            if (runs(&p->stages[chunk], of_block, model, members[i].module, first_block)) kept[n++] = members[i];
+    for (uint32_t group = 0; group < 2; group++)
+        for (uint32_t chunk = 0; chunk < p->chunks; chunk++)
+            for (uint32_t i = 0; i < count; i++)
+                if (members[i].group == group &&
+                    runs(&p->stages[chunk], of_block, model, members[i].module, first_block))
+                    kept[n++] = members[i];
     return n;
 }
 
