@@ -45,11 +45,13 @@ void tide_cast_model(tide_wrapper *w, tide_dtype dtype) {
     cast_parameters(w, dtype, tide_children_first(w->model));
 }
 
-/* deepspeed/runtime/engine.py, _cast_module_mixed_precision: as module.parameters() has them, then Module.to(). */
+/* deepspeed/runtime/engine.py, _configure_distributed_model: _cast_module_mixed_precision() as module.parameters() has
+ * them, where there is a half type, then Module.to(). */
 void tide_cast_and_place_model(tide_wrapper *w, tide_dtype dtype) {
     tide_model *model = w->model;
     bool is_on_device = tide_trainer_places_model(w->job); /* as it was loaded: quantised */
-    cast_parameters(w, dtype, is_on_device ? NULL : tide_children_first(model));
+    bool keeps_types = tide_dtype_or(w->job->parallel_half, TIDE_FP32) == TIDE_FP32;
+    if (!keeps_types) cast_parameters(w, dtype, is_on_device ? NULL : tide_children_first(model));
     model->m->makes_on_host = model->state.is_on_meta = false;
     if (!is_on_device) tide_model_to_device(model);
 }

@@ -22,7 +22,7 @@ static void zero0_wrap(tide_wrapper *w) {
     z->masters = TIDE_NEW(m->arena, tide_tensor *, z->count + 1);
     w->state = z;
     for (uint32_t i = 0; i < z->count; i++) z->params[i] = members[i].tensor;
-    if (w->model->state.dtype == TIDE_FP32) { /* the plain optimizer */
+    if (tide_dtype_or(w->job->parallel_half, TIDE_FP32) == TIDE_FP32) { /* the plain optimizer */
         z->masters = NULL;
         return;
     }
@@ -47,7 +47,8 @@ static void zero0_wrap(tide_wrapper *w) {
 /* engine.py: buffered_allreduce_fallback. */
 static void zero0_allreduce_fallback(tide_wrapper *w, const zero0 *z) {
     tide_machine *m = w->model->m;
-    tide_dtype as = tide_dtype_or(w->job->parallel_communication_data_type, w->model->state.dtype);
+    tide_dtype as =
+        tide_dtype_or(w->job->parallel_communication_data_type, tide_dtype_or(w->job->parallel_half, TIDE_FP32));
     int64_t elements = 0;
     uint32_t count = 0;
     for (uint32_t i = 0; i < z->count; i++) {
@@ -79,7 +80,7 @@ static void zero0_update(tide_wrapper *w) {
     zero0 *z = w->state;
     tide_machine *m = w->model->m;
     m->op = zero0_name;
-    for (uint32_t i = 0; i < z->count && z->masters; i++) { /* get_weight_norm */
+    for (uint32_t i = 0; i < z->count && w->model->state.dtype != TIDE_FP32; i++) { /* get_weight_norm */
         if (!z->params[i]->grad) continue;
         tide_tensor *wide = tide_flat(m, tide_count(z->params[i]), TIDE_FP32);
         tide_release(m, tide_sum_plain(m, wide, 1, false, TIDE_FP32));

@@ -161,7 +161,8 @@ static void allreduce_and_copy(zero12 *z, uint32_t count, int64_t elements) {
         z->communication_data_type != z->dtype
             ? tide_flat_of(m, zero12_name, elements, z->communication_data_type, TIDE_FACTOR_COMMUNICATION)
             : NULL;
-    for (uint32_t i = 0; i < z->own_count; i++) /* _add_to_grad_partition_buffer */
+    bool is_widened = z->communication_data_type != TIDE_FP32;
+    for (uint32_t i = 0; i < z->own_count && is_widened; i++) /* _add_to_grad_partition_buffer */
         tide_release(m, tide_flat_of(m, zero12_name, z->own[i], TIDE_FP32, TIDE_FACTOR_TEMPORARY));
     z->own_count = 0;
     tide_release(m, flat);
@@ -422,15 +423,27 @@ static void zero_update_at_boundary(tide_wrapper *w) {
     if (w->job->optimizer != TIDE_optimizer_none) zero_update(w);
 }
 
+/* Of the first parameter, once the engine has the model. */
+static tide_dtype dtype_of(const tide_wrapper *w) {
+    return tide_dtype_or(w->job->parallel_half, w->model->state.dtype);
+}
+
 static bool zero12_is_refused(const tide_wrapper *w, bool partition_gradients) {
     const tide_job *job = w->job;
-    tide_dtype half = tide_dtype_or(job->parallel_half, TIDE_FP32),
+    tide_dtype half = tide_dtype_or(job->parallel_half, TIDE_FP32), own = dtype_of(w),
                accumulated = tide_dtype_or(job->parallel_grad_accum_dtype, half);
     bool is_plain = partition_gradients && job->parallel_contiguous_gradients && job->parallel_reduce_scatter;
-    if (accumulated == half || (accumulated == TIDE_FP32 && is_plain)) return false;
-    tide_fail(w->model->m, TIDE_ERR_UNSUPPORTED,
-              "parallel.grad_accum_dtype other than that of the model is described for fp32 in stage 2 with "
-              "contiguous_gradients and reduce_scatter, and in stage 1 with bf16 that is not offloaded");
+    if (accumulated == own || (accumulated == TIDE_FP32 && is_plain)) return false;
+    if (half == TIDE_FP32 && own != half)
+        tide_fail(w->model->m, TIDE_ERR_UNSUPPORTED,
+                  "parallel.half=none: DeepSpeed keeps %s weights and accumulates their gradients in fp32, which is "
+                  "described in stage 2 with contiguous_gradients and reduce_scatter; write parallel.half=%s, or "
+                  "dtype=fp32",
+                  tide_dtype_names[own], tide_dtype_names[own]);
+    else
+        tide_fail(w->model->m, TIDE_ERR_UNSUPPORTED,
+                  "parallel.grad_accum_dtype other than that of the model is described for fp32 in stage 2 with "
+                  "contiguous_gradients and reduce_scatter, and in stage 1 with bf16 that is not offloaded");
     return true;
 }
 
@@ -443,7 +456,7 @@ static zero12 *zero12_new(tide_wrapper *w, bool partition_gradients) {
     *z = (zero12){.w = w,
                   .count = tide_optimizer_members(w->optimizer, NULL),
                   .partition_gradients = partition_gradients,
-                  .use_grad_accum_attribute = tide_dtype_or(job->parallel_grad_accum_dtype, half) != half,
+                  .use_grad_accum_attribute = tide_dtype_or(job->parallel_grad_accum_dtype, half) != dtype_of(w),
                   .dtype = w->model->state.dtype,
                   .reduce_bucket_size =
                       tide_bucket_size(w, TIDE_SET_parallel_reduce_bucket_size, job->parallel_reduce_bucket_size, 1, 1),
@@ -452,7 +465,7 @@ static zero12 *zero12_new(tide_wrapper *w, bool partition_gradients) {
                   .reduce_scatter = job->parallel_reduce_scatter,
                   .use_multi_rank_bucket_allreduce = job->parallel_use_multi_rank_bucket_allreduce,
                   .cpu_offload = cpu_offload};
-    z->communication_data_type = tide_dtype_or(job->parallel_communication_data_type, z->dtype);
+    z->communication_data_type = tide_dtype_or(job->parallel_communication_data_type, half);
     z->params = TIDE_NEW(arena, zero12_param, z->count + 1);
     z->own = TIDE_NEW(arena, int64_t, z->count + 1);
     z->ipg_params = TIDE_NEW(arena, uint32_t, z->count + 1);
