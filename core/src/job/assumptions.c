@@ -174,7 +174,13 @@ static void assume_device(tide_job_builder *b) {
 }
 
 static void assume_ranks(tide_job_builder *b) {
-    tide_parallel_kind_choice kind = b->job->parallel_kind;
+    const tide_job *job = b->job;
+    tide_parallel_kind_choice kind = job->parallel_kind;
+    bool is_native =
+        kind == TIDE_parallel_kind_tp || kind == TIDE_parallel_kind_pp || kind == TIDE_parallel_kind_native;
+    if (is_native && job->parallel_dp * job->parallel_tp * job->parallel_pp * job->parallel_cp == 1)
+        tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_parallel_kind),
+                    "one rank alone, which nothing is cut over: parallel.tp, pp, cp and dp are 1", NULL);
     if (kind == TIDE_parallel_kind_megatron) {
         tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_parallel_kind),
                     "Megatron-Core's optimizer with FusedAdam, and its defaults for what parallel.* does not say",
@@ -183,7 +189,7 @@ static void assume_ranks(tide_job_builder *b) {
     }
     if (tide_job_cuts_experts(b->job) || tide_job_has_torchtitan_experts(b->job))
         assume(b, TIDE_SET_parallel_imbalance, "balanced: the router gives every expert as many tokens");
-    if (kind == TIDE_parallel_kind_tp || kind == TIDE_parallel_kind_pp || kind == TIDE_parallel_kind_native)
+    if (is_native)
         tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_parallel_kind),
                     tide_job_is_on_meta(b->job) ? "made on the meta device: a rank's parts alone reach its own"
                                                 : "the whole model reaches the device before it is cut",
