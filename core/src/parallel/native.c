@@ -39,6 +39,12 @@ static bool refuse_what_is_not_described(tide_wrapper *w) {
                   "seq: %lld tokens do not divide into two slices for each of %lld context parallel "
                   "ranks",
                   (long long)job->seq, (long long)job->parallel_cp);
+    else if (job->parallel_cp > 1 && job->attention == TIDE_attention_sdpa &&
+             job->sdpa_backend == TIDE_sdpa_backend_math)
+        tide_fail(m, TIDE_ERR_CONFLICT,
+                  "sdpa_backend: context_parallel() runs flash, efficient and cuDNN attention alone: \"aten.add.Tensor "
+                  "got mixed torch.Tensor and DTensor, need to convert all torch.Tensor to DTensor before calling "
+                  "distributed operators!\"; use flash");
     else if (job->parallel_sequence_parallel && job->parallel_tp == 1)
         tide_fail(m, TIDE_ERR_CONFLICT,
                   "parallel.sequence_parallel: cuts along tensor parallel ranks; give parallel.tp");

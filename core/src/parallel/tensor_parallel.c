@@ -261,10 +261,11 @@ static bool choose_styles(tide_wrapper *w, tide_tensor_parallel *p) {
     tide_model *model = w->model;
     const tide_json *own = p->plan.of_configuration,
                     *plan = own ? own : tide_description_at(model->scopes[0].description, "tp_plan");
-    bool has_block = false, along = p->plan.sequence_parallel;
+    bool has_block = false, along = p->plan.sequence_parallel, cuts_blocks = own != NULL;
     for (uint32_t i = 1; plan && i < model->instance_count; i++) {
         style of = own ? style_of_configuration(model, &p->plan, i) : style_of(model, plan, i);
         if (model->m->has_failed) return false;
+        cuts_blocks = cuts_blocks || of == STYLE_COLUMN;
         if (!is_here(w, i)) continue;
         if (of != STYLE_SEQUENCE || along) p->styles[i] = (uint8_t)of;
         if (of == STYLE_COLUMN && along) p->styles[model->instances[i].parent] = STYLE_PREPARE_INPUT;
@@ -280,9 +281,10 @@ static bool choose_styles(tide_wrapper *w, tide_tensor_parallel *p) {
             "torch.Tensor and DTensor\"; use none");
         return false;
     }
-    if (plan) return true;
+    if (plan && cuts_blocks) return true;
     tide_fail(model->m, TIDE_ERR_UNSUPPORTED,
-              "the description of %s does not say how its parameters are cut for tensor parallelism (tp_plan)",
+              "the description of %s does not say how its parameters are cut for tensor parallelism (tp_plan); "
+              "parallel.kind=fsdp2, zero3 and ddp run it as it is",
               model->instances[model->root].of->name.at);
     return false;
 }
@@ -499,9 +501,9 @@ void tide_separate_kinds(tide_wrapper *w) {
     uint32_t count = tide_optimizer_members(w->optimizer, NULL), n = 0;
     tide_optimized *members = TIDE_NEW(w->model->m->arena, tide_optimized, 2 * count + 2), *sorted = members + count;
     tide_optimizer_members(w->optimizer, members);
-    for (int plain = 0; plain < 2; plain++)
+    for (unsigned part = 0; part < 4; part++) /* of each group DTensors, then what is plain */
         for (uint32_t i = 0; i < count; i++)
-            if (members[i].tensor->is_dtensor == !plain) sorted[n++] = members[i];
+            if (members[i].group == part / 2 && members[i].tensor->is_dtensor == !(part % 2)) sorted[n++] = members[i];
     for (uint32_t i = 0; i < count; i++) {
         style of = (style)p->styles[sorted[i].module];
         sorted[i].kind = sorted[i].tensor->is_dtensor ? 0 : 1;
