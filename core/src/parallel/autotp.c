@@ -19,6 +19,9 @@ typedef enum autotp_layer {
 typedef struct autotp {
     int64_t ranks;
     uint8_t *layers; /* by instance */
+    void (*outer_before)(tide_model *model, uint32_t instance, tide_value *positional, uint32_t count,
+                         tide_value *named, uint32_t named_count);
+    void (*outer_after)(tide_model *model, uint32_t instance, tide_value *output);
 } autotp;
 
 /* ColumnParallel, RowParallel: what is reduced is reduced in place. GatherFromTensorParallelRegion. */
@@ -38,8 +41,7 @@ static void autotp_before_forward(tide_model *model, uint32_t instance, tide_val
                                   tide_value *named, uint32_t named_count) {
     const autotp *a = model->autotp;
     autotp_layer of = (autotp_layer)a->layers[instance];
-    (void)named;
-    (void)named_count;
+    if (a->outer_before) a->outer_before(model, instance, positional, count, named, named_count);
     if (count && (of == AUTOTP_COLUMN || of == AUTOTP_GATHERED)) pass(model, &positional[0], false, a->ranks);
 }
 
@@ -47,6 +49,16 @@ static void autotp_after_forward(tide_model *model, uint32_t instance, tide_valu
     const autotp *a = model->autotp;
     autotp_layer of = (autotp_layer)a->layers[instance];
     if (of == AUTOTP_GATHERED || of == AUTOTP_ROW) pass(model, output, of == AUTOTP_GATHERED, a->ranks);
+    if (a->outer_after) a->outer_after(model, instance, output);
+}
+
+void tide_autotp_around(tide_model *model) {
+    autotp *a = model->autotp;
+    if (!a) return;
+    a->outer_before = model->before_forward == autotp_before_forward ? NULL : model->before_forward;
+    a->outer_after = model->after_forward == autotp_after_forward ? NULL : model->after_forward;
+    model->before_forward = autotp_before_forward;
+    model->after_forward = autotp_after_forward;
 }
 
 static autotp_layer autotp_layer_of(tide_text style) {
@@ -159,8 +171,7 @@ bool tide_autotp(tide_wrapper *w) {
         if (a->layers[i] && (!replace_class(model, i) || !cut_layer(w, a, i))) return false;
     model->m->module = 0;
     model->autotp = a;
-    model->before_forward = autotp_before_forward;
-    model->after_forward = autotp_after_forward;
+    tide_autotp_around(model);
     w->rank = job->parallel_rank / job->parallel_tp;
     return true;
 }

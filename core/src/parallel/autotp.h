@@ -8,5 +8,7 @@
 /* Cuts the layers of a model that is placed over parallel.tp ranks, next to one another. False after an error, which is
  * reported. */
 bool tide_autotp(tide_wrapper *w);
+/* Their collectives are of their forward(): inside of the hooks that ZeRO has set since. */
+void tide_autotp_around(tide_model *model);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* deepspeed/runtime/zero/stage3.py: DeepSpeedZeroOptimizer_Stage3. */
 #include "parallel/zero3.h"
+#include "parallel/autotp.h"
 
 #include <string.h>
 
@@ -237,6 +238,10 @@ static bool zero3_is_refused(const tide_wrapper *w, int64_t hpz_ranks) {
         tide_fail(w->model->m, TIDE_ERR_CONFLICT,
                   "parallel.zero_hpz_partition_size: DeepSpeed refuses it: \"%lld is not divisible by %lld\"",
                   (long long)w->ranks, (long long)hpz_ranks);
+    else if (w->job->parallel_tp > 1 && w->model->parameter_made)
+        tide_fail(w->model->m, TIDE_ERR_UNSUPPORTED,
+                  "parallel.zero_init: weights that AutoTP cuts once zero.Init has are not described; write "
+                  "parallel.zero_init=false");
     else
         return false;
     return true;
@@ -301,6 +306,7 @@ static zero3 *zero3_open(tide_wrapper *w, const zero3_init **made) {
     model->parameter_made = NULL;
     m->makes_on_host = m->makes_on_host && !*made; /* zero.Init makes them in the type they have */
     if (!*made) tide_cast_and_place_model(w, tide_dtype_or(w->job->parallel_half, TIDE_FP32));
+    if (!tide_autotp(w)) return NULL;
     return zero3_new(w, hpz_ranks);
 }
 
@@ -321,6 +327,7 @@ static void zero3_wrap(tide_wrapper *w) {
     create_fp16_partitions_with_defragmentation(z);
     setup_for_real_optimizer(z);
     tide_zero3_register_modules(z);
+    tide_autotp_around(w->model);
     for (uint32_t i = 0; i < count; i++) { /* create_reduce_and_remove_grad_hooks: on whole parameters */
         zero_param *p = &z->params[z->trainable[i]];
         tide_zero3_allgather_param(z, p, 0);
