@@ -35,6 +35,7 @@ typedef struct tide_key_row {
     tide_setting_id setting;
     tide_fact fact;
     const char *values, *matter;
+    const char *near;     /* what is described and near to it; NULL: nothing is */
     bool is_of_model;     /* where the model is given besides, it says nothing */
     const char *trainers; /* of TRL, joined by bars, which alone have the key; NULL: others have it too */
     const struct tide_key_table *section;
@@ -68,6 +69,10 @@ typedef struct tide_key_row {
 /* The same, where no figure would be right: the file is refused. */
 #define KEY_REFUSED(key_, matter_, values_)                                                                            \
     { .key = key_, .rule = TIDE_RULE_REFUSED, .matter = matter_, .values = values_ }
+#define NEAR_RING_ATTENTION                                                                                            \
+    "near to it: parallel.kind=native with parallel.cp and parallel.dp, ring attention in torchtitan's order"
+#define KEY_REFUSED_NEAR(key_, matter_, values_, near_)                                                                \
+    { .key = key_, .rule = TIDE_RULE_REFUSED, .matter = matter_, .values = values_, .near = near_ }
 /* The same of the model, which its own configuration says where that is given. */
 #define KEY_OF_MODEL(key_, matter_, values_)                                                                           \
     { .key = key_, .rule = TIDE_RULE_REFUSED, .is_of_model = true, .matter = matter_, .values = values_ }

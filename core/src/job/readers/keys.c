@@ -102,8 +102,9 @@ static void matter(tide_claims *c, const tide_key_row *row, const char *key, con
         tide_claims_refuse(c, TIDE_ERR_UNSUPPORTED, key,
                            tide_format(c->arena, "%s: %s%s%s: it %s, which is not described", c->at->summary->name, key,
                                        text ? " is " : "", text ? text : "", row->matter),
-                           row->is_of_model ? "give the model besides: its name, or its config.json"
-                                            : "run the program by `tidemark dry-run`, which needs no description");
+                           row->near          ? row->near
+                           : row->is_of_model ? "give the model besides: its name, or its config.json"
+                                              : "run the program by `tidemark dry-run`, which needs no description");
         return;
     }
     tide_report(
