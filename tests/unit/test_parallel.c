@@ -296,6 +296,20 @@ static void check_cuts(void) {
               2, 0);
 }
 
+/* torchtitan's experts: each rank's own, cut over the ranks that have the same ones; their router's biases and counts
+ * are buffers. With tensor parallel ranks norms and routers are copied. */
+static void check_titan_cuts(void) {
+    static const char *const mixture =
+        "model=mixtral-8x7b overrides.num_hidden_layers=2 batch=1 seq=64 use_cache=false dtype=fp32";
+    const int64_t norms_and_routers = 4 * 4096 * (5 + 2 * 8);
+    check_cut(mixture, "parallel.kind=native dp=4 ep=4", 4, 0);
+    check_cut(mixture, "parallel.kind=native dp=4 ep=2", 4, 0);
+    check_cut(mixture, "parallel.kind=native dp=2 cp=2 ep=4", 4, 0);
+    check_cut(mixture, "parallel.kind=native dp=4 ep=4 parallel.spmd_backend=spmd_types", 4, 0);
+    check_cut(mixture, "parallel.kind=native dp=4 ep=2 pp=2", 8, 0);
+    check_cut(mixture, "parallel.kind=native dp=2 tp=2 ep=4 parallel.sequence_parallel=true", 4, norms_and_routers);
+}
+
 /* PyTorch's own, all ranks of a random layout: the whole and copies of the norms, each cut over data and context
  * ranks; its sizes need no padding. One rank of everything has what one GPU has. */
 static void check_native(uint64_t *seed) {
@@ -466,6 +480,41 @@ static void check_stage_layers(void) {
         }
 }
 
+/* What a middle stage computes of a schedule of PyTorch's. */
+static int64_t most_of_schedule(const char *option, const char *schedule, int pp, int microbatches, int stage) {
+    static char words[600];
+    shown = words;
+    snprintf(words, sizeof words,
+             "model=llama-3.2-1b overrides.num_hidden_layers=16 overrides.tie_word_embeddings=false batch=%d seq=512 "
+             "steps=1 optimizer=sgd %s pp=%d parallel.microbatches=%d rank=%d parallel.schedule=%s",
+             strstr(option, "kind=pp") ? microbatches : 1, option, pp, microbatches, stage, schedule);
+    return play(words, TIDE_PHASE_OPTIMIZER).most_computed;
+}
+
+/* PyTorch's own schedules: a stage holds what all micro-batches need (GPipe), or as many of them as there are stages
+ * from it to the last (1F1B), however many there are. */
+static void check_schedules_in_flight(uint64_t *seed) {
+    static const char *const options[] = {"parallel.kind=pp", "parallel.kind=native dtype=fp32",
+                                          "parallel.kind=native parallel.ac=full", NULL};
+    int pp = 4 << random_below(seed, 2), stage = 1 + (int)random_below(seed, (uint32_t)pp - 3);
+    int more = pp + 1 + (int)random_below(seed, 4), m = 3 + (int)random_below(seed, (uint32_t)pp - 2);
+    const char *option = one_of(seed, options);
+    int64_t two = most_of_schedule(option, "GPipe", pp, 2, stage),
+            set = most_of_schedule(option, "GPipe", pp, 3, stage) - two,
+            all = most_of_schedule(option, "GPipe", pp, m, stage);
+    check(set > 0, "a micro-batch in flight holds what its layers need", set, 1);
+    const int64_t received = INT64_C(4) * 512 * 2048, ids = INT64_C(2) * 8 * 512; /* and labels, of a micro-batch */
+    int64_t expected = two + (m - 2) * set;
+    check(all >= expected && all <= expected + received + ids, "GPipe's micro-batches in flight", all, expected);
+    int64_t here = most_of_schedule(option, "1F1B", pp, pp, stage),
+            again = most_of_schedule(option, "1F1B", pp, more, stage),
+            next = most_of_schedule(option, "1F1B", pp, pp, stage + 1);
+    check(again >= here && again <= here + (more - pp) * ids, "micro-batches in flight follow their number", again,
+          here);
+    check(here - next <= set && here - next >= set - ids, "a stage holds one micro-batch more than the next",
+          here - next, set);
+}
+
 /* One rank of everything holds what one GPU does, and computes as much: PyTorch's own loop makes a copy of a batch, and
  * its loss does not shift labels. Megatron-Core's is the run without a word about ranks, with fp32 copies of all. */
 static void check_alone(uint64_t *seed) {
@@ -507,12 +556,14 @@ int main(int argc, char **argv) {
     check_layout();
     check_host();
     check_cuts();
+    check_titan_cuts();
     check_sums("gpt2 overrides.n_layer=2", 3);
     check_sums("llama-3.2-1b overrides.num_hidden_layers=2", 8);
     for (int i = 0; i < rounds; i++) check_job(&seed);
     for (int i = 0; i < rounds / 6; i++) check_native(&seed);
     for (int i = 0; i < rounds / 4; i++) check_megatron(&seed);
     for (int i = 0; i < rounds / 4; i++) check_in_flight(&seed);
+    for (int i = 0; i < rounds / 4; i++) check_schedules_in_flight(&seed);
     for (int i = 0; i < rounds / 3; i++) check_worst_rank(&seed);
     for (int i = 0; i < rounds / 3; i++) check_alone(&seed);
     check_stage_layers();
