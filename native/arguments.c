@@ -215,6 +215,16 @@ static void name_read(cli_arguments *a, const char *word) {
     cli_buffer_free(&name);
 }
 
+/* A folder with a slash in its word, or one that holds a model, which from_pretrained takes before the Hub's. */
+static bool is_model_folder(const char *word) {
+    cli_buffer name = {0};
+    if (!cli_is_folder(word)) return false;
+    cli_format(&name, "%s/config.json", word);
+    bool is_one = strchr(word, '/') || cli_is_file(name.at);
+    cli_buffer_free(&name);
+    return is_one;
+}
+
 static int word_read(cli_arguments *a, const char *word, unsigned takes) {
     const char *fragment = cli_link_fragment(word);
     bool is_path = (takes & CLI_NAMES_ARE_PATHS) && !strchr(word, '=');
@@ -226,7 +236,7 @@ static int word_read(cli_arguments *a, const char *word, unsigned takes) {
         return cli_link_read(&a->link, fragment) ? CLI_OK : CLI_BAD_INPUT;
     } else if (strchr(word, '=')) {
         list_add(&a->words, &a->word_count, word, strlen(word));
-    } else if (strchr(word, '/') && cli_is_folder(word)) {
+    } else if (is_model_folder(word)) {
         folder_read(a, word);
     } else if (ends_as_file(word)) {
         list_add(&a->paths, &a->path_count, word, strlen(word)); /* and say that it is not there */

@@ -49,6 +49,21 @@ static void show_again(const cJSON *answer) {
     }
 }
 
+/* What one more is refused for, where it is not memory. */
+static void show_refused(const cJSON *answer) {
+    const cJSON *row;
+    cJSON_ArrayForEach(row, cli_at(answer, "rows")) {
+        const char *error = cli_text_at(cli_at(row, "above"), "error");
+        cli_buffer line = {0};
+        if (!error[0]) continue;
+        cli_format(&line, "%s: one more is refused: %s", fit_title(row),
+                   error + (strncmp(error, "/settings/", 10) == 0 ? 10 : 0));
+        putchar('\n');
+        cli_wrapped(line.at, 2, 0);
+        cli_buffer_free(&line);
+    }
+}
+
 static void fit_show(const cJSON *answer) {
     static const char *const names[] = {"With", "Largest", "Needs, GiB", "of", "One more needs"};
     const cJSON *row;
@@ -74,9 +89,10 @@ static void fit_show(const cJSON *answer) {
         if (cli_at(above, "device_bytes"))
             number_cell(&table, cli_int_at(above, "device_bytes"));
         else
-            cli_table_cell(&table, cli_text_at(above, "error"));
+            cli_table_cell(&table, "refused");
     }
     cli_table_print(&table);
+    show_refused(answer);
     show_again(answer);
     row = cJSON_GetArrayItem(cli_at(answer, "rows"), 0);
     if (cJSON_IsNull(cli_at(row, "fits")))

@@ -2,7 +2,9 @@
 /* The list of diagnostics of one call. */
 #include "base/diagnostics.h"
 
-enum { DIAGNOSTICS_LIMIT = 100 };
+#include "base/text.h"
+
+enum { DIAGNOSTICS_LIMIT = 100, QUOTED_LIMIT = 2000 };
 
 const char *tide_status_name(tide_status status) {
     switch (status) {
@@ -19,6 +21,13 @@ void tide_diagnostics_init(tide_diagnostics *diags, tide_arena *arena) {
     *diags = (tide_diagnostics){.arena = arena};
 }
 
+/* What is quoted of a file may be of any length. */
+static const char *short_enough(tide_diagnostics *diags, const char *text) {
+    tide_text all = tide_text_of(text ? text : "");
+    if (all.length <= QUOTED_LIMIT) return text;
+    return tide_format(diags->arena, "%s...", tide_text_copy(diags->arena, tide_text_start(all, QUOTED_LIMIT)));
+}
+
 void tide_report(tide_diagnostics *diags, tide_severity severity, tide_status status, const char *place,
                  const char *message, const char *remedy) {
     if (severity == TIDE_ERROR) {
@@ -26,7 +35,8 @@ void tide_report(tide_diagnostics *diags, tide_severity severity, tide_status st
     }
     if (diags->count >= DIAGNOSTICS_LIMIT) return;
     TIDE_ROOM(diags->arena, diags->items, diags->count, diags->capacity);
-    diags->items[diags->count++] = (tide_diagnostic){severity, status, place ? place : "", message, remedy};
+    diags->items[diags->count++] = (tide_diagnostic){severity, status, short_enough(diags, place ? place : ""),
+                                                     short_enough(diags, message), short_enough(diags, remedy)};
 }
 
 bool tide_error(tide_diagnostics *diags, tide_status status, const char *place, const char *message,

@@ -224,12 +224,15 @@ char *tide_lowered(tide_arena *arena, tide_text text) {
     return copy;
 }
 
+tide_text tide_text_start(tide_text text, size_t limit) {
+    if (text.length <= limit) return text;
+    while (limit && ((unsigned char)text.at[limit] & 0xc0) == 0x80) limit--;
+    return (tide_text){text.at, limit};
+}
+
 const char *tide_shown(tide_arena *arena, tide_text text) {
     bool is_cut = text.length > SHOWN_LIMIT;
-    if (is_cut) {
-        text.length = SHOWN_LIMIT - 3;
-        while (text.length && ((unsigned char)text.at[text.length] & 0xc0) == 0x80) text.length--;
-    }
+    if (is_cut) text = tide_text_start(text, SHOWN_LIMIT - 3);
     char *copy = tide_arena_alloc(arena, text.length + 4);
     for (size_t i = 0; i < text.length; i++) {
         unsigned char c = (unsigned char)text.at[i];

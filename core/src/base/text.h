@@ -65,6 +65,9 @@ bool tide_beginning_listed(const char *list, const char *text);
 /* Whether two texts are the same but for the case of letters A to Z. */
 bool tide_text_same(tide_text a, tide_text b);
 
+/* The first `limit` bytes at most, of whole characters. */
+tide_text tide_text_start(tide_text text, size_t limit);
+
 /* A terminated copy for a message: at most 60 bytes, control characters as dots, "..." where it was
  * cut. */
 const char *tide_shown(tide_arena *arena, tide_text text);

@@ -160,10 +160,10 @@ static bool root_class(const tide_job *job, bool is_stand_in, const tide_descrip
     if (named && named->kind == TIDE_JSON_STRING) {
         const tide_json *found = is_stand_in ? root_of_task(roots, named->text) : tide_json_find(roots, named->text);
         if (!found || found->kind != TIDE_JSON_STRING)
-            return tide_error(
-                diags, TIDE_ERR_UNSUPPORTED, "/config.json/architectures/0",
-                tide_format(arena, "'%s' is not described; known: %s", named->text.at, roots->first->key.at),
-                "use the causal language model, or write a description");
+            return tide_error(diags, TIDE_ERR_UNSUPPORTED, "/config.json/architectures/0",
+                              tide_format(arena, "'%s' is not described; known: %s", tide_shown(arena, named->text),
+                                          roots->first->key.at),
+                              "use the causal language model, or write a description");
         *class_name = found->text;
         return true;
     }

@@ -28,7 +28,7 @@ static void put_key(const quantization *q, tide_setting_id id, const char *key) 
 /* -1 is one scale for a whole row. */
 static void put_group(const quantization *q, const tide_json *value) {
     bool is_number = value && value->kind == TIDE_JSON_NUMBER && value->is_integer;
-    if (is_number && value->integer <= 0)
+    if (is_number && value->integer == -1)
         put_quant_setting(q, TIDE_SET_quant_group_size, "0");
     else
         put_quant_value(q, TIDE_SET_quant_group_size, value);
