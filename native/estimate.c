@@ -245,7 +245,7 @@ static const struct {
     {"after_backward", "after it"}, {"peak_optimizer", "Optimizer"}, {"peak_prefill", "Prefill"},
     {"after_prefill", "after it"},  {"peak_decode", "Decode"},       {"after_decode", "after it"},
     {"after_step", "After"},        {"peak_evaluate", "Evaluate"},   {"after_evaluate", "after it"},
-    {"reserved_peak", "Reserved"},
+    {"peak_save", "Save"},          {"after_save", "after it"},      {"reserved_peak", "Reserved"},
 };
 
 enum { PHASES = sizeof phases / sizeof *phases };

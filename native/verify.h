@@ -26,7 +26,9 @@
     X(after_decode)                                                                                                    \
     X(after_step)                                                                                                      \
     X(peak_evaluate)                                                                                                   \
-    X(after_evaluate)
+    X(after_evaluate)                                                                                                  \
+    X(peak_save)                                                                                                       \
+    X(after_save)
 
 enum verify_figure {
 #define VERIFY_ENUM(name) VERIFY_##name,

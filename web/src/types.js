@@ -21,7 +21,7 @@
  * @typedef {{events: number, from?: number, to?: number, columns: Column[], marks: Mark[], repetitions?: {from: number, to: number, times: number}[], peak_column: number}} Curve
  * @typedef {{event: number, step: number, phase: string}} Mark  where a phase ends
  * @typedef {{before: number, peak_sync?: number, peak_generate?: number, after_generate?: number, peak_score?: number, after_score?: number,
- *   peak_evaluate?: number, after_evaluate?: number, peak_forward?: number, after_forward?: number, peak_backward?: number, after_backward?: number,
+ *   peak_evaluate?: number, after_evaluate?: number, peak_save?: number, after_save?: number, peak_forward?: number, after_forward?: number, peak_backward?: number, after_backward?: number,
  *   peak_optimizer?: number, peak_prefill?: number, after_prefill?: number, peak_decode?: number, after_decode?: number,
  *   after_step: number, allocated_peak: number, reserved_peak: number, reserved: number, seq?: number, padded?: number}} Step
  * @typedef {{steps: number, step: number, seq: number, allocated: number}} StepsAlike  of which the highest is `step`

@@ -22,6 +22,56 @@ static uint32_t later_steps(const tide_player *p) {
     return r->playing ? r->playing * p->source->repetitions[p->next].steps : 0;
 }
 
+static void note_phase(tide_step_figures *s, tide_phase phase, uint64_t peak, uint64_t allocated) {
+    switch (phase) {
+    case TIDE_PHASE_SYNC:
+        s->peak_sync = larger(s->peak_sync, peak);
+        break;
+    case TIDE_PHASE_GENERATE:
+        s->peak_generate = larger(s->peak_generate, peak);
+        s->after_generate = allocated;
+        break;
+    case TIDE_PHASE_SCORE:
+        s->peak_score = larger(s->peak_score, peak);
+        s->after_score = allocated;
+        break;
+    case TIDE_PHASE_FORWARD:
+        s->peak_forward = larger(s->peak_forward, peak);
+        s->after_forward = allocated;
+        break;
+    case TIDE_PHASE_BACKWARD:
+        s->peak_backward = larger(s->peak_backward, peak);
+        s->after_backward = allocated;
+        break;
+    case TIDE_PHASE_OPTIMIZER:
+        s->peak_optimizer = peak;
+        s->after_step = allocated;
+        break;
+    case TIDE_PHASE_EVALUATE:
+        s->peak_evaluate = peak;
+        s->after_evaluate = allocated;
+        break;
+    case TIDE_PHASE_SAVE:
+        s->peak_save = peak;
+        s->after_save = allocated;
+        break;
+    case TIDE_PHASE_PREFILL:
+        s->peak_prefill = peak;
+        s->after_prefill = allocated;
+        break;
+    case TIDE_PHASE_DECODE:
+        s->peak_decode = peak;
+        s->after_decode = allocated;
+        break;
+    case TIDE_PHASE_END:
+        s->after_step = allocated;
+        break;
+    case TIDE_PHASE_LOAD:
+    case TIDE_PHASE_COUNT:
+        break;
+    }
+}
+
 static void pass_mark(tide_player *p, const tide_mark *mark) {
     tide_replay *r = &p->figures;
     uint64_t peak = larger(p->phase_peak, r->allocated);
@@ -30,51 +80,11 @@ static void pass_mark(tide_player *p, const tide_mark *mark) {
     if (mark->step == 0 || step > TIDE_STEP_LIMIT) return;
     tide_step_figures *s = &r->steps[step - 1];
     if (step > r->step_count) r->step_count = step;
-    switch ((tide_phase)mark->phase) {
-    case TIDE_PHASE_LOAD:
+    if (mark->phase == TIDE_PHASE_LOAD) {
         s->before = r->allocated;
         return;
-    case TIDE_PHASE_SYNC:
-        s->peak_sync = larger(s->peak_sync, peak);
-        break;
-    case TIDE_PHASE_GENERATE:
-        s->peak_generate = larger(s->peak_generate, peak);
-        s->after_generate = r->allocated;
-        break;
-    case TIDE_PHASE_SCORE:
-        s->peak_score = larger(s->peak_score, peak);
-        s->after_score = r->allocated;
-        break;
-    case TIDE_PHASE_FORWARD:
-        s->peak_forward = larger(s->peak_forward, peak);
-        s->after_forward = r->allocated;
-        break;
-    case TIDE_PHASE_BACKWARD:
-        s->peak_backward = larger(s->peak_backward, peak);
-        s->after_backward = r->allocated;
-        break;
-    case TIDE_PHASE_OPTIMIZER:
-        s->peak_optimizer = peak;
-        s->after_step = r->allocated;
-        break;
-    case TIDE_PHASE_EVALUATE:
-        s->peak_evaluate = peak;
-        s->after_evaluate = r->allocated;
-        break;
-    case TIDE_PHASE_PREFILL:
-        s->peak_prefill = peak;
-        s->after_prefill = r->allocated;
-        break;
-    case TIDE_PHASE_DECODE:
-        s->peak_decode = peak;
-        s->after_decode = r->allocated;
-        break;
-    case TIDE_PHASE_END:
-        s->after_step = r->allocated;
-        break;
-    case TIDE_PHASE_COUNT:
-        return;
     }
+    note_phase(s, (tide_phase)mark->phase, peak, r->allocated);
     s->allocated_peak = larger(s->allocated_peak, peak);
     s->reserved_peak = r->reserved_peak;
     s->reserved = r->reserved;
@@ -320,9 +330,9 @@ void tide_player_close(tide_player *p) {
     tide_caching_destroy(p->allocator);
     if (p->pending_streams) tide_arena_drop(p->arena, p->pending_streams), tide_arena_drop(p->arena, p->free_streams);
     tide_player_forget_skipping(p);
-    void *of_repetitions[] = {p->repeating.carried,   p->repeating.now.at, p->repeating.then.at, p->repeating.kept,
-                              p->repeating.before.at, p->around.carried,   p->around.now.at,     p->around.then.at,
-                              p->at_peak.at};
+    void *of_repetitions[] = {p->repeating.carried, p->repeating.now.at,    p->repeating.then.at,
+                              p->repeating.kept,    p->repeating.before.at, p->around.carried,
+                              p->around.now.at,     p->around.then.at,      p->at_peak.at};
     for (size_t i = 0; i < TIDE_COUNT_OF(of_repetitions); i++)
         if (of_repetitions[i]) tide_arena_drop(p->arena, of_repetitions[i]);
     tide_cursor_close(&p->cursor, p->arena);

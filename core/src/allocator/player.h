@@ -29,6 +29,7 @@ typedef struct tide_step_figures {
     uint64_t peak_generate, after_generate, peak_score, after_score; /* of reinforcement; 0: no such phase */
     uint64_t peak_forward, after_forward, peak_backward, after_backward, peak_optimizer, after_step;
     uint64_t peak_evaluate, after_evaluate; /* behind the step; 0: none is */
+    uint64_t peak_save, after_save;
     uint64_t peak_prefill, after_prefill, peak_decode,
         after_decode; /* of inference, in place of the others; 0: no such phase */
     uint64_t allocated_peak, reserved_peak, reserved;

@@ -10,8 +10,9 @@ const char *const tide_factor_names[TIDE_FACTOR_COUNT] = {
 #undef TIDE_FACTOR
 };
 
-const char *const tide_phase_names[TIDE_PHASE_COUNT] = {
-    "load", "sync", "generate", "score", "forward", "backward", "optimizer", "evaluate", "prefill", "decode", "end"};
+const char *const tide_phase_names[TIDE_PHASE_COUNT] = {"load",    "sync",     "generate",  "score",
+                                                        "forward", "backward", "optimizer", "evaluate",
+                                                        "save",    "prefill",  "decode",    "end"};
 
 const char *const tide_freed_by_names[TIDE_FREED_BY_COUNT] = {"end",        "operation", "backward",
                                                               "assignment", "return",    "loop"};

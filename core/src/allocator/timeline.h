@@ -27,6 +27,7 @@ typedef enum tide_phase {
     TIDE_PHASE_BACKWARD,
     TIDE_PHASE_OPTIMIZER,
     TIDE_PHASE_EVALUATE, /* behind a step */
+    TIDE_PHASE_SAVE,     /* and a checkpoint, behind that */
     TIDE_PHASE_PREFILL,  /* of inference: the prompt */
     TIDE_PHASE_DECODE,   /* and token by token */
     TIDE_PHASE_END,      /* what is left after it */

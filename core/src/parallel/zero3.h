@@ -176,6 +176,9 @@ void tide_zero3_generation_ends(tide_wrapper *w);
 void tide_zero3_gather_params(tide_wrapper *w, tide_tensor *const *weights, uint32_t count);
 void tide_zero3_leave_params(tide_wrapper *w, tide_tensor *const *weights, uint32_t count);
 
+/* All parameters are cut while a checkpoint is written; persistent ones come back behind it. */
+void tide_zero3_checkpoint_event(tide_wrapper *w, bool has_ended);
+
 /* ---- zero3_linear.c ---- */
 
 /* What torch.nn.functional.linear is replaced with. */

@@ -235,6 +235,12 @@ void tide_zero3_leave_params(tide_wrapper *w, tide_tensor *const *weights, uint3
     }
 }
 
+void tide_zero3_checkpoint_event(tide_wrapper *w, bool has_ended) {
+    zero3 *z = w->state;
+    if (has_ended) tide_zero3_allgather_persistent(z);
+    for (uint32_t i = 0; i < z->count && !has_ended; i++) tide_zero3_release_param(z, &z->params[i]);
+}
+
 void tide_zero3_register_modules(zero3 *z) {
     tide_model *model = z->w->model;
     z->modules = TIDE_NEW(model->m->arena, zero_module, model->instance_count + 1);

@@ -59,6 +59,7 @@ static const char *reason_of(const tide_job_report *r, uint32_t step, tide_phase
     if (phase == TIDE_PHASE_EVALUATE)
         return tide_format(arena, "the evaluation behind it, of %lld samples in a batch",
                            (long long)r->job->trainer_per_device_eval_batch_size);
+    if (phase == TIDE_PHASE_SAVE) return "the checkpoint behind it, for which what is cut is gathered";
     if (phase == TIDE_PHASE_OPTIMIZER || phase == TIDE_PHASE_LOAD)
         return tide_format(arena, "%s; it is not reached in a forward or backward pass, so that lengths change little",
                            rows);

@@ -54,6 +54,10 @@ void tide_write_steps(tide_job_report *report) {
             tide_write_bytes_at(w, "peak_evaluate", s->peak_evaluate);
             tide_write_bytes_at(w, "after_evaluate", s->after_evaluate);
         }
+        if (s->peak_save) {
+            tide_write_bytes_at(w, "peak_save", s->peak_save);
+            tide_write_bytes_at(w, "after_save", s->after_save);
+        }
         tide_write_bytes_at(w, "allocated_peak", s->allocated_peak);
         tide_write_bytes_at(w, "reserved_peak", s->reserved_peak);
         tide_write_bytes_at(w, "reserved", s->reserved);

@@ -242,6 +242,10 @@ bool tide_optimizer_load_state(tide_optimizer *optimizer) {
     return true;
 }
 
+int tide_optimizer_states(const tide_optimizer *optimizer) {
+    return optimizer->row->states;
+}
+
 uint32_t tide_optimizer_members(const tide_optimizer *optimizer, tide_optimized *members) {
     for (uint32_t i = 0; members && i < optimizer->count; i++) {
         const parameter_state *p = &optimizer->parameters[i];

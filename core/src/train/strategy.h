@@ -60,6 +60,8 @@ typedef struct tide_strategy {
     /* trl/distributed.py, gather_params(): around who reads weights, of rows of the model. NULL: they are whole. */
     void (*gather_params)(tide_wrapper *w, tide_tensor *const *weights, uint32_t count);
     void (*leave_params)(tide_wrapper *w, tide_tensor *const *weights, uint32_t count);
+    /* DeepSpeed's checkpoint_event_prologue(), and checkpoint_event_epilogue() where it has ended. */
+    void (*checkpoint_event)(tide_wrapper *w, bool has_ended);
     /* DTensor.full_tensor(), owned by the caller. NULL: there are none. */
     tide_tensor *(*full_tensor)(tide_wrapper *w, tide_tensor *weight);
     bool trains_a_copy; /* calls of the bare model pass its hooks by: DistributedDataParallel is a module around it */

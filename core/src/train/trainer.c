@@ -9,6 +9,7 @@
 #include "train/evaluation.h"
 #include "train/liger.h"
 #include "train/rollouts.h"
+#include "train/saving.h"
 #include "train/trainer_run.h"
 
 /* ---- get_batch_samples ---- */
@@ -252,21 +253,6 @@ static void prepare_for_precomputing(tide_trainer_run *t) {
     if (tide_job_has_deepspeed(t->job) && strategy->prepare_reference) strategy->prepare_reference(&w);
 }
 
-/* The tensor of torch.distributed.barrier(), the first of PartialState().main_process_first() around the data set,
- * which trainers that generate leave as it is, or where vLLM has started. */
-static void keep_barrier(tide_trainer_run *t) {
-    tide_machine *m = &t->run->machine;
-    if (t->job->parallel_kind == TIDE_parallel_kind_none) return;
-    t->run->has_barrier = true;
-    bool is_on_host = m->makes_on_host;
-    m->makes_on_host = false;
-    m->op = "barrier";
-    m->state.factor = TIDE_FACTOR_COMMUNICATION;
-    tide_scalar(m, TIDE_FP32); /* lives as long as the run */
-    m->state.factor = TIDE_FACTOR_TEMPORARY;
-    m->makes_on_host = is_on_host;
-}
-
 /* aux_loss_enabled of sft_trainer.py and its kin: of models whose configuration has router_aux_loss_coef the router's
  * load-balancing loss is trained. */
 static void add_aux_loss(tide_run *run, const tide_job *job) {
@@ -297,7 +283,7 @@ static void set_loss_types(tide_trainer_run *t) {
 static bool prepare_trl(tide_trainer_run *t) {
     const tide_trl *kind = t->kind;
     tide_arena *arena = t->run->machine.arena;
-    if (!tide_trainer_generates(t->job) || t->job->trainer_use_vllm) keep_barrier(t);
+    if (!tide_trainer_generates(t->job) || t->job->trainer_use_vllm) tide_keep_barrier(t);
     if (!tide_find_parts(t)) return false;
     add_aux_loss(t->run, t->job);
     set_loss_types(t);
@@ -395,6 +381,7 @@ bool tide_play_trainer(tide_run *run, const tide_job *job) {
         play_training_steps(&t, step);
         if (!m->has_failed) trainer_update(&t, step);
         if (!m->has_failed && tide_evaluates_behind(job, step)) tide_evaluate(&t, step);
+        if (!m->has_failed && tide_saves_behind(job, step)) tide_save_checkpoint(&t, step);
     }
     tide_release(m, sum);
     return !m->has_failed;

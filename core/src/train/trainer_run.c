@@ -22,6 +22,19 @@ tide_function *tide_trainer_function(tide_trainer_run *t, const char *name) {
     return found;
 }
 
+void tide_keep_barrier(tide_trainer_run *t) {
+    tide_machine *m = &t->run->machine;
+    if (t->job->parallel_kind == TIDE_parallel_kind_none || t->run->has_barrier) return;
+    t->run->has_barrier = true;
+    bool is_on_host = m->makes_on_host;
+    m->makes_on_host = false;
+    m->op = "barrier";
+    m->state.factor = TIDE_FACTOR_COMMUNICATION;
+    tide_scalar(m, TIDE_FP32); /* lives as long as the run */
+    m->state.factor = TIDE_FACTOR_TEMPORARY;
+    m->makes_on_host = is_on_host;
+}
+
 /* ---- batches ---- */
 
 /* Whether the model's forward() takes one. */

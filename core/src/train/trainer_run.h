@@ -48,6 +48,10 @@ tide_dtype tide_loss_dtype(const tide_trainer_run *t);
 
 /* A function of library/trainers.json; an error and NULL if there is none. */
 tide_function *tide_trainer_function(tide_trainer_run *t, const char *name);
+/* The tensor of torch.distributed.barrier(), which the first of a run leaves: that of
+ * PartialState().main_process_first() around the data set, which trainers that generate leave as it is, or where vLLM
+ * has started. */
+void tide_keep_barrier(tide_trainer_run *t);
 /* Fills an empty batch with what the collator makes; the job says of how many rows. False after an error. */
 bool tide_trainer_batch(tide_trainer_run *t, const tide_job *job, tide_batch *b);
 void tide_drop_batch(tide_machine *m, tide_batch *b);

@@ -139,6 +139,7 @@ class Zero3(Zero):
     stage3_param_persistence_threshold: int | None = None  # elements (1e5)
     stage3_max_live_parameters: int | None = None  # elements (1e9)
     stage3_max_reuse_distance: int | None = None  # elements (1e9)
+    stage3_gather_16bit_weights_on_model_save: bool | None = None  # (False)
     sub_group_size: int | None = None  # elements (1e9)
     zero_hpz_partition_size: int | None = None  # ranks of a second, nearer partition (1)
     offload_param: Literal["cpu"] | None = None

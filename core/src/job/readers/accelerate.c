@@ -75,7 +75,7 @@ static const tide_key_row fsdp_rows[] = {
     KEY_MATTERS("mixed_precision_policy", "sets other types", ""),
     KEY_NEUTRAL("transformer_layer_cls_to_wrap"),
     KEY_NEUTRAL("cpu_ram_efficient_loading"),
-    KEY_NEUTRAL("state_dict_type"),
+    KEY_SAYS("state_dict_type", state_dict_type, ""),
     KEY_NEUTRAL("final_state_dict_type"),
 };
 

@@ -101,8 +101,7 @@ static bool case_trainer(case_reader *r, const tide_json *plan) {
                                            {"preprocess", "trainer.preprocess_logits_for_metrics"},
                                            {"steps_per_generation", "trainer.steps_per_generation"},
                                            {"temperature", "trainer.temperature"}};
-    /* A checkpoint is made behind the step, module by module: below its peak, and nothing of it stays. */
-    static const char *const without_effect[] = {"save_strategy", "save_steps", "load_best_model_at_end"};
+    static const char *const without_effect[] = {"load_best_model_at_end"};
     static const char *const of_rollouts[][3] = {{"generations", "trainer.num_generations", "4"},
                                                  {"completion", "trainer.max_completion_length", "64"},
                                                  {"beta", "trainer.beta", "0"}};

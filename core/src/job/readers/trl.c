@@ -288,6 +288,21 @@ static void settle_evaluation(tide_claims *c, const char *kind) {
                     NULL);
 }
 
+/* Of checkpoints, which only gather what is cut over ranks. */
+static void settle_saving(tide_claims *c) {
+    const char *saves = tide_fact_of(c, TIDE_FACT_saves), *every = tide_fact_of(c, TIDE_FACT_save_steps),
+               *kind = is_spread(c) ? strategy_of(c) : "none", *asked = c->arguments->asked_trainer;
+    bool has_loop = asked ? strcmp(asked, "none") != 0 : c->settings[TIDE_SET_trainer] != NULL,
+         is_cut = strcmp(kind, "zero3") == 0 || strcmp(kind, "fsdp2") == 0,
+         is_known = saves && (strcmp(saves, "steps") == 0 || strcmp(saves, "epoch") == 0);
+    if (!is_known || !has_loop || !is_cut) return;
+    tide_settle(c, TIDE_FACT_saves, TIDE_SET_trainer_save_strategy, saves);
+    if (strcmp(saves, "steps") == 0 && every && strcmp(every, "0") != 0 && strspn(every, "0123456789") == strlen(every))
+        tide_settle(c, TIDE_FACT_save_steps, TIDE_SET_trainer_save_steps, every);
+    if (strcmp(kind, "fsdp2") == 0 && tide_fact_is(c, TIDE_FACT_state_dict_type, "sharded_state_dict"))
+        tide_settle(c, TIDE_FACT_state_dict_type, TIDE_SET_parallel_state_dict_type, "sharded");
+}
+
 /* Of the optimizers of TrainingArguments, these two allocate for it. */
 static void settle_weight_decay(tide_claims *c) {
     const tide_file_key *optimizer = c->settings[TIDE_SET_optimizer], *trainer = c->settings[TIDE_SET_trainer];
@@ -332,4 +347,5 @@ void tide_trl_settle(tide_claims *c) {
     settle_empty_cache(c);
     settle_weight_decay(c);
     settle_evaluation(c, kind);
+    settle_saving(c);
 }

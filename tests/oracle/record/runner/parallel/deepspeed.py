@@ -29,6 +29,7 @@ PASSED_ON = (
     "stage3_param_persistence_threshold",
     "stage3_max_live_parameters",
     "stage3_max_reuse_distance",
+    "stage3_gather_16bit_weights_on_model_save",
     "sub_group_size",
     "zero_hpz_partition_size",
 )

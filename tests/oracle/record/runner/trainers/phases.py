@@ -30,6 +30,7 @@ class Phases:
         wrap(trainer.accelerator, "backward", self.backward)
         wrap(trainer, "evaluation_loop", self.evaluate)
         wrap(trainer, "prediction_step", self.predict)
+        wrap(trainer, "_save_checkpoint", self.save)
         if case.lengths and case.parallel is not None:
             stand_ins.columns_of_ranks(self.columns)
         if hasattr(trainer, "compute_ref_log_probs"):
@@ -57,6 +58,13 @@ class Phases:
         self.meter.phase("evaluate", "after_evaluate")
         self.meter.note_peaks()
         return found
+
+    def save(self, write: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+        """Behind the step that it follows, of which it is a phase."""
+        self.meter.phase(None)
+        write(*args, **kwargs)
+        self.meter.phase("save", "after_save")
+        self.meter.note_peaks()
 
     def predict(self, step: Callable[..., Any], model: Any, batch: Any, *args: Any, **kwargs: Any) -> Any:
         self.evaluated += 1
