@@ -92,6 +92,19 @@ static bool has_schedule(const tide_job *job) {
            job->parallel_kind == TIDE_parallel_kind_megatron;
 }
 
+/* torch/utils/checkpoint.py, CheckpointFunction: a layer whose inputs need no gradient has none itself. */
+static void assume_input_grads(tide_job_builder *b) {
+    const tide_job *job = b->job;
+    bool is_frozen = job->adapter != TIDE_adapter_none || job->freeze.count || job->train_only.count;
+    if (job->mode != TIDE_mode_train || !tide_job_is_reentrant(job) || !is_frozen) return;
+    tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_checkpointing),
+                "model.enable_input_require_grads() is called: without it, over frozen embeddings, no layer under a "
+                "reentrant checkpoint has a gradient, and PyTorch warns that \"None of the inputs have "
+                "requires_grad=True\"",
+                job->checkpointing == TIDE_checkpointing_full_reentrant ? "checkpointing=full needs no such call"
+                                                                        : NULL);
+}
+
 static void assume_training(tide_job_builder *b) {
     const tide_job *job = b->job;
     bool has_steps = job->optimizer != TIDE_optimizer_none;
@@ -114,6 +127,7 @@ static void assume_training(tide_job_builder *b) {
     if (has_steps) assume(b, TIDE_SET_clip, "gradients are not clipped");
     if (!has_schedule(job)) assume(b, TIDE_SET_hold_outputs, "the model's output is dropped before backward");
     assume(b, TIDE_SET_checkpointing, "no checkpointing: what backward needs of every layer is kept");
+    assume_input_grads(b);
     bool scores_tokens = job->trainer > TIDE_trainer_hf && job->trainer != TIDE_trainer_reward;
     if (scores_tokens && !b->arguments.is_given[TIDE_SET_trainer_scored_tokens])
         assume(b, TIDE_SET_trainer_prompt_length, "rows without a prompt: every position is scored");

@@ -73,6 +73,7 @@ int64_t tide_range_percent(const tide_run *run, const tide_job *job) {
 const char *tide_range_reason(tide_arena *arena, const tide_run *run, const tide_job *job) {
     const char *no_run =
         job->versions_asked ? tide_format(arena, "no run of %s is recorded", job->versions_asked) : NULL;
+    if (run->engine_may_refuse) return "with the fewest blocks of its range the engine refuses to start";
     if (!run->stand_in_of && !no_run && run->margin) return run->margin_reason;
     if (!run->stand_in_of) return no_run;
     return no_run ? tide_format(arena, "the model has no description of its own and %s", no_run)
@@ -108,7 +109,8 @@ tide_fit tide_job_report_fit(const tide_job_report *r) {
     uint64_t device = tide_job_device_bytes(r->job, &r->replay), low = tide_range_low(r->run, r->job, device),
              high = tide_range_high(r->run, r->job, device);
     if (r->on_card.is_oom) return low == device || low > r->job->device_bytes ? TIDE_FITS_NOT : TIDE_CANNOT_TELL;
-    return r->job->device_bytes && high > device && high > r->job->device_bytes ? TIDE_CANNOT_TELL : TIDE_FITS;
+    bool may_need_more = r->job->device_bytes && high > device && high > r->job->device_bytes;
+    return may_need_more || r->run->engine_may_refuse ? TIDE_CANNOT_TELL : TIDE_FITS;
 }
 
 tide_fit tide_job_report_verdict(const tide_job_report *r) {

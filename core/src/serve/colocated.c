@@ -36,6 +36,7 @@ bool tide_start_colocated(tide_colocated *engine, const tide_job *of, uint64_t b
                                .cache = (uint64_t)(f->num_blocks * f->block_bytes),
                                .kept = f->consumed - f->model_bytes + f->graph_bytes,
                                .working = f->transient,
-                               .uncertain = f->may_take + f->uncertain};
+                               .uncertain = f->may_take + f->uncertain,
+                               .may_refuse = f->may_refuse};
     return true;
 }

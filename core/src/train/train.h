@@ -40,6 +40,7 @@ typedef struct tide_colocated {
     uint64_t kept;           /* buffers, graphs, and what is left of segments */
     uint64_t working;        /* of a forward pass, as the profile run measures it */
     uint64_t uncertain;      /* that `kept` may be more or less */
+    bool may_refuse;         /* to start, with the fewest blocks of the range */
 } tide_colocated;
 
 /* Plays such a start, beside so many bytes of the trainer's. False after an error, which has the engine's words. */
@@ -62,6 +63,7 @@ typedef struct tide_run {
     const tide_frameworks *frameworks; /* NULL: only jobs of one GPU without an engine can be played */
     const tide_strategy *strategy;     /* of the job; NULL for one GPU */
     const char *margin_reason;         /* of the margin */
+    bool engine_may_refuse;            /* to start in the trainer's process */
     uint64_t margin;    /* bytes by which what is reserved may be more or less; see Note [Small requests] */
     bool has_barrier;   /* see train/strategy.h */
     bool plays_loops;   /* each iteration of each loop: one of this job's could not be folded */

@@ -68,6 +68,7 @@ bool tide_vllm_init(tide_vllm_generation *v, tide_run *run, const tide_job *job)
         !run->frameworks->start_colocated(&v->engine, job, live_bytes(&m->timeline), m->arena, m->diags))
         return false;
     run->margin += v->engine.uncertain;
+    run->engine_may_refuse = v->engine.may_refuse;
     run->margin_reason = "compiled code and CUDA graphs of the engine decide";
     wake_weights(v, m, job);
     take(m, "vLLM: buffers and graphs", TIDE_FACTOR_WORKSPACE, v->engine.kept, 0); /* as long as the run */
