@@ -387,11 +387,25 @@ static void item_show(const char *head, const char *text) {
     cli_wrapped(text, 4, 4 + cli_width(head));
 }
 
+/* What the words of the job were read as, before all else: a line for each phrase. */
+static void reading_show(const cJSON *answer) {
+    const char *at = cli_text_at(answer, "read_as");
+    while (*at) {
+        size_t length = strcspn(at, "\n");
+        cli_buffer line = {0};
+        cli_append(&line, at, length);
+        cli_wrapped(line.at, 2, 0);
+        cli_buffer_free(&line);
+        at += length + (at[length] == '\n');
+    }
+}
+
 static void assumptions_show(const cJSON *answer) {
     const cJSON *assumptions = cli_at(answer, "assumptions"), *item;
     if (cJSON_GetArraySize(assumptions) == 0) return;
     cli_heading("Assumed; a setting changes it");
     cJSON_ArrayForEach(item, assumptions) {
+        if (strstr(cli_text_at(answer, "read_as"), cli_text_at(item, "text"))) continue; /* said first */
         cli_buffer head = {0};
         const char *value = cli_text_at(item, "value");
         cli_format(&head, "%s%s%s", cli_text_at(item, "setting"), value[0] ? "=" : "", value);
@@ -417,6 +431,7 @@ static void warnings_show(const cJSON *answer) {
 }
 
 void cli_report_show(const cJSON *answer, bool is_exact) {
+    reading_show(answer);
     if (cli_at(answer, "serving")) {
         cli_server_show(answer);
         settings_show(answer);

@@ -56,6 +56,7 @@
  *   timeline: Curve,
  *   steps: Step[],
  *   allocator: {segments: number, retries: number, ooms: number, conf: string},
+ *   read_as?: string,
  *   assumptions: {setting: string, value: string, text: string}[],
  *   diagnostics: Diagnostic[]
  * }} Report

@@ -18,6 +18,7 @@ typedef struct call {
     tide_recording *recording; /* NULL: none was given but in the request */
     tide_link *link;           /* NULL: the request has none */
     bool has_read_words;       /* of the job */
+    const char *asks;          /* the setting whose largest value the words ask for; NULL: none */
     const char *read_as;       /* what words of the request were read as; NULL: each was a setting */
 } call;
 

@@ -271,7 +271,9 @@ static bool answer_fit(call *c) {
     tide_query q;
     if (!read_question(c, &q, "settings")) return false;
     call_open_answer(c);
-    return tide_write_fit(&c->writer, &q, call_text_at(c, "knob"), call_text_at(c, "by"), &c->diags);
+    tide_text knob = call_text_at(c, "knob");
+    if (!knob.length && c->asks) knob = tide_text_of(c->asks);
+    return tide_write_fit(&c->writer, &q, knob, call_text_at(c, "by"), &c->diags);
 }
 
 static bool answer_cards(call *c) {

@@ -48,7 +48,7 @@ bool call_read_words_at(call *c, const char *key, tide_text **words, uint32_t *c
         (*words)[(*count)++] = word->text;
     }
     uint32_t errors = c->diags.error_count, said = c->diags.count;
-    if (*count) *words = tide_phrases_read(&c->arena, *words, count, diags_of(c, key));
+    if (*count) *words = tide_phrases_read(&c->arena, *words, count, diags_of(c, key), &c->asks);
     for (uint32_t i = said; i < c->diags.count; i++) {
         const char *message = c->diags.items[i].message, *before = c->read_as;
         if (!before || !strstr(before, message))

@@ -9,22 +9,29 @@
 
 enum { NEAR_MODELS = 4 };
 
-/* Whether a text has a part in it, in any case; the part is in lower case. */
-static bool contains_lowered(tide_text text, tide_text part) {
+/* Whether what ends at `at` is a path, and no title: "CLIP ViT-B/16". */
+static bool is_path(const char *text, const char *at) {
+    static const char title[] = "\"title\": ";
+    while (at > text && *at != '"') at--;
+    return at - text < (long)sizeof title || memcmp(at - (sizeof title - 1), title, sizeof title - 1) != 0;
+}
+
+/* Whether an entry's text has this at the end of a path, in any case; the part is in lower case. */
+static bool has_path(tide_text text, tide_text part) {
     for (const char *at = text.at; (size_t)(text.at + text.length - at) >= part.length; at++) {
         at = memchr(at, part.at[0], (size_t)(text.at + text.length - at));
         if (!at || (size_t)(text.at + text.length - at) < part.length) return false;
-        if (tide_text_same((tide_text){at, part.length}, part)) return true;
+        if (tide_text_same((tide_text){at, part.length}, part) && is_path(text.at, at)) return true;
     }
     return false;
 }
 
-/* The entry whose text has this in it, in any case: "/", a name and its quotation mark. */
+/* The entry that is published under a path with this in it, in any case: "/", a name and its quotation mark. */
 static const tide_source *catalogue_with(tide_arena *arena, const char *name) {
     const tide_text part = tide_text_of(tide_format(arena, "/%s\"", name));
     for (uint32_t i = 0; i < tide_catalogue_source_count; i++) {
         const tide_source whole = tide_source_whole(arena, &tide_catalogue_sources[i]);
-        if (contains_lowered((tide_text){whole.text, whole.length}, part)) return &tide_catalogue_sources[i];
+        if (has_path((tide_text){whole.text, whole.length}, part)) return &tide_catalogue_sources[i];
     }
     return NULL;
 }
@@ -187,18 +194,23 @@ static bool entry_has_word(tide_arena *arena, const char *words, tide_text word)
     return false;
 }
 
-/* Whether each word of a name is one of the entry's, or the name is how the entry begins: "llama 8b", "mixtral". */
-static bool entry_has_words(tide_arena *arena, const tide_source *source, const char *name) {
-    char entry_room[SPELLED_ROOM], room[SPELLED_ROOM];
-    tide_text whole = spelled(entry_room, source->name), begin = spelled(room, name);
-    bool begins = begin.length && whole.length > begin.length && tide_text_starts(whole, begin);
-    char next = begins ? whole.at[begin.length] : '.';
-    if (next != '.' && !(is_figure(next) && is_figure(begin.at[begin.length - 1]))) return true;
+/* Whether each word of a name is one of the entry's: "llama 8b". */
+static bool entry_has_all(tide_arena *arena, const tide_source *source, const char *name) {
     const char *words = entry_words(arena, source);
     tide_text rest = tide_text_of(dashed(arena, name)), word;
     while (tide_piece_next(&rest, '-', &word))
         if (!entry_has_word(arena, words, word)) return false;
     return true;
+}
+
+/* The same, or the name is how the entry begins: "mixtral". */
+static bool entry_has_words(tide_arena *arena, const tide_source *source, const char *name) {
+    char entry_room[SPELLED_ROOM], room[SPELLED_ROOM];
+    tide_text whole = spelled(entry_room, source->name), begin = spelled(room, name);
+    bool begins = begin.length && whole.length > begin.length && tide_text_starts(whole, begin);
+    char next = begins ? whole.at[begin.length] : '.';
+    return (next != '.' && !(is_figure(next) && is_figure(begin.at[begin.length - 1]))) ||
+           entry_has_all(arena, source, name);
 }
 
 /* Those with the fewest words besides. */
@@ -216,6 +228,114 @@ static const char *near_by_words(tide_arena *arena, const char *name) {
     for (uint32_t i = 0; i < count; i++)
         list = i ? tide_format(arena, "%s%s%s", list, i + 1 < count ? ", " : " or ", found[i]) : found[i];
     return list;
+}
+
+/* 8b, 135m, large: models of one family that differ in no other word need the same. */
+static bool is_size_word(tide_text word) {
+    bool counts = word.length > 1 && is_figure(word.at[0]) && strchr("bm", word.at[word.length - 1]) &&
+                  strspn(word.at, "0123456789.") == word.length - 1;
+    return counts || tide_text_is_among(word, "tiny|mini|small|base|medium|large|xl|xxl|huge|giant");
+}
+
+/* 3.1, v2: what a newer one has in its place. */
+static bool is_version(tide_text word) {
+    size_t first = word.length && word.at[0] == 'v';
+    if (word.length - first < 1 || word.length - first > 4) return false;
+    for (size_t i = first; i < word.length; i++)
+        if (!is_figure(word.at[i]) && word.at[i] != '.') return false;
+    return true;
+}
+
+/* Whether a word of an entry is one of a name's, or begins with it before a version: "qwen2.5" with "qwen". */
+static bool name_has_word(tide_text word, const char *name) {
+    tide_text rest = tide_text_of(name), one;
+    while (tide_piece_next(&rest, '-', &one)) {
+        bool begins = one.length && tide_text_starts(word, one);
+        tide_text more = {word.at + one.length, word.length - one.length};
+        if (begins && (!more.length || (!is_figure(word.at[one.length - 1]) && is_version(more)))) return true;
+    }
+    return false;
+}
+
+/* Whether an entry's name has versions alone beside the words of another, or sizes too. */
+static bool differs_by_version(const char *entry, const char *name, bool may_have_size) {
+    tide_text rest = tide_text_of(entry), word;
+    while (tide_piece_next(&rest, '-', &word)) {
+        bool is_part = may_have_size && (is_size_word(word) || tide_text_is_among(word, "unet|text"));
+        if (!is_version(word) && !is_part && !name_has_word(word, name)) return false;
+    }
+    return true;
+}
+
+/* The greater of two names' first versions. */
+static bool is_newer(const char *entry, const char *other) {
+    double versions[2] = {0, 0};
+    const char *const names[] = {entry, other};
+    for (int i = 0; i < 2; i++) {
+        const char *at = names[i] + strcspn(names[i], "0123456789");
+        for (double unit = 1; *at && strchr("0123456789.", *at); at++) {
+            if (*at == '.')
+                unit = 0.1;
+            else if (unit < 1)
+                versions[i] += unit * (*at - '0'), unit /= 10;
+            else
+                versions[i] = 10 * versions[i] + (*at - '0');
+        }
+    }
+    return versions[0] > versions[1];
+}
+
+static bool has_word_of_size(const char *name) {
+    tide_text rest = tide_text_of(name), word;
+    while (tide_piece_next(&rest, '-', &word))
+        if (is_size_word(word)) return true;
+    return false;
+}
+
+/* Whether each has this name, and more behind it. */
+static bool begins_all(const tide_source *one, const tide_source *const *all, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++)
+        if (strncmp(all[i]->name, one->name, strlen(one->name)) != 0) return false;
+    return true;
+}
+
+/* Of several those alone whose name begins with the words, where there are any: how many. */
+static uint32_t those_that_begin(const tide_source **all, uint32_t count, const char *words) {
+    char room[SPELLED_ROOM], name_room[SPELLED_ROOM];
+    const tide_text begin = spelled(room, words);
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (tide_text_starts(spelled(name_room, all[i]->name), begin)) all[kept++] = all[i];
+    return kept ? kept : count;
+}
+
+const tide_source *tide_catalogue_meant(tide_arena *arena, const char *name, const char **others) {
+    const tide_source **all = TIDE_NEW(arena, const tide_source *, tide_catalogue_source_count + 1), *one = NULL;
+    char *words = dashed(arena, tide_lowered(arena, tide_text_of(name)));
+    for (char *c = words; *c; c++)
+        if (*c == '/') *c = '-'; /* "vit-l/14" */
+    uint32_t count = 0, versions = 0;
+    bool has_name = strspn(words, "0123456789.-bm") < strlen(words), is_sized = has_word_of_size(words);
+    *others = NULL;
+    if (strchr(name, '/') && catalogue_spelled(words)) return catalogue_spelled(words);
+    for (uint32_t i = 0; i < tide_catalogue_source_count && has_name; i++)
+        if (entry_has_all(arena, &tide_catalogue_sources[i], words)) all[count++] = &tide_catalogue_sources[i];
+    for (uint32_t i = 0; i < count; i++) {
+        if (!differs_by_version(all[i]->name, words, false)) continue;
+        if (!one || is_newer(all[i]->name, one->name)) one = all[i];
+        versions++;
+    }
+    if (versions == 1 || (versions && is_sized)) {
+        for (uint32_t i = 0; i < count; i++)
+            if (all[i] != one && differs_by_version(all[i]->name, words, false))
+                *others = tide_format(arena, "%s%s%s", *others ? *others : "", *others ? ", " : "", all[i]->name);
+        return one;
+    }
+    count = those_that_begin(all, count, words);
+    for (uint32_t i = 0; i < count; i++)
+        if (begins_all(all[i], all, count) && (strchr(words, '-') || differs_by_version(all[i]->name, words, true)))
+            return all[i];
+    return NULL;
 }
 
 /* Whether an entry says all sizes that a name does: "deepseek-r1" has no 8b. */
@@ -258,6 +378,22 @@ static const char *near_by_letters(tide_arena *arena, const char *name) {
     return list;
 }
 
+/* Those that have the longest run of its words that any has: "bert classification". */
+static const char *near_by_run(tide_arena *arena, const char *name) {
+    enum { PARTS = 16 };
+    tide_text rest = tide_text_of(dashed(arena, name)), parts[PARTS];
+    uint32_t count = 0;
+    const char *list = NULL;
+    while (count < PARTS && tide_piece_next(&rest, '-', &parts[count])) count++;
+    for (uint32_t length = count; length-- > 1 && !list;)
+        for (uint32_t first = 0; first + length <= count && !list; first++) {
+            const tide_text *last = &parts[first + length - 1];
+            tide_text run = {parts[first].at, (size_t)(last->at + last->length - parts[first].at)};
+            if (run.length > 2 && !is_size_word(run)) list = near_by_words(arena, tide_text_copy(arena, run));
+        }
+    return list;
+}
+
 /* "internvl3_5-8b" as "internvl3.5-8b". */
 static const char *dotted(tide_arena *arena, const char *name) {
     char *text = tide_text_copy(arena, tide_text_of(name));
@@ -276,7 +412,8 @@ const char *tide_catalogue_near(tide_arena *arena, const char *name) {
     const char *sized = base && !entry_has_sizes(arena, base, last) ? near_by_words(arena, last) : NULL;
     if (base) return sized ? sized : base->name;
     const char *list = near_by_words(arena, last);
-    return list ? list : near_by_letters(arena, dotted(arena, read.base));
+    if (!list) list = near_by_letters(arena, dotted(arena, read.base));
+    return list || slash ? list : near_by_run(arena, last);
 }
 
 const char *tide_model_undescribed(tide_arena *arena, const char *name) {

@@ -15,12 +15,18 @@ typedef struct phrase {
     const tide_json *gpus;
     tide_text pieces[PHRASE_PIECES];
     uint32_t count, at;
-    const char *model;    /* NULL: none yet */
-    const char *second;   /* another of the catalogue behind it; NULL: none */
-    const char *remedy;   /* of the first word of words.def that is not understood; NULL: none */
-    const char *unknown;  /* what was not understood; "": all was */
-    const char *settings; /* "quant=nf4 adapter=lora" */
+    const char *model;   /* NULL: none yet */
+    const char *second;  /* another of the catalogue behind it; NULL: none */
+    const char *remedy;  /* of the first word of words.def that is not understood; NULL: none */
+    const char *unknown; /* what was not understood; "": all was */
+    char *settings;      /* "quant=nf4 adapter=lora" */
+    bool is_meant;       /* the model is one that has the words, and more */
+    const char *others;  /* older models that the same words may mean; NULL: none */
+    const char *asks;    /* the setting whose largest value is asked for: "seq"; NULL: none */
+    int64_t gpu_count;   /* 0: not said */
     bool serves;
+    bool is_told;   /* a word beside the phrase says whether it trains or runs */
+    bool runs;      /* "run" is among the pieces */
     bool generates; /* a trainer that generates is among the pieces: it may do so with vLLM */
     bool has_stage; /* of DeepSpeed's ZeRO */
 } phrase;
@@ -48,7 +54,7 @@ static bool is_counted(tide_text rest) {
 static void take_apart(phrase *p, tide_text text) {
     tide_text rest = tide_text_of(tide_lowered(p->arena, text)), piece;
     for (char *c = (char *)rest.at; *c; c++)
-        if (strchr("\t\n\r,;?!()", *c)) *c = ' ';
+        if (strchr("\t\n\r,;?!()", *c) || (*c == ':' && (!c[1] || strchr(" \t", c[1])))) *c = ' ';
     while (p->count < PHRASE_PIECES && tide_piece_next(&rest, ' ', &piece)) {
         size_t digits = digits_of(piece);
         bool counts = digits && digits < 4 && digits + 1 < piece.length && piece.at[digits] == 'x' &&
@@ -98,20 +104,32 @@ static void add_meaning(phrase *p, const char *settings) {
 static bool may_be_of_name(const phrase *p, uint32_t length) {
     for (uint32_t i = 1; i < length; i++) {
         tide_text piece = p->pieces[p->at + i];
-        if (!tide_text_is_among(piece, "chat") && tide_word_meaning(piece)) return false;
+        const char *meaning = tide_text_is_among(piece, "chat") ? NULL : tide_word_meaning(piece);
+        if (meaning && meaning[strlen(meaning) - 1] != '=') return false;
         if (piece.length > 3 && number_in(p, piece)) return false;
     }
     return true;
 }
 
-static uint32_t take_model(phrase *p) {
-    for (uint32_t length = p->model ? 0 : longest_run(p, p->at, RUN_OF_NAME); length; length--) {
-        const char *name = run_text(p, p->at, length, "-");
-        const tide_source *source = tide_catalogue_find(p->arena, name);
-        if (!source && !(may_be_of_name(p, length) && tide_model_is_known(p->arena, name))) continue;
+/* By its name, as the catalogue or the Hub has it, or by words that only one model has. */
+static bool take_named(phrase *p, uint32_t length) {
+    const char *name = run_text(p, p->at, length, "-");
+    const tide_source *source = tide_catalogue_find(p->arena, name);
+    bool may_be = source || may_be_of_name(p, length);
+    if (source || (may_be && tide_model_is_known(p->arena, name))) {
         p->model = source && !strchr(name, '/') ? source->name : name;
-        return length;
+        return true;
     }
+    source = may_be ? tide_catalogue_meant(p->arena, name, &p->others) : NULL;
+    if (!source) return false;
+    p->model = source->name;
+    p->is_meant = true;
+    return true;
+}
+
+static uint32_t take_model(phrase *p) {
+    for (uint32_t length = p->model ? 0 : longest_run(p, p->at, RUN_OF_NAME); length; length--)
+        if (take_named(p, length)) return length;
     return 0;
 }
 
@@ -161,6 +179,41 @@ static uint32_t take_sized(phrase *p) {
     return end - p->at;
 }
 
+/* "max context length", "how big a batch": what is asked for. */
+static uint32_t take_asked(phrase *p) {
+    static const char most[] = "max|maximum|largest|biggest|highest|longest|big|large|long";
+    uint32_t end = p->at + 1, length;
+    if (!tide_text_is_among(p->pieces[p->at], most)) return 0;
+    while (tide_text_is_among(piece_at(p, end), "a|an|the|possible|number|of")) end++;
+    const char *taker = end < p->count ? taker_at(p, end, &length) : NULL;
+    tide_text name = {taker, taker ? strlen(taker) - 1 : 0};
+    tide_setting_id id = taker ? tide_setting_find(name) : TIDE_SET_COUNT;
+    if (id == TIDE_SET_COUNT || tide_settings[id].type != TIDE_SETTING_INT) return 0;
+    end += length;
+    while (tide_text_is_among(piece_at(p, end), "size|sizes|length|window|len")) end++;
+    if (number_in(p, piece_at(p, end))) return 0;
+    p->asks = tide_text_copy(p->arena, name);
+    return end - p->at;
+}
+
+/* "cpu offload", of what the framework among the words can. */
+static uint32_t take_offload(phrase *p) {
+    static const struct {
+        const char *kind, *settings;
+    } rows[] = {{"=zero1", "parallel.offload_optimizer=cpu"},
+                {"=zero2", "parallel.offload_optimizer=cpu"},
+                {"=zero3", "parallel.offload_optimizer=cpu parallel.offload_param=cpu"},
+                {"=fsdp", "parallel.offload=true"}};
+    bool is_cpu = tide_text_is(p->pieces[p->at], "cpu");
+    if (!tide_text_is_among(piece_at(p, p->at + is_cpu), "offload|offloading")) return 0;
+    for (size_t i = 0; i < TIDE_COUNT_OF(rows); i++) {
+        if (!strstr(p->settings, rows[i].kind)) continue;
+        add_meaning(p, rows[i].settings);
+        return 1 + is_cpu;
+    }
+    return 0;
+}
+
 static uint32_t take_word(phrase *p) {
     for (uint32_t length = longest_run(p, p->at, RUN_OF_ENTRY); length; length--) {
         const char *meaning = tide_word_meaning(entry_at(p, p->at, length));
@@ -175,7 +228,7 @@ static uint32_t take_word(phrase *p) {
 static uint32_t take_choice(phrase *p) {
     static const tide_setting_id ids[] = {TIDE_SET_mode,          TIDE_SET_trainer,   TIDE_SET_optimizer,
                                           TIDE_SET_parallel_kind, TIDE_SET_attention, TIDE_SET_engine,
-                                          TIDE_SET_quantization};
+                                          TIDE_SET_quantization,  TIDE_SET_ftype};
     tide_text entry = entry_at(p, p->at, 1);
     if (p->generates && tide_text_is_among(entry, "vllm")) {
         add_meaning(p, "trainer.use_vllm=true");
@@ -189,8 +242,10 @@ static uint32_t take_choice(phrase *p) {
         const char *value = tide_setting_read(p->arena, ids[i], entry, &scratch);
         if (!value || scratch.error_count) continue;
         if (ids[i] == TIDE_SET_engine && p->generates) return 0;
-        add_meaning(p, tide_format(p->arena, "%s%s=%s", ids[i] == TIDE_SET_engine ? "mode=serve " : "",
-                                   tide_settings[ids[i]].name, value));
+        const char *before = ids[i] == TIDE_SET_engine  ? "mode=serve "
+                             : ids[i] == TIDE_SET_ftype ? "mode=serve engine=llama_cpp "
+                                                        : "";
+        add_meaning(p, tide_format(p->arena, "%s%s=%s", before, tide_settings[ids[i]].name, value));
         return 1;
     }
     return 0;
@@ -213,13 +268,16 @@ static uint32_t gpu_at(const phrase *p, uint32_t first, const char **name) {
     return 0;
 }
 
-/* 8, 8x or eight; 0: none of these. */
+/* 8, 8x, x8 or eight; 0: none of these. */
 static int64_t count_of(tide_text piece) {
     static const char *const numbers[] = {"a", "two", "three", "four", "five", "six", "seven", "eight"};
     size_t digits = digits_of(piece);
     int64_t count = 0;
     if (digits && (digits == piece.length || tide_text_is((tide_text){piece.at + digits, piece.length - digits}, "x")))
         tide_text_to_i64(&count, (tide_text){piece.at, digits});
+    bool is_behind = piece.length > 1 && piece.length < 5 && piece.at[0] == 'x';
+    tide_text behind = {piece.at + 1, piece.length - 1};
+    if (is_behind && digits_of(behind) == behind.length) tide_text_to_i64(&count, behind);
     for (int64_t i = 1; i < (int64_t)TIDE_COUNT_OF(numbers); i++)
         if (tide_text_is(piece, numbers[i])) count = i + 1;
     return count;
@@ -249,7 +307,11 @@ static uint32_t take_gpus(phrase *p) {
         if (!length) gib = TIDE_TEXT("");
         if (!length && tide_text_is_among(piece_at(p, p->at + counted), "gpu|gpus|card|cards")) length = 1;
     }
+    bool is_behind = name && !counted && piece_at(p, p->at + length).length && piece_at(p, p->at + length).at[0] == 'x';
+    if (is_behind) count = count_of(piece_at(p, p->at + length)); /* "t4 x2" */
+    if (is_behind && count) length++;
     if (!length) return 0;
+    p->gpu_count = count;
     if (name) add_meaning(p, tide_format(p->arena, "gpu=%s", name));
     if (gib.length) add_meaning(p, tide_format(p->arena, "gpu_gib=%.*s", (int)gib.length, gib.at));
     if (count > 1) add_meaning(p, tide_format(p->arena, "gpus=%d", (int)count));
@@ -282,6 +344,14 @@ static uint32_t take_size(phrase *p) {
     return 1;
 }
 
+/* "adapter.r=16" of "r=16", where r is a word for adapter.r and no setting; NULL: the setting is as it is. */
+static const char *meant_setting(tide_arena *arena, tide_text word, size_t name) {
+    const char *meaning = tide_word_meaning((tide_text){word.at, name});
+    bool is_one = meaning && meaning[strlen(meaning) - 1] == '=' && !strchr(meaning, ' ');
+    if (!is_one || tide_setting_find((tide_text){word.at, name}) != TIDE_SET_COUNT) return NULL;
+    return tide_format(arena, "%s%.*s", meaning, (int)(word.length - name - 1), word.at + name + 1);
+}
+
 /* A setting as such, "batch=4", and what says nothing. */
 static uint32_t take_others(phrase *p) {
     static const char fillers[] =
@@ -289,11 +359,17 @@ static uint32_t take_others(phrase *p) {
         "need|needs|needed|require|requires|required|what|which|single|one|full|model|llm|parameters|parameter|weights|"
         "gpu|gpus|card|cards|nvidia|geforce|tesla|ram|fit|fits|get|long|size|mode|step|steps|each|per|users|job|that|+|"
         "&|fully|laptop|pc|desktop|please|would|should|when|if|without|anything|else|tokens|precision|want|try|would|"
-        "like|batch|max|maximum|largest|biggest|highest|possible|there|language|modeling";
+        "like|batch|max|maximum|largest|biggest|highest|longest|possible|there|language|modeling|big|large|long|take|"
+        "takes|why|go|goes|out|oom|enough|so|bs|machine|node|cluster|instance|colab|kaggle|have|has|only|we|am|are|be|"
+        "trying|going|just|whole|total|all|least|minimum|min|smallest|cheapest|best|good|use|using|used|does|get|load|"
+        "loading|still|or|more|than|less|under|inside|into|from|this|these|their|his|its|as|not|runs|running|work|"
+        "works|working|possibly|could|might|may|hold|holds|handle|support|video|graphics|device|devices|about|around|"
+        "roughly|approximately|version|variant|tuned|dataset|data|samples|sample|now|here|hi|hello|thanks";
     tide_text piece = p->pieces[p->at];
     const char *equals = memchr(piece.at, '=', piece.length);
     if (equals && equals > piece.at && equals + 1 < piece.at + piece.length) {
-        add_meaning(p, tide_text_copy(p->arena, piece));
+        const char *meant = meant_setting(p->arena, piece, (size_t)(equals - piece.at));
+        add_meaning(p, meant ? meant : tide_text_copy(p->arena, piece));
         return 1;
     }
     return tide_text_is_among(piece, fillers) || (p->has_stage && tide_text_is_among(piece, "deepspeed")) ? 1 : 0;
@@ -314,10 +390,11 @@ static uint32_t leave_unknown(phrase *p) {
 }
 
 static void read_pieces(phrase *p) {
-    uint32_t (*const takers[])(phrase *) = {take_model,  take_gpus, take_sized, take_word,
-                                            take_choice, take_size, take_others};
+    uint32_t (*const takers[])(phrase *) = {take_model, take_gpus,   take_sized, take_asked, take_offload,
+                                            take_word,  take_choice, take_size,  take_others};
     for (uint32_t i = 0; i < p->count; i++) { /* wherever they stand, they say what others mean: "fp8", "8k", "vllm" */
         p->generates = p->generates || tide_text_is_among(p->pieces[i], "grpo|rloo|gspo|dapo");
+        p->runs = p->runs || tide_text_is_among(p->pieces[i], "run|runs|running|load");
         p->has_stage = p->has_stage || tide_text_starts(p->pieces[i], TIDE_TEXT("zero"));
     }
     for (uint32_t i = 0; i < p->count && !p->generates; i++)
@@ -350,29 +427,76 @@ static const char *as_typed(tide_arena *arena, const word_list *out, uint32_t fr
     return text;
 }
 
+/* ---- whether it trains or runs ---- */
+
+static const char *const tells_mode[] = {
+    "mode=",          "trainer",    "adapter",          "optimizer", "engine=",     "parallel.",
+    "checkpointing=", "grad_accum", "use_liger_kernel", "recipe=",   "concurrency="};
+
+static bool says_mode(const phrase *p) {
+    tide_hub_name read;
+    if (p->model && !tide_catalogue_find(p->arena, p->model) && tide_catalogue_variant(p->arena, p->model, &read) &&
+        read.format)
+        return true; /* its weights are packed: they do not train */
+    for (size_t i = 0; i < TIDE_COUNT_OF(tells_mode); i++)
+        if (strstr(p->settings, tells_mode[i])) return true;
+    return p->serves || p->is_told;
+}
+
+/* What runs on several GPUs is served; weights of bitsandbytes, without an adapter beside them, do not train. */
+static void choose_mode(phrase *p) {
+    bool is_quantised = strstr(p->settings, "quant="), is_served = p->gpu_count > 1 && !is_quantised;
+    char *infers = strstr(p->settings, "mode=infer");
+    if (p->model && is_served && infers && !p->is_told) memcpy(infers, "mode=serve", strlen("mode=serve"));
+    p->serves = p->serves || strstr(p->settings, "mode=serve");
+    if (!p->model || says_mode(p) || !(p->runs || is_quantised)) return;
+    add_meaning(p, is_served ? "mode=serve" : "mode=infer");
+}
+
 static const char *remedy_of(const phrase *p, const char *typed) {
     if (p->second)
         return tide_format(p->arena, "a job has one model: write %s, and compare it with model=%s", typed, p->second);
     return p->remedy ? p->remedy : tide_format(p->arena, "write %s, and settings as NAME=VALUE", typed);
 }
 
-static void say_phrase(const phrase *p, tide_text text, const char *typed) {
+/* Which models the same words may mean. */
+static const char *older_of(const phrase *p) {
+    return p->others ? tide_format(p->arena, " (the newest; older: %s)", p->others) : "";
+}
+
+/* What answers a question for the largest value. */
+static const char *answer_of(const phrase *p, const char *typed) {
+    if (!p->asks || p->serves) return "";
+    return tide_format(p->arena, "; the largest is told by `tidemark fit %s --knob %s`", typed, p->asks);
+}
+
+static void say_phrase(const phrase *p, tide_text text, const char *typed, bool is_unsaid) {
     const char *shown = tide_shown(p->arena, text);
     if (p->model && *p->unknown)
         tide_error(p->diags, TIDE_ERR_MODEL_UNKNOWN, "/settings/model",
                    tide_format(p->arena, "\"%s\" of \"%s\" is not understood",
                                tide_shown(p->arena, tide_text_of(p->unknown)), shown),
                    remedy_of(p, typed));
-    else if (*p->settings)
-        tide_report(p->diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/model",
-                    tide_format(p->arena, "\"%s\" is read as %s", shown, typed),
-                    "write settings as NAME=VALUE to say otherwise");
+    else if (is_unsaid && p->gpu_count > 1)
+        tide_error(p->diags, TIDE_ERR_MODEL_UNKNOWN, "/settings/model",
+                   tide_format(p->arena, "\"%s\" does not say whether the model trains or runs on these GPUs", shown),
+                   "add serving, which is mode=serve, or a kind of training: ddp, fsdp, zero3, tp (parallel.kind=...)");
+    else if (*p->settings || p->is_meant || strchr(tide_text_copy(p->arena, text), ' '))
+        tide_report(
+            p->diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/model",
+            tide_format(p->arena, "\"%s\" is read as %s%s%s%s", shown, typed, older_of(p),
+                        is_unsaid ? ", and as training, which it does not say: mode=infer or mode=serve runs it" : "",
+                        answer_of(p, typed)),
+            "write settings as NAME=VALUE to say otherwise");
 }
 
 /* A server's requests have a length of their own. */
 static tide_text server_word(const phrase *p, tide_text setting) {
+    const char *name = strstr(p->settings, "engine=llama_cpp") ? "ctx_size"
+                       : strstr(p->settings, "engine=sglang")  ? "context_length"
+                                                               : "max_model_len";
     if (p->serves && tide_text_starts(setting, TIDE_TEXT("seq=")))
-        return tide_text_of(tide_format(p->arena, "max_model_len=%.*s", (int)setting.length - 4, setting.at + 4));
+        return tide_text_of(tide_format(p->arena, "%s=%.*s", name, (int)setting.length - 4, setting.at + 4));
     return setting;
 }
 
@@ -383,17 +507,40 @@ static void put_once(word_list *out, tide_text word) {
 }
 
 static void put_phrase(word_list *out, tide_arena *arena, const tide_json *gpus, tide_text text, bool serves,
-                       tide_diagnostics *diags) {
+                       bool is_told, tide_diagnostics *diags, const char **asks) {
     phrase *p = TIDE_NEW(arena, phrase, 1);
     uint32_t from = out->count;
-    *p = (phrase){.arena = arena, .diags = diags, .gpus = gpus, .unknown = "", .settings = "", .serves = serves};
+    *p = (phrase){.arena = arena,
+                  .diags = diags,
+                  .gpus = gpus,
+                  .unknown = "",
+                  .settings = "",
+                  .serves = serves,
+                  .is_told = is_told};
     take_apart(p, text);
     read_pieces(p);
-    const char *model = p->model || !*p->unknown ? p->model : *p->settings ? p->unknown : tide_text_copy(arena, text);
+    choose_mode(p);
+    bool is_unsaid = p->model && !says_mode(p);
+    bool is_whole = tide_text_same(text, tide_text_of(p->unknown)); /* then as it is spelled */
+    const char *model = p->model || !*p->unknown ? p->model : is_whole ? tide_text_copy(arena, text) : p->unknown;
     if (model) put_once(out, tide_text_of(tide_format(arena, "model=%s", model)));
     tide_text rest = tide_text_of(p->settings), one;
-    while (tide_piece_next(&rest, ' ', &one)) put_once(out, server_word(p, one));
-    say_phrase(p, text, as_typed(arena, out, from));
+    while (tide_piece_next(&rest, ' ', &one)) /* a server's parallelism follows from its GPUs */
+        if (!p->serves || !tide_text_is(one, "parallel.kind=tp")) put_once(out, server_word(p, one));
+    say_phrase(p, text, as_typed(arena, out, from), is_unsaid);
+    if (p->asks && asks) *asks = p->asks;
+}
+
+static void put_meant(word_list *out, tide_arena *arena, tide_text word, const char *meant, tide_diagnostics *diags) {
+    tide_report(diags, TIDE_ASSUMPTION, TIDE_OK, "/settings",
+                tide_format(arena, "\"%s\" is read as %s", tide_shown(arena, word), meant), NULL);
+    out->words[out->count++] = tide_text_of(meant);
+}
+
+/* Whether no value of a setting has blanks, so that words follow: "batch=4 llama 8b". */
+static bool is_number_setting(tide_text name) {
+    tide_setting_id id = tide_setting_find(name);
+    return id != TIDE_SET_COUNT && tide_settings[id].type == TIDE_SETTING_INT;
 }
 
 /* The text of "model=TEXT" or of a word without `=` that is no model's name as it stands; "batch=4" stays as it is. */
@@ -402,7 +549,8 @@ static tide_text phrase_in(tide_arena *arena, tide_text word) {
     const char *equals = memchr(word.at, '=', word.length), *blank = memchr(word.at, ' ', word.length);
     if (tide_text_starts(word, model))
         word = (tide_text){word.at + model.length, word.length - model.length};
-    else if (equals && !(blank && blank < equals))
+    else if (equals &&
+             !(blank && (blank < equals || is_number_setting((tide_text){word.at, (size_t)(equals - word.at)}))))
         return none;
     word = tide_trimmed(word);
     if (word.length > PHRASE_LIMIT || memchr(word.at, 0, word.length)) return none;
@@ -411,18 +559,30 @@ static tide_text phrase_in(tide_arena *arena, tide_text word) {
     return is_name || tide_setting_find(word) != TIDE_SET_COUNT ? none : word;
 }
 
-tide_text *tide_phrases_read(tide_arena *arena, const tide_text *words, uint32_t *count, tide_diagnostics *diags) {
+tide_text *tide_phrases_read(tide_arena *arena, const tide_text *words, uint32_t *count, tide_diagnostics *diags,
+                             const char **asks) {
     word_list out = {.room = *count * WORDS_OF_PHRASE};
     const tide_json *gpus = NULL;
-    bool serves = false;
+    bool serves = false, is_told = false;
     if (!*count) return NULL;
-    for (uint32_t i = 0; i < *count; i++) serves = serves || tide_text_is(words[i], "mode=serve");
+    for (uint32_t i = 0; i < *count; i++) {
+        serves = serves || tide_text_is(words[i], "mode=serve");
+        for (size_t k = 0; k < TIDE_COUNT_OF(tells_mode); k++)
+            is_told = is_told || tide_text_starts(words[i], tide_text_of(tells_mode[k]));
+    }
     out.words = TIDE_NEW(arena, tide_text, out.room);
     for (uint32_t i = 0; i < *count; i++) {
         tide_text text = phrase_in(arena, words[i]);
         if (text.length && !gpus) gpus = tide_gpu_list(arena, diags);
-        if (text.length)
-            put_phrase(&out, arena, gpus, text, serves, diags);
+        const char *equals = memchr(words[i].at, '=', words[i].length);
+        const char *meant =
+            !text.length && equals ? meant_setting(arena, words[i], (size_t)(equals - words[i].at)) : NULL;
+        bool is_length =
+            meant && serves && tide_text_starts(tide_text_of(meant), TIDE_TEXT("seq=")); /* of which kind? */
+        if (meant && !is_length)
+            put_meant(&out, arena, words[i], meant, diags);
+        else if (text.length)
+            put_phrase(&out, arena, gpus, text, serves, is_told, diags, asks);
         else
             out.words[out.count++] = words[i];
     }

@@ -15,7 +15,7 @@ static bool play_cell(tide_writer *w, const tide_query *q, const tide_json *cell
     uint32_t count = 0;
     for (const tide_json *argument = cell->first; argument; argument = argument->next) given[count++] = argument->text;
     count = tide_words_join(arena, q->arguments, q->argument_count, given, count, &all);
-    if (count) all = tide_phrases_read(arena, all, &count, &diags);
+    if (count) all = tide_phrases_read(arena, all, &count, &diags, NULL);
     tide_job *job = diags.error_count ? NULL : tide_job_build(arena, all, count, q->files, q->file_count, &diags);
     tide_run *run = job ? tide_run_what_if(q->cache, job, arena, &diags) : NULL;
     tide_write_bool_at(w, "ok", run != NULL);

@@ -99,6 +99,7 @@ export function Verdict({ r, isFramed = false }) {
         </div>
         <div class="verdict-words">
           <p class="pill"><Icon name={verdict.icon} />{verdict.text}</p>
+          {r.read_as?.split('\n').map((text) => <p key={text} class="sub strong">{text}</p>)}
           <p class="sub strong">{verdict.detail}</p>
           {isConfirmed.value && <p class="sub">As it was when the link was made</p>}
           {r.besides?.map(({ name, bytes, least, most, source }) => <p key={name} class="sub" data-tip={source}>plus {name === 'nccl' && 'about '}<Bytes n={bytes} style="natural" /> {name !== 'nccl' ? 'of pinned memory on the host' : <>for NCCL ({least !== undefined && <Bytes n={least} style="natural" />} to {most !== undefined && <Bytes n={most} style="natural" />})</>}, not included</p>)}
