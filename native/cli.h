@@ -195,6 +195,19 @@ bool cli_link_pack(cli_buffer *out, const char *link);
 /* BASE#LINK (link.c); empty after a complaint. base: NULL is "". */
 void cli_address(cli_buffer *out, const char *base, const char *link);
 
+/* ---- named_files.c ---- */
+
+enum { CLI_NAMED_MOST = 8 };
+
+typedef struct cli_named {
+    cli_buffer paths[CLI_NAMED_MOST]; /* of files that are there */
+    size_t count;
+} cli_named;
+
+/* Adds the files that a file names by their paths: its text, YAML as JSON, and where it is. */
+void cli_named_find(cli_named *named, const char *text, size_t length, const char *path);
+void cli_named_free(cli_named *named);
+
 /* ---- request.c ---- */
 
 /* {"call":CALL,"settings":[...],"files":[...]MORE}; MORE is members with their comma, or "". */

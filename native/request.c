@@ -7,8 +7,6 @@
 #include <string.h>
 #include <tidemark/tidemark.h>
 
-enum { HELD_LIMIT = 1 << 20 }; /* of files that name another */
-
 static bool is_utf8(const char *text, size_t length) {
     const unsigned char *at = (const unsigned char *)text, *end = at + length;
     while (at < end) {
@@ -54,32 +52,21 @@ static bool to_json(cli_buffer *text, const char *name) {
     return is_read;
 }
 
-typedef struct held_file {
-    cli_buffer path;   /* of the DeepSpeed configuration that a file names; empty: none does, or it is not there */
-    bool is_given_too; /* one is among the files */
-} held_file;
-
-/* A path is meant from here, as the programs open it, or from the file. */
-static void find_held(held_file *held, const cli_buffer *text, const char *path) {
-    if (text->length > HELD_LIMIT) return;
-    if (strstr(text->at, "\"zero_optimization\"")) held->is_given_too = true;
-    if (!strstr(text->at, "\"deepspeed\"") || held->path.length) return;
-    cJSON *root = cJSON_ParseWithLength(text->at, text->length);
-    const char *named = cli_text_at(root, "deepspeed"), *name = cli_base_name(path);
-    if (cli_ends_in(named, ".json")) {
-        cli_append_text(&held->path, named);
-        if (!cli_is_file(named)) {
-            held->path.length = 0;
-            cli_append(&held->path, path, (size_t)(name - path));
-            cli_append_text(&held->path, named);
-        }
-        if (!cli_is_file(held->path.at)) held->path.length = 0;
-    }
-    cJSON_Delete(root);
+/* Whether a file that another names is given, or one in its place: a DeepSpeed configuration. */
+static bool is_given(const cli_arguments *a, const char *path, bool has_stages) {
+    if (has_stages && cli_ends_in(path, ".json")) return true;
+    for (size_t i = 0; i < a->path_count; i++)
+        if (strcmp(cli_base_name(a->paths[i]), cli_base_name(path)) == 0) return true;
+    return false;
 }
 
-/* Reads a file and adds it to the request's; held NULL: what it names is not looked for. */
-static int append_file(cli_buffer *request, const char *path, bool is_first, held_file *held) {
+typedef struct files {
+    cli_named named;
+    bool has_stages; /* a DeepSpeed configuration is among those given */
+} files;
+
+/* Reads a file and adds it to the request's, and to `held` what it names. */
+static int append_file(cli_buffer *request, const char *path, bool is_first, files *held) {
     cli_buffer text = {0};
     if (!cli_read_file(&text, path)) {
         cli_buffer_free(&text);
@@ -95,7 +82,8 @@ static int append_file(cli_buffer *request, const char *path, bool is_first, hel
     cli_append_text(request, ",\"text\":");
     append_file_text(request, &text);
     cli_append_text(request, "}");
-    if (held) find_held(held, &text, path);
+    held->has_stages = held->has_stages || (text.length && strstr(text.at, "\"zero_optimization\""));
+    cli_named_find(&held->named, text.at, text.length, path);
     cli_buffer_free(&text);
     return CLI_OK;
 }
@@ -112,7 +100,7 @@ int cli_request(cli_buffer *request, const char *call, const cli_arguments *a, c
         append_file_text(request, &a->link);
     }
     cli_append_text(request, ",\"files\":[");
-    held_file held = {0};
+    files held = {0};
     int status = CLI_OK;
     for (size_t i = 0; i < a->path_count && status == CLI_OK; i++)
         status = append_file(request, a->paths[i], i == 0, &held);
@@ -122,9 +110,11 @@ int cli_request(cli_buffer *request, const char *call, const cli_arguments *a, c
         append_file_text(request, &a->command);
         cli_append_text(request, "}");
     }
-    if (status == CLI_OK && held.path.length && !held.is_given_too)
-        status = append_file(request, held.path.at, false, NULL);
-    cli_buffer_free(&held.path);
+    bool has_stages = held.has_stages;
+    for (size_t i = 0; i < held.named.count && status == CLI_OK; i++) /* which may name others */
+        if (!is_given(a, held.named.paths[i].at, has_stages))
+            status = append_file(request, held.named.paths[i].at, false, &held);
+    cli_named_free(&held.named);
     if (status != CLI_OK) return status;
     cli_format(request, "]%s}", more);
     return CLI_OK;

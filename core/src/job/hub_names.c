@@ -36,7 +36,7 @@ static bool is_release(tide_text word) {
 }
 
 static bool tells_tuning(tide_text word, bool is_sized) {
-    return tide_text_is_among(word, "instruct|it|chat|hf|pt|bf16|fp16|fp32") ||
+    return tide_text_is_among(word, "instruct|it|chat|sft|dpo|hf|pt|bf16|fp16|fp32") ||
            (is_sized && tide_text_is_among(word, "base|deduped|thinking|think"));
 }
 

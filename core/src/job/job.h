@@ -149,8 +149,8 @@ tide_job *tide_job_build(tide_arena *arena, const tide_text *words, uint32_t wor
                          uint32_t file_count, tide_diagnostics *diags);
 
 /* The words of a request where those that are a job in words ("mistral 7b qlora on a 4090") are read as a model of the
- * catalogue and settings, and what they were read as is said. `asks`: the setting whose largest value is asked for, where
- * one is ("seq"); NULL: of no concern. */
+ * catalogue and settings, and what they were read as is said. `asks`: the setting whose largest value is asked for,
+ * where one is ("seq"); NULL: of no concern. */
 tide_text *tide_phrases_read(tide_arena *arena, const tide_text *words, uint32_t *count, tide_diagnostics *diags,
                              const char **asks);
 

@@ -413,7 +413,7 @@ const char *tide_catalogue_near(tide_arena *arena, const char *name) {
     if (base) return sized ? sized : base->name;
     const char *list = near_by_words(arena, last);
     if (!list) list = near_by_letters(arena, dotted(arena, read.base));
-    return list || slash ? list : near_by_run(arena, last);
+    return list || !strchr(name, ' ') ? list : near_by_run(arena, last);
 }
 
 const char *tide_model_undescribed(tide_arena *arena, const char *name) {

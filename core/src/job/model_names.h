@@ -20,8 +20,8 @@ const tide_source *tide_catalogue_variant(tide_arena *arena, const char *name, t
 /* Whether the catalogue has it, or what it is a variant of. */
 bool tide_model_is_known(tide_arena *arena, const char *name);
 
-/* The one entry that has all words of a name ("flux dev"), the newest of those that differ in their version alone where a
- * size is among the words ("llama 8b": `others` are the older ones, or NULL), or the one with whose name all others
+/* The one entry that has all words of a name ("flux dev"), the newest of those that differ in their version alone where
+ * a size is among the words ("llama 8b": `others` are the older ones, or NULL), or the one with whose name all others
  * begin; NULL: none, or several may be meant. */
 const tide_source *tide_catalogue_meant(tide_arena *arena, const char *name, const char **others);
 

@@ -217,14 +217,21 @@ static const tide_reader script_reader = {.title = "a command line",
                                           .precedence = TIDE_PRECEDENCE_MOST,
                                           .settle = settle_launched};
 
+/* Whether a script of TRL's is of a kind: "sft.py", "sft_vlm.py", "reward_modeling.py". */
+static bool is_script_of(const char *token, const char *kind) {
+    const char *slash = strrchr(token, '/'), *name = slash ? slash + 1 : token;
+    size_t length = strlen(kind);
+    return strncmp(name, kind, length) == 0 && (name[length] == '_' || strcmp(name + length, ".py") == 0);
+}
+
 static const char *trl_kind_of(const tide_command_line *l, uint32_t at) {
     static const char *const kinds[] = {"sft", "dpo", "kto", "reward", "grpo", "rloo", "orpo", "cpo"};
     const char *token = l->tokens[at];
     bool is_trl = tide_shell_runs(token, "trl") && at + 1 < l->count;
     bool is_script = strstr(token, "trl/scripts/") || strstr(token, "examples/scripts/");
+    if (is_script && is_script_of(token, "gspo")) return "grpo"; /* with importance_sampling_level among its options */
     for (size_t i = 0; i < TIDE_COUNT_OF(kinds); i++)
-        if ((is_trl && strcmp(l->tokens[at + 1], kinds[i]) == 0) ||
-            (is_script && tide_shell_runs(token, tide_format(l->arena, "%s.py", kinds[i]))) ||
+        if ((is_trl && strcmp(l->tokens[at + 1], kinds[i]) == 0) || (is_script && is_script_of(token, kinds[i])) ||
             strcmp(token, tide_format(l->arena, "trl.scripts.%s", kinds[i])) == 0)
             return kinds[i];
     return NULL;
@@ -404,6 +411,12 @@ static bool refuse_program(tide_reading *r, const tide_command_line *l) {
         {"trl",
          "a2po|async_grpo|bco|distillation|gkd|gmpo|gold|minillm|nash_md|online_dpo|papo|ppo|prm|sdft|sdpo|tpo|xpo",
          "starts a trainer of TRL's that is not described",
+         "trainer=sft, dpo, kto, orpo, cpo, reward, grpo and rloo are"},
+        {"*examples/scripts/async_grpo*|*examples/scripts/bco*|*examples/scripts/distillation*|"
+         "*examples/scripts/gkd*|*examples/scripts/gold*|*examples/scripts/mpo*|*examples/scripts/nash_md*|"
+         "*examples/scripts/online_dpo*|*examples/scripts/ppo*|*examples/scripts/prm*|*examples/scripts/sdft*|"
+         "*examples/scripts/sdpo*|*examples/scripts/ssd*|*examples/scripts/tpo*|*examples/scripts/xpo*",
+         "", "starts a trainer of TRL's that is not described",
          "trainer=sft, dpo, kto, orpo, cpo, reward, grpo and rloo are"},
     };
 #undef NEAR_ACTOR

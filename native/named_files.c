@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files that the files of a job name by their paths: a DeepSpeed configuration, the recipe that a recipe builds on, the
+ * configurations that a script's command takes. */
+#include "cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { NAMED_LIMIT = 1 << 20, FOLDERS_ABOVE = 8 };
+
+/* A member of an object; or an option of a command, with what it names behind a blank or "=". */
+static const struct {
+    const char *key, *end;
+    bool is_option;
+} rows[] = {
+    {"deepspeed", ".json", false},
+    {"defaults", ".yaml", false},
+    {"defaults", ".yml", false},
+    {"--config_file", ".yaml", true},
+    {"--config_file", ".yml", true},
+    {"--config-file", ".yaml", true},
+    {"--deepspeed", ".json", true},
+    {"--config", ".yaml", true},
+    {"--config", ".yml", true},
+    {"--deepspeed_config", ".json", true},
+    {"axolotl train", ".yml", true},
+    {"axolotl train", ".yaml", true},
+    {"axolotl.cli.train", ".yml", true},
+    {"axolotl.cli.train", ".yaml", true},
+    {"llamafactory-cli train", ".yaml", true},
+    {"llamafactory-cli train", ".json", true},
+};
+
+/* A path is meant from here, as the programs open it, from the file, or from a folder above it: that of a repository.
+ */
+static bool find_file(cli_buffer *found, const char *named, const char *path) {
+    size_t length = (size_t)(cli_base_name(path) - path);
+    found->length = 0;
+    cli_append_text(found, named);
+    if (cli_is_file(named)) return true;
+    for (int above = 0; above < FOLDERS_ABOVE && named[0] != '/'; above++) {
+        found->length = 0;
+        cli_append(found, path, length);
+        for (int i = 0; i < above && path[0] != '/'; i++) cli_append_text(found, "../");
+        cli_append_text(found, named);
+        if (cli_is_file(found->at)) return true;
+        if (path[0] != '/') continue;
+        if (length < 2) return false;
+        for (length--; length > 0 && path[length - 1] != '/';) length--;
+    }
+    return false;
+}
+
+static void add_named(cli_named *named, const char *name, const char *path) {
+    cli_buffer found = {0};
+    bool is_new = named->count < CLI_NAMED_MOST && find_file(&found, name, path);
+    for (size_t i = 0; i < named->count && is_new; i++)
+        is_new = strcmp(cli_base_name(named->paths[i].at), cli_base_name(found.at)) != 0;
+    if (is_new)
+        named->paths[named->count++] = found;
+    else
+        cli_buffer_free(&found);
+}
+
+/* What follows an option of a command. */
+static void find_options(cli_named *named, const char *text, size_t row, const char *path) {
+    size_t length = strlen(rows[row].key);
+    for (const char *at = text; (at = strstr(at, rows[row].key)); at += length) {
+        const char *value = at + length;
+        if (*value != ' ' && *value != '=') continue;
+        value += strspn(value, " =\"'");
+        cli_buffer name = {0};
+        cli_append(&name, value, strcspn(value, " \t\r\n\"'\\"));
+        if (name.length && !strchr(name.at, '$') && cli_ends_in(name.at, rows[row].end))
+            add_named(named, name.at, path);
+        cli_buffer_free(&name);
+    }
+}
+
+void cli_named_find(cli_named *named, const char *text, size_t length, const char *path) {
+    if (!text || length > NAMED_LIMIT || strlen(text) != length) return;
+    bool is_object = text[strspn(text, " \t\r\n")] == '{', has_key = false;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) has_key |= !rows[i].is_option && strstr(text, rows[i].key);
+    cJSON *root = is_object && has_key ? cJSON_ParseWithLength(text, length) : NULL;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (rows[i].is_option && !is_object) find_options(named, text, i, path);
+        const char *name = rows[i].is_option ? "" : cli_text_at(root, rows[i].key);
+        if (name[0] && cli_ends_in(name, rows[i].end)) add_named(named, name, path);
+    }
+    cJSON_Delete(root);
+}
+
+void cli_named_free(cli_named *named) {
+    for (size_t i = 0; i < named->count; i++) cli_buffer_free(&named->paths[i]);
+    *named = (cli_named){0};
+}
