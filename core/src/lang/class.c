@@ -104,13 +104,15 @@ static bool read_attribute(tide_descriptions *set, tide_class *made, const tide_
 
 /* ---- functions ---- */
 
-/* Entered in the table of statements, so that reports can name their line. */
+/* Entered in the table of statements, so that reports can name their line. A wider table is a new one: runs of other
+ * ranks, which share what has been read, have the narrower. */
 static void list_statements(tide_descriptions *set, tide_statement *s) {
     for (; s; s = s->next) {
         while (set->statement_capacity <= s->number) {
             size_t old = set->statement_capacity, wider = old ? old * 2 : 256;
-            set->statements = tide_arena_grow(set->arena, set->statements, old * sizeof *set->statements,
-                                              wider * sizeof *set->statements);
+            tide_statement **table = TIDE_NEW(set->arena, tide_statement *, wider);
+            if (old) memcpy(table, set->statements, old * sizeof *table);
+            set->statements = table;
             set->statement_capacity = (uint32_t)wider;
         }
         set->statements[s->number] = s;
