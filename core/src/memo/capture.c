@@ -198,7 +198,8 @@ static void keep_notes(capture *k, memo_entry *kept) {
             give_up(k);
     }
     uint32_t more = 0;
-    for (uint32_t i = 0; i < k->before.list_count; i++) more += k->before.lists[i]->count - k->counts[i];
+    for (uint32_t i = 0; i < k->before.list_count; i++)
+        if (k->before.lists[i]->count > k->counts[i]) more += k->before.lists[i]->count - k->counts[i];
     kept->appended = TIDE_NEW(k->arena, appended, more + 1);
     for (uint32_t i = 0; i < k->before.list_count; i++) {
         tide_list *list = k->before.lists[i];
