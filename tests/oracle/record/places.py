@@ -29,6 +29,8 @@ PLACES = [
         (r"deepspeed/runtime/engine\.py:\w*bucket", "communication"),
         (r"pipelining/stage\.py:\w*recv", "communication"),
         (r"p2p_communication\.py:create_tensor_recv", "communication"),
+        (r"megatron/core/optimizer/optimizer\.py:_copy_model_grads_to_main_grads$", "gradients"),
+        (r"transformer_engine/pytorch/module/base\.py:get_dummy_wgrad$", "gradients"),
     )
 ]
 
