@@ -181,6 +181,13 @@ static tide_value builtin_set_setting(tide_frame *f, const tide_value *a, uint32
     return tide_none();
 }
 
+/* torch.is_grad_enabled() */
+static tide_value builtin_is_grad_enabled(tide_frame *f, const tide_value *a, uint32_t count) {
+    (void)a;
+    (void)count;
+    return tide_of_bool(f->model->m->state.grad_enabled);
+}
+
 /* call_begins(forward_is_replaced) */
 static tide_value builtin_call_begins(tide_frame *f, const tide_value *a, uint32_t count) {
     (void)count;
@@ -203,6 +210,7 @@ const tide_builtin tide_builtins[] = {
     {"range", 1, 2, false, builtin_range, NULL},
     {"len", 1, 1, false, builtin_len, NULL},
     {"is_list", 1, 1, true, builtin_is_list, NULL},
+    {"is_grad_enabled", 0, 0, false, builtin_is_grad_enabled, NULL},
     {"is_view", 1, 1, false, builtin_is_view, NULL},
     {"min", 1, ARGUMENT_LIMIT, false, builtin_min, NULL},
     {"max", 1, ARGUMENT_LIMIT, false, builtin_max, NULL},

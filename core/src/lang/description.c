@@ -7,7 +7,7 @@
 #include "base/units.h"
 #include "lang/inherit.h"
 
-enum { EXTENDS_DEPTH_LIMIT = 8, DESCRIPTION_LIMIT = 64 };
+enum { EXTENDS_DEPTH_LIMIT = 12, DESCRIPTION_LIMIT = 64 };
 
 void tide_descriptions_init(tide_descriptions *set, tide_arena *arena, tide_diagnostics *diags, tide_find_source find,
                             void *user) {

@@ -128,10 +128,19 @@ static void megatron_wrap(tide_wrapper *w) {
     if (g->topology.pp > 1 && !m->has_failed) find_megatron_stages(g);
 }
 
+/* MegatronModule.set_is_first_microbatch(): weights are quantised anew in the first forward pass of a step. */
+static void set_is_first_microbatch(tide_model *model) {
+    static const tide_text method = {"set_is_first_microbatch", sizeof "set_is_first_microbatch" - 1};
+    for (uint32_t i = 0; i < model->instance_count; i++)
+        if (model->instances[i].of && tide_method_find(model->instances[i].of, method))
+            tide_model_call(model, i, method, TIDE_FACTOR_TEMPORARY);
+}
+
 static void megatron_step(tide_wrapper *w, unsigned step) {
     tide_megatron *g = w->state;
     tide_timeline *timeline = &w->model->m->timeline;
     tide_megatron_zero_grad(g);
+    if (w->job->parallel_fp8 != TIDE_parallel_fp8_none) set_is_first_microbatch(w->model);
     tide_megatron_forward_backward(g);
     tide_timeline_mark(timeline, step, TIDE_PHASE_BACKWARD);
     tide_megatron_optimizer_step(g);

@@ -2,7 +2,7 @@
 """The recorded runs of the repository: files of JSON lines, one per family of models, or per kind of what runs them.
 
 results/FAMILY.jsonl        one device: training and inference, by the configuration's model_type
-results/parallel/KIND.jsonl one rank of a distributed job
+results/parallel/KIND.jsonl one rank of a distributed job; KIND_fp8.jsonl of those in FP8
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ def place(given: Given, folders: Iterable[Path] = ()) -> Path:
         return Path("compile") / f"{family(given, folders)}.jsonl"
     for key, folder in (("trainer", "trainers"), ("parallel", "parallel")):
         if given.get(key):
-            return Path(folder) / f"{given[key]['kind']}.jsonl"
+            kind = given[key]["kind"] + ("_fp8" if given[key].get("fp8") else "")
+            return Path(folder) / f"{kind}.jsonl"
     if (
         any(given.get(k) for k in KERNELS)
         or str(given.get("quant", "")).endswith("wo")

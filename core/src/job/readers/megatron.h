@@ -33,8 +33,9 @@ void tide_gpt_make(tide_claims *c, const tide_claims_file *file, const tide_gpt 
 /* Data parallel ranks and micro-batches, by the processes and the batch of a step. */
 void tide_megatron_settle_layout(tide_claims *c);
 
-/* Fused losses, and an optimizer on the host: what is said of each is read where it is on. */
+/* Fused losses, FP8, and an optimizer on the host: what is said of each is read where it is on. */
 void tide_megatron_settle_loss(tide_claims *c);
+void tide_megatron_settle_fp8(tide_claims *c, const char *otherwise);
 void tide_megatron_settle_offload(tide_claims *c, bool is_on, const char *otherwise);
 
 /* Another value for a setting than a key says. */

@@ -78,7 +78,7 @@ static const tide_key_row bridge_precision_rows[] = {
     KEY_SETS("bf16", dtype, "true=bf16|false="),
     KEY_SETS("fp16", dtype, "true=fp16|false="),
     KEY_SETS("grad_reduce_in_fp32", parallel_grad_reduce_in_fp32, ""),
-    KEY_REFUSED("fp8|fp4", "multiplies in fp8 or fp4", ""),
+#include "job/readers/keys/fp8.def"
     KEY_REFUSED("autocast_enabled", "computes in another type", ""),
     KEY_NEUTRAL("*"),
 };
@@ -170,19 +170,56 @@ static tide_json *truth_new(tide_arena *arena, bool is_true) {
     return truth;
 }
 
-/* mixed_precision.py: a recipe by its name; others than these two multiply in fp8 or fp4. */
+/* mixed_precision.py: what its functions of these names set. */
+static const struct {
+    const char *name, *fp8, *recipe, *history;
+    bool is_fp16, keeps_fp8;
+} bridge_recipes[] = {
+    {"bf16_mixed", NULL, NULL, NULL, false, false},
+    {"fp16_mixed", NULL, NULL, NULL, true, false},
+    {"bf16_with_fp8_delayed_scaling_mixed", "hybrid", "delayed", "1024", false, true},
+    {"fp16_with_fp8_delayed_scaling_mixed", "hybrid", "delayed", "1024", true, true},
+    {"bf16_with_fp8_current_scaling_mixed", "hybrid", "tensorwise", NULL, false, true},
+    {"fp16_with_fp8_current_scaling_mixed", "hybrid", "tensorwise", NULL, true, true},
+    {"bf16_with_fp8_subchannel_scaling_mixed", "hybrid", "blockwise", NULL, false, false},
+    {"fp16_with_fp8_subchannel_scaling_mixed", "hybrid", "blockwise", NULL, true, false},
+    {"bf16_with_mxfp8_mixed", "e4m3", "mxfp8", NULL, false, true},
+    {"fp16_with_mxfp8_mixed", "e4m3", "mxfp8", NULL, true, true},
+};
+
+/* Names are written with underscores or dashes. */
+static bool is_recipe(tide_text said, const char *name) {
+    size_t length = strlen(name);
+    for (size_t i = 0; i < length && i < said.length; i++)
+        if (said.at[i] != name[i] && !(said.at[i] == '-' && name[i] == '_')) return false;
+    return said.length == length;
+}
+
+static tide_json *word_new(tide_arena *arena, const char *word) {
+    tide_json *made = tide_json_new(arena, TIDE_JSON_STRING);
+    made->text = tide_text_of(word);
+    return made;
+}
+
+/* One whose name is not known is refused as a type of its own. */
 static void name_recipe(tide_arena *arena, tide_json *root) {
     const tide_json *said = tide_json_at(root, "mixed_precision");
     if (!tide_json_is(said, TIDE_JSON_STRING)) return;
-    tide_text name = said->text;
-    bool is_bf16 = tide_text_is(name, "bf16_mixed") || tide_text_is(name, "bf16-mixed"),
-         is_fp16 = tide_text_is(name, "fp16_mixed") || tide_text_is(name, "fp16-mixed");
     tide_json *recipe = tide_json_new(arena, TIDE_JSON_OBJECT);
-    if (is_bf16 || is_fp16) {
-        tide_json_put(arena, recipe, tide_text_of(is_bf16 ? "bf16" : "fp16"), truth_new(arena, true));
-        tide_json_put(arena, recipe, TIDE_TEXT("grad_reduce_in_fp32"), truth_new(arena, is_bf16));
+    uint32_t at = 0, count = TIDE_COUNT_OF(bridge_recipes);
+    while (at < count && !is_recipe(said->text, bridge_recipes[at].name)) at++;
+    if (at == count) {
+        tide_json_put(arena, recipe, TIDE_TEXT("autocast_enabled"), tide_json_clone(arena, said));
     } else {
-        tide_json_put(arena, recipe, TIDE_TEXT("fp8"), tide_json_clone(arena, said));
+        bool is_fp16 = bridge_recipes[at].is_fp16;
+        tide_json_put(arena, recipe, tide_text_of(is_fp16 ? "fp16" : "bf16"), truth_new(arena, true));
+        tide_json_put(arena, recipe, TIDE_TEXT("grad_reduce_in_fp32"), truth_new(arena, !is_fp16));
+        const char *const values[] = {bridge_recipes[at].fp8, bridge_recipes[at].recipe, bridge_recipes[at].history};
+        static const char *const keys[] = {"fp8", "fp8_recipe", "fp8_amax_history_len"};
+        for (size_t i = 0; i < TIDE_COUNT_OF(keys); i++)
+            if (values[i]) tide_json_put(arena, recipe, tide_text_of(keys[i]), word_new(arena, values[i]));
+        if (bridge_recipes[at].keeps_fp8)
+            tide_json_put(arena, recipe, TIDE_TEXT("fp8_param_gather"), truth_new(arena, true));
     }
     tide_json_put(arena, root, TIDE_TEXT("mixed_precision"), recipe);
 }
@@ -329,6 +366,8 @@ static void settle_bridge(tide_claims *c) {
     if (!tide_json_at(tide_json_at(root, "model"), "cross_entropy_loss_fusion"))
         tide_imply_fact(c, TIDE_FACT_loss_type, "model/cross_entropy_loss_fusion", "native");
     tide_megatron_settle_loss(c);
+    bool is_mixed = tide_json_is(tide_json_at(root, "mixed_precision"), TIDE_JSON_OBJECT);
+    tide_megatron_settle_fp8(c, is_mixed ? "tensorwise" : "delayed");
     tide_megatron_settle_offload(c, tide_option_is_on(optimizer, "optimizer_cpu_offload", false), "0");
 }
 

@@ -185,6 +185,17 @@ void tide_megatron_settle_loss(tide_claims *c) {
     c->facts[TIDE_FACT_loss_type]->effect = TIDE_KEY_USED;
 }
 
+/* A recipe is read with a format alone; without one it is the framework's. */
+void tide_megatron_settle_fp8(tide_claims *c, const char *otherwise) {
+    if (!c->facts[TIDE_FACT_fp8_format]) {
+        drop(c, TIDE_SET_parallel_fp8);
+        drop(c, TIDE_SET_parallel_fp8_amax_history_len);
+        return;
+    }
+    tide_imply(c, TIDE_SET_parallel_fp8, otherwise);
+    c->facts[TIDE_FACT_fp8_format]->effect = TIDE_KEY_USED;
+}
+
 /* OptimizerConfig.optimizer_offload_fraction is read with optimizer_cpu_offload alone. */
 void tide_megatron_settle_offload(tide_claims *c, bool is_on, const char *otherwise) {
     if (is_on)

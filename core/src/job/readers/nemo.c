@@ -69,6 +69,7 @@ static const tide_key_row nemo_model_rows[] = {
                 "has other layers", "pre_ln"),
     KEY_MATTERS("make_vocab_size_divisible_by", "pads the vocabulary to another size", "128"),
     KEY_MATTERS("fp8_params", "gathers in fp8", ""),
+    KEY_NEUTRAL("fp8_e4m3|fp8_hybrid"),
     KEY_NEUTRAL("mcore_gpt|megatron_amp_O2|tokenizer|fsdp_*|bias_dropout_add_fusion|rampup_batch_size|skip_train"),
     KEY_NEUTRAL("restore_from_path|restore_from_ckpt|use_scaled_init_method|ffn_dropout|do_layer_norm_weight_decay"),
     KEY_NEUTRAL("pre_process|post_process|normalize_attention_scores|attention_type|reset_lr*|native_amp_*|hysteresis"),
@@ -166,6 +167,7 @@ static void settle_nemo(tide_claims *c) {
     tide_imply(c, TIDE_SET_parallel_wrap_on_side_stream, "false");
     tide_imply(c, TIDE_SET_parallel_grouped_gemm, "false");
     tide_megatron_settle_loss(c);
+    tide_megatron_settle_fp8(c, "delayed");
 }
 
 static bool is_of_nemo(const tide_json *root) {

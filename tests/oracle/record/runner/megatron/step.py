@@ -158,6 +158,7 @@ def make_optimizer(wrapped: list[Any], case: Case, plan: Megatron, settings: Any
             clip_grad=case.clip or 0.0,
             use_distributed_optimizer=plan.distributed_optimizer,
             overlap_param_gather=plan.overlap_param_gather,
+            fp8_recipe=settings.fp8_recipe,
             **options,
         ),
         wrapped,
