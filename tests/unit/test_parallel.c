@@ -360,6 +360,8 @@ static void check_megatron(uint64_t *seed) {
                                           " parallel.sequence_parallel=true",
                                           " parallel.overlap_grad_reduce=true parallel.bucket_size=1000000",
                                           " parallel.recompute=full parallel.recompute_method=uniform",
+                                          " parallel.fp8=delayed",
+                                          " parallel.fp8=blockwise",
                                           NULL};
     const int64_t norms = 4096 * 17;
     int tp = 1 << random_below(seed, 4), pp = 1 << random_below(seed, 3), dp = 1 + (int)random_below(seed, 3);
@@ -382,13 +384,38 @@ static void check_megatron(uint64_t *seed) {
     check(masters == 4 * all, "fp32 copies of Megatron's ranks do not add up", masters, 4 * all);
 }
 
+/* Megatron-Core's experts, all ranks of a random group: each has its part of them, and all of the rest. */
+static void check_megatron_experts(uint64_t *seed) {
+    static const char *const model = "model=mixtral-8x7b overrides.num_hidden_layers=2 batch=1 seq=64 steps=1 "
+                                     "use_cache=false";
+    static const char *const options[] = {"", " parallel.grouped_gemm=false", " parallel.dispatcher=allgather",
+                                          " parallel.fp8=delayed", NULL};
+    const int64_t experts = INT64_C(2) * 8 * 3 * 4096 * 14336;
+    int ep = 1 << random_below(seed, 4);
+    const char *option = one_of(seed, options);
+    int64_t all = 0, whole = play(model, TIDE_PHASE_OPTIMIZER).trainable;
+    char words[400];
+    shown = words;
+    for (int rank = 0; rank < ep; rank++) {
+        snprintf(words, sizeof words, "%s parallel.kind=megatron dp=%d ep=%d rank=%d%s", model, ep, ep, rank, option);
+        held h = play(words, TIDE_PHASE_OPTIMIZER);
+        if (!h.plays) return;
+        all += h.trainable;
+    }
+    int64_t expected = whole + (ep - 1) * (whole - experts);
+    check(all == expected, "parameters of Megatron's expert ranks do not add up", all, expected);
+}
+
 /* Of 1F1B a stage holds as many micro-batches as there are, but no more than there are stages from it on: each adds the
  * same up to that, and nothing beyond but the input that comes before the next. The first and the last stage have more
  * than layers. */
 static void check_in_flight(uint64_t *seed) {
-    static const char *const options[] = {"", " parallel.sequence_parallel=true tp=2",
+    static const char *const options[] = {"",
+                                          " parallel.sequence_parallel=true tp=2",
                                           " parallel.recompute=full parallel.recompute_method=uniform",
-                                          " parallel.recompute=selective parallel.recompute_modules=mlp", NULL};
+                                          " parallel.recompute=selective parallel.recompute_modules=mlp",
+                                          " parallel.fp8=tensorwise",
+                                          NULL};
     enum { MOST = 8 };
     int pp = 4 << random_below(seed, 2), stage = 1 + (int)random_below(seed, (uint32_t)pp - 2), bound = pp - stage;
     const char *option = one_of(seed, options);
@@ -562,6 +589,7 @@ int main(int argc, char **argv) {
     for (int i = 0; i < rounds; i++) check_job(&seed);
     for (int i = 0; i < rounds / 6; i++) check_native(&seed);
     for (int i = 0; i < rounds / 4; i++) check_megatron(&seed);
+    for (int i = 0; i < rounds / 12; i++) check_megatron_experts(&seed);
     for (int i = 0; i < rounds / 4; i++) check_in_flight(&seed);
     for (int i = 0; i < rounds / 4; i++) check_schedules_in_flight(&seed);
     for (int i = 0; i < rounds / 3; i++) check_worst_rank(&seed);
