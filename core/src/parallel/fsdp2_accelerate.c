@@ -124,7 +124,8 @@ void tide_fsdp2_place_state(fsdp2 *f, const uint32_t *params, uint32_t count, ui
         const tide_parameter_row *row = &model->parameters[params[i]];
         tide_model_place(model, row->module, row->tensor);
         for (size_t k = 0; k < 2; k++)
-            if (f->embeddings[k] == row->module) keep_weight(model->m, &f->whole_weights[k], row->tensor);
+            if (f->embeddings[k] == row->module && tide_text_ends(tide_text_of(row->name), TIDE_TEXT(".weight")))
+                keep_weight(model->m, &f->whole_weights[k], row->tensor);
     }
     for (uint32_t i = 1; i < model->instance_count; i++)
         if (tide_unit_of_module(model, f->state_of, f->state_count, i) == state) tide_model_place_buffers(model, i);
