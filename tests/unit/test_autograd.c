@@ -151,12 +151,28 @@ static void hooks_run_before_backward(bool runs_backward) {
     tide_arena_free(&b.arena);
 }
 
+static void long_lists_are_recycled(void) {
+    bench b;
+    uint64_t after_first = 0;
+    bench_open(&b);
+    for (int round = 0; round < 50; round++) {
+        tide_list *list = tide_list_new(&b.m);
+        for (int i = 0; i < 20000; i++) tide_list_push(&b.m, list, (tide_value){.kind = TIDE_VALUE_INT, .integer = i});
+        expect(list->items[19999].integer == 19999, "a list keeps what was appended");
+        tide_list_release(&b.m, list);
+        if (round == 0) after_first = b.arena.bytes;
+    }
+    expect(b.arena.bytes == after_first, "what a long list took is taken by the next one");
+    tide_arena_free(&b.arena);
+}
+
 int main(void) {
     saved_tensors_are_packed(false);
     saved_tensors_are_packed(true);
     unused_saved_tensors_are_dropped();
     hooks_run_before_backward(true);
     hooks_run_before_backward(false);
+    long_lists_are_recycled();
     printf("%u passed, %u failed\n", passed, failed);
     return failed > 0;
 }

@@ -12,6 +12,8 @@
 #include "lang/interpreter.h"
 #include "tensor/checkpoint.h"
 
+/* What a scan leaves of each iteration takes its place in memory: cat, which comes after it, takes no more either. */
+enum { MOST_ITERATIONS = 16384 };
 enum { FEWEST_ITERATIONS = 16, LAST_ITERATIONS = 3, HELD_BY_ITERATION = 64, LISTS_OF_LOOP = 8 };
 
 /* How the machine stands, and a digest of each name: of a list its identity, and its length by itself. */
@@ -230,7 +232,10 @@ static bool fold_loop(tide_frame *f, const tide_loop_looks *looks, uint32_t time
 
 uint32_t tide_fold_iterations(tide_frame *f, const tide_statement *loop, tide_loop_looks *looks, uint32_t done,
                               uint32_t count) {
-    const tide_machine *m = f->model->m;
+    tide_machine *m = f->model->m;
+    if (!done && count > MOST_ITERATIONS && is_scan(f, loop))
+        tide_fail(m, TIDE_ERR_LIMIT, "a scan of %u steps, one by one, where up to %d are played", count,
+                  MOST_ITERATIONS);
     if (count < FEWEST_ITERATIONS || !done || done > TIDE_ITERATIONS_LOOKED_AT || !m->folding.is_wanted) return 0;
     if (done == 1 ? !is_scan(f, loop) : !looks->at[0]) return 0;
     looks->at[done - 1] = look_at_loop(f, loop->slots[0]);

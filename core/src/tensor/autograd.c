@@ -414,8 +414,8 @@ static void run_node(engine *e, tide_node *node) {
     tide_machine *m = e->m;
     task_state *state = node->state;
     tide_tensor *on_stack[EDGE_LIMIT];
-    tide_tensor **results =
-        node->edge_count <= EDGE_LIMIT ? on_stack : TIDE_NEW(m->arena, tide_tensor *, node->edge_count);
+    size_t bytes = node->edge_count * sizeof(tide_tensor *);
+    tide_tensor **results = node->edge_count <= EDGE_LIMIT ? on_stack : tide_pool_alloc(m, bytes);
     for (unsigned i = 0; i < node->edge_count; i++) results[i] = NULL;
     tide_freed_by freeing = m->freeing;
     m->module = node->module;
@@ -464,6 +464,7 @@ static void run_node(engine *e, tide_node *node) {
         TIDE_INVARIANT(next->task == e->task && next->dependencies > 0);
         if (--next->dependencies == 0) push_ready(e, edge->node);
     }
+    if (results != on_stack) tide_pool_free(m, results, bytes);
     m->state.stream = outside;
     m->freeing = freeing;
 }

@@ -77,21 +77,35 @@ tide_tensor *tide_fail(tide_machine *m, tide_status status, const char *format, 
 
 enum { UNIT = 16 };
 
+/* What is free begins with this. */
+typedef struct pool_piece {
+    struct pool_piece *next;
+    size_t units;
+} pool_piece;
+
+/* The free ones of a size; large ones share a list with others of up to twice that. */
+static void **pool_list(tide_machine *m, size_t units) {
+    unsigned log = 0;
+    if (units < TIDE_COUNT_OF(m->free_lists)) return &m->free_lists[units];
+    while (units >> log > 1) log++;
+    return &m->large_lists[log];
+}
+
 void *tide_pool_alloc(tide_machine *m, size_t bytes) {
     size_t units = TIDE_CEIL_DIV(bytes, UNIT);
-    if (units < sizeof m->free_lists / sizeof *m->free_lists && m->free_lists[units]) {
-        void *memory = m->free_lists[units];
-        memcpy(&m->free_lists[units], memory, sizeof(void *));
-        return memset(memory, 0, bytes);
-    }
-    return tide_arena_alloc(m->arena, units * UNIT);
+    void **list = pool_list(m, units);
+    pool_piece *piece = *list;
+    if (!piece || piece->units < units) return tide_arena_alloc(m->arena, units * UNIT);
+    *list = piece->next;
+    return memset(piece, 0, bytes);
 }
 
 void tide_pool_free(tide_machine *m, void *memory, size_t bytes) {
     size_t units = TIDE_CEIL_DIV(bytes, UNIT);
-    if (units >= sizeof m->free_lists / sizeof *m->free_lists) return; /* rare and large: the arena keeps it */
-    memcpy(memory, &m->free_lists[units], sizeof(void *));
-    m->free_lists[units] = memory;
+    void **list = pool_list(m, units);
+    pool_piece *piece = memory;
+    *piece = (pool_piece){*list, units};
+    *list = piece;
 }
 
 /* ---- storages and tensors ---- */

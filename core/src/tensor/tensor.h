@@ -234,6 +234,7 @@ struct tide_machine {
     bool makes_on_host, unifies_workspaces; /* a model before it is placed; cuBLASLt has the one of cuBLAS: linear.c */
 
     void *free_lists[128]; /* by size in units of 16 bytes */
+    void *large_lists[64]; /* of what is larger, by the logarithm of its size */
     tide_symbol *symbols;
     uint32_t symbol_count, symbol_capacity;
     uint32_t *symbol_slots;
