@@ -155,6 +155,7 @@ static tide_description *load_description(tide_descriptions *set, tide_text name
     if (!check_keys(set, json, place) || !check_content(set, d, place) || !spread_roots(set, json, place) ||
         !tide_check_renames(set, json, place) || !load_bases(set, d, place, depth) || !list_parts(set, d))
         return NULL;
+    if (!set->first) set->last = &set->first; /* of this copy of the set, which may have been empty */
     *set->last = d;
     set->last = &d->next;
     return !source.is_given || tide_description_read(set, d) ? d : NULL;

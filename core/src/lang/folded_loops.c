@@ -234,7 +234,7 @@ uint32_t tide_fold_iterations(tide_frame *f, const tide_statement *loop, tide_lo
                               uint32_t count) {
     tide_machine *m = f->model->m;
     if (!done && count > MOST_ITERATIONS && is_scan(f, loop))
-        tide_fail(m, TIDE_ERR_LIMIT, "a scan of %u steps, one by one, where up to %d are played", count,
+        tide_fail(m, TIDE_ERR_LIMIT, "a scan of %u steps, one by one, and no more than %d are played", count,
                   MOST_ITERATIONS);
     if (count < FEWEST_ITERATIONS || !done || done > TIDE_ITERATIONS_LOOKED_AT || !m->folding.is_wanted) return 0;
     if (done == 1 ? !is_scan(f, loop) : !looks->at[0]) return 0;
