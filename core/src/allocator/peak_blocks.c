@@ -73,8 +73,7 @@ static void empty_unheld(tide_player *p, const tide_repetition *of) {
     for (uint32_t k = playing * of->held_count; k < of->times * of->held_count; k++)
         p->figures.block_bytes[of->first_held + k] = 0;
     for (int64_t back = 1; back <= playing; back++)
-        for (uint32_t i = 0; i < saved_count(of); i++)
-            p->figures.block_bytes[saved_slot(of, i, back)] = 0;
+        for (uint32_t i = 0; i < saved_count(of); i++) p->figures.block_bytes[saved_slot(of, i, back)] = 0;
 }
 
 bool tide_player_knows_peak(tide_player *p) {
