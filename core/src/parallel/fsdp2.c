@@ -126,6 +126,7 @@ static bool choose_states(fsdp2 *f) {
     f->state_of = TIDE_NEW(m->arena, uint32_t, model->instance_count + 1);
     bool has_plan = tide_job_has_auto_plan(f->w->job);
     if (has_plan) tide_fsdp2_expert_states(f);
+    if (has_plan) tide_fsdp2_fp32_states(f);
     if (!(f->w->has_trainer || has_plan ? tide_fsdp2_accelerate_states(f) : choose_inner_states(f))) return false;
     fsdp2_add_module(f, f->state_count++, model->root);
     f->named_modules_order = TIDE_NEW(m->arena, uint32_t, f->state_count + 1);
@@ -219,8 +220,7 @@ static fsdp2 *fsdp2_new(tide_wrapper *w) {
                  .mesh = {.ranks = shard_ranks, .rank = w->rank % shard_ranks},
                  .is_hsdp = job->parallel_hybrid > 0,
                  .param_dtype = param_dtype,
-                 .has_param_dtype = param_dtype != model->state.dtype ||
-                                    (w->has_trainer && (mixed.is_set || job->parallel_param_dtype.is_set)),
+                 .has_param_dtype = mixed.is_set || job->parallel_param_dtype.is_set,
                  .has_reduce_dtype = reduce_dtype != TIDE_DTYPE_COUNT,
                  .reduce_dtype = reduce_dtype,
                  .output_dtype = tide_dtype_or(job->parallel_output_dtype, otherwise),

@@ -132,6 +132,8 @@ void tide_fsdp2_upcast(fsdp2 *f);
 bool tide_fsdp2_accelerate_states(fsdp2 *f);
 /* transformers/distributed/fsdp.py: experts whose tokens are exchanged are a state of their own. */
 void tide_fsdp2_expert_states(fsdp2 *f);
+/* Modules that are kept in fp32 are units of their own. */
+void tide_fsdp2_fp32_states(fsdp2 *f);
 /* tie_weights() after fully_shard(): a head has the embedding's part. */
 void tide_fsdp2_tie_parts(fsdp2 *f);
 /* _move_states_to_device(): the state's parameters and buffers. */

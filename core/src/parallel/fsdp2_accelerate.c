@@ -80,6 +80,27 @@ void tide_fsdp2_expert_states(fsdp2 *f) {
         if (tide_has_dispatched_experts(model, i)) fsdp2_add_module(f, f->state_count++, i);
 }
 
+static unsigned depth_of(const tide_instance *of) {
+    unsigned dots = 0;
+    for (const char *c = of->path; *c; c++) dots += *c == '.';
+    return dots;
+}
+
+/* mixin.py, _resolve_parallel_plans: "FSDP2 needs one group per dtype: give the modules kept in float32 their own
+ * group", inner ones first. */
+void tide_fsdp2_fp32_states(fsdp2 *f) {
+    const tide_model *model = f->w->model;
+    unsigned deepest = 0;
+    for (uint32_t i = 1; i < model->instance_count; i++)
+        if (depth_of(&model->instances[i]) > deepest) deepest = depth_of(&model->instances[i]);
+    for (unsigned depth = deepest + 1; depth-- > 0 && model->state.dtype != TIDE_FP32;)
+        for (uint32_t i = 0; i < model->parameter_count; i++) {
+            uint32_t module = model->parameters[i].module;
+            bool is_kept = model->parameters[i].tensor->dtype == TIDE_FP32 && !f->state_of[module];
+            if (is_kept && depth_of(&model->instances[module]) == depth) fsdp2_add_module(f, f->state_count++, module);
+        }
+}
+
 void tide_fsdp2_tie_parts(fsdp2 *f) {
     fsdp_param *ends[2] = {NULL, NULL};
     if (!tide_head_tied_again(f->w->model)) return;
