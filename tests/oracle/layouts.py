@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The tables of README.md that are made of recorded ranks: how many there are of each kind, and one model in several
+layouts. That tidemark's figures are the recorded ones is what tests/oracle/verify holds.
+
+    tests/oracle/layouts.py           says whether they are up to date; exit code 1 if not
+    tests/oracle/layouts.py --write   brings them up to date
+"""
+import json
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+README = ROOT / "README.md"
+RESULTS = ROOT / "tests" / "oracle" / "results" / "parallel"
+KINDS = {  # how a row of the table of runs begins
+    "data parallel": ("ddp", "fsdp1", "fsdp2", "zero0", "zero1", "zero2", "zero3"),
+    "ranks of PyTorch's": ("tp", "pp", "native"),
+    "ranks of Megatron-Core": ("megatron",),
+}
+SIZES = ("tp", "cp", "pp", "dp")
+HEAD = "| Sequence | Layout | Recorded, GiB | tidemark |\n|---|---|---|---|\n"
+
+
+def results(kind):
+    return [json.loads(line) for line in (RESULTS / f"{kind}.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def megatron():
+    """A model of SimuMax's table, with the loss as its Transformer Engine had it."""
+    for result in results("megatron"):
+        case = result["case"]
+        is_in_place = case["parallel"].get("cross_entropy_fusion") == "te_in_place"
+        if case.get("note", "").startswith("llama3_70b_l12") and is_in_place:
+            yield result
+
+
+def native():
+    for kind in ("fsdp2", "native", "zero1", "zero3"):
+        yield from (result for result in results(kind) if result["case"].get("note") == "layouts")
+
+
+def words(case, with_kind):
+    plan = case["parallel"]
+    given = [f"kind={plan['kind']}"] if with_kind else []
+    given += [f"{size}={plan[size]}" for size in SIZES if plan.get(size, 1) > 1]
+    given += [f"{key}=true" for key in ("sequence_parallel", "loss_parallel") if plan.get(key)]
+    given += [f"ac={plan['ac']}"] if plan.get("ac") else []
+    return " ".join(given)
+
+
+def table(found, with_kind):
+    """A row for each layout, with its stages in order."""
+    rows = {}
+    for result in found:
+        case = result["case"]
+        stages = rows.setdefault((case["seq"], words(case, with_kind)), {})
+        stages[case["parallel"].get("rank", 0)] = result["allocated_peak"] / 2**30
+    text = HEAD
+    for (seq, layout), stages in sorted(rows.items(), key=lambda row: row[0][0]):
+        peaks = [stages[rank] for rank in sorted(stages)]
+        ends = ", first stage, last stage" if len(peaks) > 1 else ""
+        text += f"| {seq:,} | `{layout}`{ends} | {', '.join(f'{peak:.2f}' for peak in peaks)} |"
+        text += f" {', '.join('exact' for _ in peaks)} |\n"
+    return text
+
+
+def replaced(source, name, text):
+    begin, end = f"<!-- {name}: tests/oracle/layouts.py --write -->\n", f"<!-- end of {name} -->\n"
+    before, _, rest = source.partition(begin)
+    _, found, after = rest.partition(end)
+    if not found:
+        sys.exit(f"{README}: has no place for {name}: {begin.strip()} and {end.strip()}")
+    return before + begin + text + end + after
+
+
+def counted(source):
+    for start, kinds in KINDS.items():
+        count = sum(len(results(kind)) for kind in kinds)
+        source, found = re.subn(rf"(?m)^(\| {re.escape(start)}[^|]*\|[^|]*\|) [\d,]+ \|", rf"\1 {count:,} |", source)
+        if found != 1:
+            sys.exit(f"{README}: has no row of the runs that begins with {start!r}")
+    return source
+
+
+def main():
+    source = README.read_text(encoding="utf-8")
+    wanted = replaced(source, "layouts of Megatron-Core", table(megatron(), False))
+    wanted = replaced(wanted, "layouts of PyTorch", table(native(), True))
+    wanted = counted(wanted)
+    if wanted == source:
+        return 0
+    if "--write" not in sys.argv[1:]:
+        print(f"{README}: tables of recorded ranks are not up to date; tests/oracle/layouts.py --write brings them up")
+        return 1
+    README.write_text(wanted, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
