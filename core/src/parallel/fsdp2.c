@@ -322,6 +322,29 @@ static void fsdp2_replace_members(tide_wrapper *w, tide_tensor *const *sharded_p
     tide_optimizer_replace(w->optimizer, members, count);
 }
 
+/* FSDPParamGroup._init_mp_dtypes */
+static void check_dtypes(const fsdp2 *f) {
+    const tide_machine *m = fsdp2_machine(f);
+    for (uint32_t k = 0; k < f->group_count; k++) {
+        const fsdp_param *first = NULL;
+        for (uint32_t i = 0; i < f->groups[k].count; i++) {
+            const fsdp_param *s = &f->groups[k].fsdp_params[i];
+            if (!s->unsharded_param->requires_grad) continue;
+            if (!first) first = s;
+            if (s->orig_dtype == first->orig_dtype) continue;
+            tide_error(m->diags, TIDE_ERR_CONFLICT, "/settings/parallel.kind",
+                       tide_format(m->arena,
+                                   "%s: \"FSDP expects uniform original parameter dtype\", and there are %s and %s",
+                                   f->w->model->instances[s->module].path, tide_dtype_names[first->orig_dtype],
+                                   tide_dtype_names[s->orig_dtype]),
+                       "give dtype=fp32 with parallel.param_dtype=bf16, or parallel.kind=tp parallel.tp_plan=auto, "
+                       "which makes units of their own");
+            fsdp2_machine(f)->has_failed = true;
+            return;
+        }
+    }
+}
+
 static void fsdp2_wrap(tide_wrapper *w) {
     tide_model *model = w->model;
     tide_machine *m = model->m;
@@ -352,6 +375,8 @@ static void fsdp2_wrap(tide_wrapper *w) {
         bool is_head = is_native && k + 2 == f->state_count && !(w->is_absent && w->is_absent[head]);
         init_state(f, k, k + 1 == f->state_count ? root : is_head || k + 1 == f->tail ? 0 : size, of, sharded_params);
     }
+    check_dtypes(f);
+    if (m->has_failed) return;
     tide_fsdp2_drop_weights(f);
     tide_fsdp2_tie_parts(f);
     if (model->state.is_on_meta && !is_native && !tide_job_has_auto_plan(w->job))
