@@ -40,21 +40,25 @@ static void check_options(tide_job_builder *b) {
     }
 }
 
+/* The setting whose value leaves another unread, itself or by leaving unread what that needs; TIDE_SET_COUNT: none. */
+static tide_setting_id unread_by(const tide_job *job, tide_setting_id id) {
+    tide_text choices;
+    bool is_excluded;
+    tide_setting_id needs = tide_setting_needs(&tide_settings[id], &choices, &is_excluded);
+    if (needs == TIDE_SET_COUNT) return TIDE_SET_COUNT;
+    return tide_setting_is_of(&tide_settings[id], job->values[needs]) ? unread_by(job, needs) : needs;
+}
+
 /* Settings from first to last that are given, with another value than the default, and are not read. */
 static void check_unread(tide_job_builder *b, tide_setting_id first, tide_setting_id last) {
     for (unsigned i = first; i <= last; i++) {
         tide_setting_id id = (tide_setting_id)i;
-        tide_text choices;
-        bool is_excluded;
-        tide_setting_id needs = tide_setting_needs(&tide_settings[id], &choices, &is_excluded);
-        if (!b->arguments.is_given[id] || needs == TIDE_SET_COUNT) continue;
-        if (strcmp(b->job->values[id], tide_setting_default(id)) == 0 ||
-            tide_setting_is_of(&tide_settings[id], b->job->values[needs]))
-            continue;
-        tide_report(
-            b->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, tide_builder_place(b, id),
-            tide_format(b->arena, "changes nothing with %s=%s", tide_settings[needs].name, b->job->values[needs]),
-            NULL);
+        if (!b->arguments.is_given[id] || strcmp(b->job->values[id], tide_setting_default(id)) == 0) continue;
+        tide_setting_id by = unread_by(b->job, id);
+        if (by == TIDE_SET_COUNT) continue;
+        tide_report(b->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, tide_builder_place(b, id),
+                    tide_format(b->arena, "changes nothing with %s=%s", tide_settings[by].name, b->job->values[by]),
+                    NULL);
     }
 }
 
@@ -583,7 +587,6 @@ void tide_check_conflicts(tide_job_builder *b) {
     check_trainer(b);
     check_evaluation(b);
     check_lengths(b);
-    check_unread(b, TIDE_SET_trainer_prompt_length, TIDE_SET_trainer_batch_eval_metrics);
     check_unread(b, TIDE_SET_model, TIDE_SET_title);
     if (!is_training && (job->parallel_kind != TIDE_parallel_kind_none || job->parallel_dp > 1))
         tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_parallel_kind, "inference on several GPUs is not expressed",

@@ -48,6 +48,31 @@ static void say_whole_experts(const tide_model *model, const tide_job *job) {
                 "experts=modules has them as layers, as before transformers 5; mode=serve has them as vLLM packs them");
 }
 
+/* transformers replaces nn.Linear itself (integrations/bitsandbytes.py, type(module) is nn.Linear): layers of classes
+ * that are made from it stay whole, which is said where they are most of the model. */
+static void say_whole_layers(const tide_model *model, const tide_job *job) {
+    tide_text name = TIDE_TEXT("");
+    int64_t whole = 0, all = 0;
+    for (uint32_t i = 0; i < model->parameter_count; i++) {
+        const tide_tensor *t = model->parameters[i].tensor;
+        tide_text of = model->instances[model->parameters[i].module].of->name;
+        int64_t bytes = t->layout->count * tide_dtype_bytes(t->dtype);
+        bool is_own =
+            !tide_text_is(of, "Linear") && tide_text_ends(of, TIDE_TEXT("Linear")) && tide_dtype_bytes(t->dtype) > 1;
+        all += bytes;
+        whole += is_own ? bytes : 0;
+        if (is_own) name = of;
+    }
+    if (2 * whole <= all) return;
+    tide_report(model->m->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/settings/quant",
+                tide_format(model->m->arena,
+                            "%s takes the place of nn.Linear itself, and the model's layers are %.*s: %d %% of what is "
+                            "loaded stays whole, so that it changes nearly nothing",
+                            job->values[TIDE_SET_quant], (int)name.length, name.at,
+                            (int)(100.0 * (double)whole / (double)all)),
+                "transformers loads it so too: leave quant out");
+}
+
 bool tide_quantise(tide_model *model, const tide_job *job) {
     uint32_t count, head = tide_output_head(model), *modules = tide_model_modules(model, &count);
     const char *besides = tide_format(model->m->arena, job->quant_from_pretrained ? "%s_loaded" : "%s_by_hand",
@@ -68,6 +93,7 @@ bool tide_quantise(tide_model *model, const tide_job *job) {
     }
     tide_model_list_parameters(model);
     say_whole_experts(model, job);
+    say_whole_layers(model, job);
     return !model->m->has_failed;
 }
 
