@@ -102,7 +102,9 @@ static const struct {
                {PP, TIDE_SET_autocast, "leave it out, or give parallel.param_dtype with parallel.kind=native"},
                {NATIVE, TIDE_SET_autocast, "give parallel.param_dtype, which fully_shard casts to"},
                {PP | NATIVE | MEGATRON, TIDE_SET_grad_accum, "give parallel.microbatches"},
-               {MEGATRON, TIDE_SET_checkpointing, "give parallel.recompute"},
+               {MEGATRON, TIDE_SET_checkpointing,
+                "give parallel.recompute=selective, or parallel.recompute=full parallel.recompute_method=uniform "
+                "parallel.recompute_layers=1"},
                {MEGATRON, TIDE_SET_attention, "give parallel.attention_backend"},
                {PP | NATIVE, TIDE_SET_padding, "leave it out: stages are called without a mask"},
                {MEGATRON, TIDE_SET_padding, "leave it out"},
