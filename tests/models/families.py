@@ -9,9 +9,12 @@ import json
 import pathlib
 import sys
 
-MODELS = pathlib.Path(__file__).resolve().parents[2] / "models"
-BEGIN = "<!-- families: tests/models/families.py --write -->\n"
-END = "<!-- end of families -->\n"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+import generated  # noqa: E402 (beside the folder of this script)
+
+MODELS = ROOT / "models"
+SCRIPT = "tests/models/families.py"
 
 
 def read(path):
@@ -42,19 +45,7 @@ def families_text():
 def main():
     readme = MODELS / "README.md"
     source = readme.read_text(encoding="utf-8")
-    before, _, rest = source.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not end:
-        print(f"{readme}: has no place for the list of families: {BEGIN.strip()} and {END.strip()}")
-        return 1
-    wanted = before + BEGIN + families_text() + END + after
-    if wanted == source:
-        return 0
-    if "--write" not in sys.argv[1:]:
-        print(f"{readme}: the list of families is not up to date; tests/models/families.py --write brings it up")
-        return 1
-    readme.write_text(wanted, encoding="utf-8")
-    return 0
+    return generated.settled(readme, generated.replaced(readme, source, "families", SCRIPT, families_text()), SCRIPT)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,10 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+import generated  # noqa: E402 (beside the folder of this script)
+
+SCRIPT = "tests/oracle/layouts.py"
 README = ROOT / "README.md"
 RESULTS = ROOT / "tests" / "oracle" / "results" / "parallel"
 KINDS = {  # how a row of the table of runs begins
@@ -66,15 +70,6 @@ def table(found, with_kind):
     return text
 
 
-def replaced(source, name, text):
-    begin, end = f"<!-- {name}: tests/oracle/layouts.py --write -->\n", f"<!-- end of {name} -->\n"
-    before, _, rest = source.partition(begin)
-    _, found, after = rest.partition(end)
-    if not found:
-        sys.exit(f"{README}: has no place for {name}: {begin.strip()} and {end.strip()}")
-    return before + begin + text + end + after
-
-
 def counted(source):
     for start, kinds in KINDS.items():
         count = sum(len(results(kind)) for kind in kinds)
@@ -86,16 +81,9 @@ def counted(source):
 
 def main():
     source = README.read_text(encoding="utf-8")
-    wanted = replaced(source, "layouts of Megatron-Core", table(megatron(), False))
-    wanted = replaced(wanted, "layouts of PyTorch", table(native(), True))
-    wanted = counted(wanted)
-    if wanted == source:
-        return 0
-    if "--write" not in sys.argv[1:]:
-        print(f"{README}: tables of recorded ranks are not up to date; tests/oracle/layouts.py --write brings them up")
-        return 1
-    README.write_text(wanted, encoding="utf-8")
-    return 0
+    source = generated.replaced(README, source, "layouts of Megatron-Core", SCRIPT, table(megatron(), False))
+    source = generated.replaced(README, source, "layouts of PyTorch", SCRIPT, table(native(), True))
+    return generated.settled(README, counted(source), SCRIPT)
 
 
 if __name__ == "__main__":
