@@ -73,7 +73,7 @@ static void check_row(const tide_json *row, tide_arena *arena) {
                               .chunks = (uint32_t)number(row, "chunks"),
                               .microbatches = (uint32_t)number(row, "microbatches")};
     bool is_single = of.schedule == TIDE_parallel_schedule_GPipe || of.schedule == TIDE_parallel_schedule__1F1B;
-    const char *refusal = tide_pipeline_refusal(&of, arena);
+    const char *setting, *refusal = tide_pipeline_refusal(&of, &setting, arena);
     const tide_json *error = tide_json_at(row, "error"), *orders = tide_json_at(row, "orders");
     if (error) {
         check(refusal && strcmp(refusal, error->text.at) == 0, name, &of, 0, refusal ? refusal : "is not refused");

@@ -139,9 +139,9 @@ static bool replace_class(tide_model *model, uint32_t instance) {
     tide_instance *of = &model->instances[instance];
     tide_class *layer = tide_class_find(model->descriptions, NULL, TIDE_TEXT("AutoTPLinear"));
     if (!tide_text_is(of->of->name, "Linear") || !layer || !tide_model_check(model, layer, NULL)) {
-        tide_fail(model->m, TIDE_ERR_UNSUPPORTED,
-                  "parallel.tp: %s: AutoTP of a %.*s is not described; use another model", of->path,
-                  (int)of->of->name.length, of->of->name.at);
+        tide_fail_setting(model->m, TIDE_ERR_UNSUPPORTED, "parallel.tp",
+                          "%s: AutoTP of a %.*s is not described; use another model", of->path,
+                          (int)of->of->name.length, of->of->name.at);
         return false;
     }
     of->of = layer;
@@ -160,11 +160,12 @@ bool tide_autotp(tide_wrapper *w) {
         tide_text style = tide_plan_at(plan.of_configuration, model->instances[i].path);
         a->layers[i] = (uint8_t)autotp_layer_of(style);
         if (!style.length || a->layers[i] || tide_text_is(style, "replicated_with_grad_allreduce")) continue;
-        tide_fail(model->m, TIDE_ERR_CONFLICT,
-                  "parallel.tp: \"HuggingFace tp_plan contains unsupported partition style(s): ['%.*s']. Applying only "
-                  "the supported entries could shard one half of a column/row pair, so the plan is rejected as a "
-                  "whole.\"; use parallel.kind=tp parallel.tp_plan=auto",
-                  (int)style.length, style.at);
+        tide_fail_setting(
+            model->m, TIDE_ERR_CONFLICT, "parallel.tp",
+            "\"HuggingFace tp_plan contains unsupported partition style(s): ['%.*s']. Applying only "
+            "the supported entries could shard one half of a column/row pair, so the plan is rejected as a "
+            "whole.\"; use parallel.kind=tp parallel.tp_plan=auto",
+            (int)style.length, style.at);
         return false;
     }
     for (uint32_t i = 1; i < model->instance_count; i++)

@@ -73,8 +73,8 @@ int64_t tide_hidden_size(const tide_wrapper *w) {
         const tide_json *size = tide_json_at(config, keys[i]);
         if (size && size->is_integer && size->integer > 0 && size->integer < 1 << 20) return size->integer;
     }
-    tide_fail(w->model->m, TIDE_ERR_UNSUPPORTED,
-              "parallel.hf_auto: the configuration has no hidden_size; give the bucket sizes");
+    tide_fail_setting(w->model->m, TIDE_ERR_UNSUPPORTED, "parallel.hf_auto",
+                      "the configuration has no hidden_size; give the bucket sizes");
     return 1;
 }
 

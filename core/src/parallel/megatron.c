@@ -93,9 +93,9 @@ static void find_megatron_stages(tide_megatron *g) {
         all += count;
     }
     if (all != layers)
-        tide_fail(g->w->model->m, TIDE_ERR_CONFLICT,
-                  "parallel.stage_layers: they do not add up to the layers of the model; there are %lld",
-                  (long long)layers);
+        tide_fail_setting(g->w->model->m, TIDE_ERR_CONFLICT, "parallel.stage_layers",
+                          "the numbers add up to %lld layers, and the model has %lld", (long long)all,
+                          (long long)layers);
     g->w->stages = s;
 }
 

@@ -2,6 +2,7 @@
 /* PyTorch's own parallelism, several kinds at once, in the order in which torchtitan puts them on: the model is cut
  * into pipeline stages; each gets tensor parallelism, checkpointing and fully_shard. Ranks: pipeline farthest apart,
  * then data, context, tensor. */
+#include "base/rounding.h"
 #include "base/units.h"
 #include "parallel/fsdp2.h"
 #include "parallel/pipeline.h"
@@ -22,37 +23,40 @@ static bool refuse_what_is_not_described(tide_wrapper *w) {
     tide_machine *m = w->model->m;
     if (job->parallel_ac == TIDE_parallel_ac_op && tide_pipeline_splits_backward(job->parallel_schedule) &&
         job->parallel_pp > 1)
-        tide_fail(
-            m, TIDE_ERR_CONFLICT,
-            "parallel.ac: %s computes gradients of inputs and weights apart, and \"Trying to backward an extra time. "
-            "You are only allowed to backward once on any region computed under selective activation "
-            "checkpoint.\"; use full",
-            job->values[TIDE_SET_parallel_schedule]);
+        tide_fail_setting(m, TIDE_ERR_CONFLICT, "parallel.ac",
+                          "%s computes gradients of inputs and weights apart, and \"Trying to backward an extra time. "
+                          "You are only allowed to backward once on any region computed under selective activation "
+                          "checkpoint.\"; use full",
+                          job->values[TIDE_SET_parallel_schedule]);
     else if (job->parallel_ac != TIDE_parallel_ac_none && job->checkpointing != TIDE_checkpointing_none)
-        tide_fail(m, TIDE_ERR_CONFLICT,
-                  "parallel.ac: checkpoints around those of checkpointing=%s are not described; give one of them",
-                  job->values[TIDE_SET_checkpointing]);
+        tide_fail_setting(m, TIDE_ERR_CONFLICT, "parallel.ac",
+                          "checkpoints around those of checkpointing=%s are not described; give one of them",
+                          job->values[TIDE_SET_checkpointing]);
     else if (job->parallel_chunks > 1 && job->parallel_pp == 1)
-        tide_fail(m, TIDE_ERR_CONFLICT, "parallel.chunks: stages of a pipeline; give parallel.pp");
+        tide_fail_setting(m, TIDE_ERR_CONFLICT, "parallel.chunks", "stages of a pipeline; give parallel.pp");
     else if (job->seq % (2 * job->parallel_cp))
-        tide_fail(m, TIDE_ERR_CONFLICT,
-                  "seq: %lld tokens do not divide into two slices for each of %lld context parallel "
-                  "ranks",
-                  (long long)job->seq, (long long)job->parallel_cp);
+        tide_fail_setting(m, TIDE_ERR_CONFLICT, "seq",
+                          "%lld tokens do not divide into two slices for each of %lld context parallel "
+                          "ranks; write seq=%lld",
+                          (long long)job->seq, (long long)job->parallel_cp,
+                          (long long)TIDE_ROUND_UP(job->seq, 2 * job->parallel_cp));
     else if (job->parallel_cp > 1 && job->attention == TIDE_attention_sdpa &&
              job->sdpa_backend == TIDE_sdpa_backend_math)
-        tide_fail(m, TIDE_ERR_CONFLICT,
-                  "sdpa_backend: context_parallel() runs flash, efficient and cuDNN attention alone: \"aten.add.Tensor "
-                  "got mixed torch.Tensor and DTensor, need to convert all torch.Tensor to DTensor before calling "
-                  "distributed operators!\"; use flash");
+        tide_fail_setting(
+            m, TIDE_ERR_CONFLICT, "sdpa_backend",
+            "context_parallel() runs flash, efficient and cuDNN attention alone: \"aten.add.Tensor "
+            "got mixed torch.Tensor and DTensor, need to convert all torch.Tensor to DTensor before calling "
+            "distributed operators!\"; use flash");
     else if (job->parallel_sequence_parallel && job->parallel_tp == 1)
-        tide_fail(m, TIDE_ERR_CONFLICT,
-                  "parallel.sequence_parallel: cuts along tensor parallel ranks; give parallel.tp");
+        tide_fail_setting(m, TIDE_ERR_CONFLICT, "parallel.sequence_parallel",
+                          "cuts along tensor parallel ranks; give parallel.tp");
     else if (job->parallel_loss_parallel && job->parallel_tp == 1)
-        tide_fail(m, TIDE_ERR_CONFLICT, "parallel.loss_parallel: needs tensor parallel ranks; give parallel.tp");
+        tide_fail_setting(m, TIDE_ERR_CONFLICT, "parallel.loss_parallel",
+                          "needs tensor parallel ranks; give parallel.tp");
     else if (job->parallel_sequence_parallel && job->seq % job->parallel_tp)
-        tide_fail(m, TIDE_ERR_CONFLICT, "seq: %lld tokens do not divide into %lld tensor parallel ranks",
-                  (long long)job->seq, (long long)job->parallel_tp);
+        tide_fail_setting(
+            m, TIDE_ERR_CONFLICT, "seq", "%lld tokens do not divide into %lld tensor parallel ranks; write seq=%lld",
+            (long long)job->seq, (long long)job->parallel_tp, (long long)TIDE_ROUND_UP(job->seq, job->parallel_tp));
     return !m->has_failed;
 }
 

@@ -119,12 +119,13 @@ static bool check_stage_layers(const tide_pipeline *p, uint32_t layers) {
     const tide_counts *given = &p->w->job->parallel_stage_layers;
     if (p->ranks == 1 || !given->count) return true;
     if (given->count != p->stage_count)
-        tide_fail(machine_of(p), TIDE_ERR_CONFLICT,
-                  "parallel.stage_layers: has %u numbers, and there are %u stages; give the layers of each stage",
-                  given->count, p->stage_count);
+        tide_fail_setting(machine_of(p), TIDE_ERR_CONFLICT, "parallel.stage_layers",
+                          "has %u numbers, and there are %u stages; give the layers of each stage", given->count,
+                          p->stage_count);
     else if (layers_before(p, layers, p->stage_count) != layers)
-        tide_fail(machine_of(p), TIDE_ERR_CONFLICT,
-                  "parallel.stage_layers: they do not add up to the layers of the model; there are %u", layers);
+        tide_fail_setting(machine_of(p), TIDE_ERR_CONFLICT, "parallel.stage_layers",
+                          "the numbers add up to %u layers, and the model has %u",
+                          layers_before(p, layers, p->stage_count), layers);
     return !machine_of(p)->has_failed;
 }
 

@@ -35,8 +35,8 @@ typedef struct tide_pipeline_sizes {
     uint32_t ranks, chunks, microbatches; /* chunks: stages of a rank */
 } tide_pipeline_sizes;
 
-/* Why the schedule does not take these sizes, in PyTorch's words; NULL: it does. */
-const char *tide_pipeline_refusal(const tide_pipeline_sizes *of, tide_arena *arena);
+/* Why the schedule does not take these sizes, in PyTorch's words, and of which setting; NULL: it does. */
+const char *tide_pipeline_refusal(const tide_pipeline_sizes *of, const char **setting, tide_arena *arena);
 
 /* Whether it has BACKWARD_INPUT and BACKWARD_WEIGHT. */
 bool tide_pipeline_splits_backward(tide_parallel_schedule_choice schedule);

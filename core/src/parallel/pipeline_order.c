@@ -245,18 +245,20 @@ static const char *rounds_refusal(const tide_pipeline_sizes *of, const char *nam
 
 enum { ACTION_LIMIT = 1 << 22 };
 
-const char *tide_pipeline_refusal(const tide_pipeline_sizes *of, tide_arena *arena) {
+const char *tide_pipeline_refusal(const tide_pipeline_sizes *of, const char **setting, tide_arena *arena) {
     tide_parallel_schedule_choice s = of->schedule;
     bool is_single = s == TIDE_parallel_schedule_GPipe || s == TIDE_parallel_schedule__1F1B;
+    *setting = "parallel.chunks";
     if (is_single && of->chunks > 1)
-        return tide_format(arena, "parallel.chunks: %s runs one stage on each rank, not %u",
+        return tide_format(arena, "%s runs one stage on each rank, not %u",
                            s == TIDE_parallel_schedule_GPipe ? "GPipe" : "1F1B", of->chunks);
+    if (is_v(of) && of->chunks != 2)
+        return tide_format(arena, "ZBV requires exactly 2 stages per rank, but got %u.", of->chunks);
+    *setting = "parallel.microbatches";
     if (s == TIDE_parallel_schedule__1F1B && of->microbatches < of->ranks)
         return tide_format(arena,
                            "Number of microbatches (%u) must be greater than or equal to the number of stages (%u).",
                            of->microbatches, of->ranks);
-    if (is_v(of) && of->chunks != 2)
-        return tide_format(arena, "ZBV requires exactly 2 stages per rank, but got %u.", of->chunks);
     if (s == TIDE_parallel_schedule_DualPipeV && of->microbatches < 2 * of->ranks)
         return tide_format(arena,
                            "DualPipeV requires at least as many microbatches as stages, but got %u microbatches and %u "

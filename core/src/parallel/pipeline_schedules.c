@@ -3,6 +3,7 @@
  * until it is given something else, and the work of a send or a receive its tensor. */
 #include "parallel/pipeline.h"
 
+#include "base/rounding.h"
 #include "base/units.h"
 #include "parallel/steady_state.h"
 
@@ -114,12 +115,15 @@ static void one_f_one_b(tide_pipeline *p) {
 bool tide_pipeline_check(tide_wrapper *w, const tide_pipeline *p) {
     tide_machine *m = w->model->m;
     tide_pipeline_sizes sizes = tide_pipeline_sizes_of(p, w->job);
-    const char *refusal = tide_pipeline_refusal(&sizes, m->arena);
+    const char *setting, *refusal = tide_pipeline_refusal(&sizes, &setting, m->arena);
     if (refusal)
-        tide_fail(m, TIDE_ERR_CONFLICT, "%s", refusal);
+        tide_fail_setting(m, TIDE_ERR_CONFLICT, setting, "%s", refusal);
     else if (p->batch * p->microbatches != w->job->batch && w->job->parallel_kind == TIDE_parallel_kind_pp)
-        tide_fail(m, TIDE_ERR_CONFLICT, "a batch of %lld does not divide into %u micro-batches of one size",
-                  (long long)w->job->batch, p->microbatches);
+        tide_fail_setting(m, TIDE_ERR_CONFLICT, "batch",
+                          "%lld does not divide into %u micro-batches of one size; write batch=%lld, or change "
+                          "parallel.microbatches",
+                          (long long)w->job->batch, p->microbatches,
+                          (long long)TIDE_ROUND_UP(w->job->batch, (int64_t)p->microbatches));
     return !m->has_failed;
 }
 

@@ -49,8 +49,9 @@ bool tide_write_schedule(tide_writer *w, const tide_job *job, tide_diagnostics *
         return tide_error(diags, TIDE_ERR_REQUEST, "/settings/parallel.pp", "the job has no pipeline",
                           "pp, native and megatron with parallel.pp of 2 or more have one");
     tide_pipeline_sizes of = sizes_of(job, is_megatron);
-    const char *refusal = is_megatron ? NULL : tide_pipeline_refusal(&of, w->arena);
-    if (refusal) return tide_error(diags, TIDE_ERR_CONFLICT, "/settings/parallel.schedule", refusal, NULL);
+    const char *setting, *refusal = is_megatron ? NULL : tide_pipeline_refusal(&of, &setting, w->arena);
+    if (refusal)
+        return tide_error(diags, TIDE_ERR_CONFLICT, tide_format(w->arena, "/settings/%s", setting), refusal, NULL);
     if ((uint64_t)of.ranks * of.chunks * of.microbatches > PASS_LIMIT)
         return tide_error(diags, TIDE_ERR_REQUEST, "/settings/parallel.microbatches",
                           "the schedule has too many passes to be listed", NULL);

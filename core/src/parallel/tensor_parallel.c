@@ -220,9 +220,9 @@ static style style_of_configuration(const tide_model *model, const tide_tensor_p
     for (size_t i = 0; named.length && i < TIDE_COUNT_OF(styles); i++)
         if (tide_text_is(named, styles[i].name)) return styles[i].of;
     if (named.length)
-        tide_fail(model->m, TIDE_ERR_UNSUPPORTED,
-                  "parallel.tp_plan: %s is \"%.*s\" in the configuration's plan, which is not described; use none",
-                  of->path, (int)named.length, named.at);
+        tide_fail_setting(model->m, TIDE_ERR_UNSUPPORTED, "parallel.tp_plan",
+                          "%s is \"%.*s\" in the configuration's plan, which is not described; use none", of->path,
+                          (int)named.length, named.at);
     return STYLE_NONE;
 }
 
@@ -275,10 +275,9 @@ static bool choose_styles(tide_wrapper *w, tide_tensor_parallel *p) {
     }
     if (tide_job_has_torchtitan_experts(w->job)) choose_titan_styles(w, p);
     if (own && !has_plan_below_head(own) && tide_tied_head(model)) {
-        tide_fail(
-            model->m, TIDE_ERR_CONFLICT,
-            "parallel.tp_plan: it cuts the head alone, which is tied to the embedding: \"aten.mm.default got mixed "
-            "torch.Tensor and DTensor\"; use none");
+        tide_fail_setting(model->m, TIDE_ERR_CONFLICT, "parallel.tp_plan",
+                          "it cuts the head alone, which is tied to the embedding: \"aten.mm.default got mixed "
+                          "torch.Tensor and DTensor\"; use none");
         return false;
     }
     if (plan && cuts_blocks) return true;
@@ -301,13 +300,12 @@ static bool check_parts(const tide_wrapper *w, const tide_tensor_parallel *p, co
     int64_t size = row->tensor->shape->dim[dim].size;
     bool is_known = of != STYLE_EXPERTS && p->plan.of_configuration;
     if (size % ranks == 0 || of == STYLE_EMBEDDING || of == STYLE_HEAD || is_known) return true;
-    tide_fail(
-        w->model->m, of == STYLE_EXPERTS ? TIDE_ERR_UNSUPPORTED : TIDE_ERR_CONFLICT,
-        "parallel.tp: %s: %lld along dimension %d do not divide into %lld tensor parallel ranks%s; use ranks that "
-        "divide them",
-        row->name, (long long)size, dim, (long long)ranks,
-        of == STYLE_EXPERTS ? ", and experts of several sizes are not described"
-                            : ": \"a and b must have same reduction dim\"");
+    tide_fail_setting(w->model->m, of == STYLE_EXPERTS ? TIDE_ERR_UNSUPPORTED : TIDE_ERR_CONFLICT, "parallel.tp",
+                      "%s: %lld along dimension %d do not divide into %lld tensor parallel ranks%s; use ranks that "
+                      "divide them",
+                      row->name, (long long)size, dim, (long long)ranks,
+                      of == STYLE_EXPERTS ? ", and experts of several sizes are not described"
+                                          : ": \"a and b must have same reduction dim\"");
     return false;
 }
 
@@ -444,10 +442,11 @@ static bool mask_embeddings(tide_wrapper *w, const tide_tensor_parallel *p) {
 /* Without sequence parallelism norms are no DTensors of the same mesh, which clip_grad_norm_() cannot put together. */
 static bool refuse_to_clip(const tide_wrapper *w, const tide_tensor_parallel_plan *plan) {
     if (w->job->clip <= 0 || plan->sequence_parallel) return false;
-    tide_fail(w->model->m, TIDE_ERR_CONFLICT, "clip: \"%s\"; use parallel.sequence_parallel=true, or no clipping",
-              plan->is_sharded ? "All operands in aten.stack.default must have the same mesh"
-                               : "aten._foreach_norm.Scalar got mixed torch.Tensor and DTensor, need to convert all "
-                                 "torch.Tensor to DTensor before calling distributed operators!");
+    tide_fail_setting(
+        w->model->m, TIDE_ERR_CONFLICT, "clip", "\"%s\"; use parallel.sequence_parallel=true, or no clipping",
+        plan->is_sharded ? "All operands in aten.stack.default must have the same mesh"
+                         : "aten._foreach_norm.Scalar got mixed torch.Tensor and DTensor, need to convert all "
+                           "torch.Tensor to DTensor before calling distributed operators!");
     return true;
 }
 

@@ -52,8 +52,8 @@ static void replace_block(tide_model *model, const tide_job *job, uint32_t block
     bool is_spmd = job->parallel_spmd_backend == TIDE_parallel_spmd_backend_spmd_types;
     int64_t ranks = job->parallel_dp * job->parallel_cp * job->parallel_tp;
     if (m->has_failed || !router || top_k.kind != TIDE_VALUE_INT || (shared && !of_shared)) {
-        tide_fail(m, TIDE_ERR_UNSUPPORTED, "parallel.ep: %s is not described as torchtitan replaces it",
-                  model->instances[block].path);
+        tide_fail_setting(m, TIDE_ERR_UNSUPPORTED, "parallel.ep", "%s is not described as torchtitan replaces it",
+                          model->instances[block].path);
         return;
     }
     const tide_value made_of[] = {
@@ -81,12 +81,13 @@ static uint32_t experts_of(tide_model *model, uint32_t block) {
 /* Layers with such experts unpack what their block gives, hidden states and scores; torchtitan's gives one tensor. */
 static bool refuse_biases(tide_model *model, uint32_t experts) {
     if (!tensor_of(model, experts, "gate_up_proj_bias")) return false;
-    tide_fail(model->m, TIDE_ERR_CONFLICT,
-              "parallel.ep: %s has biases, which torchtitan's experts have not, and its layer unpacks two values of a "
-              "block that gives one: \"not enough values to unpack (expected 2, got 1)\"; near to it are transformers' "
-              "own plan, parallel.kind=tp parallel.tp_plan=auto with parallel.dp and parallel.ep, and "
-              "parallel.kind=megatron",
-              model->instances[experts].path);
+    tide_fail_setting(
+        model->m, TIDE_ERR_CONFLICT, "parallel.ep",
+        "%s has biases, which torchtitan's experts have not, and its layer unpacks two values of a "
+        "block that gives one: \"not enough values to unpack (expected 2, got 1)\"; near to it are transformers' "
+        "own plan, parallel.kind=tp parallel.tp_plan=auto with parallel.dp and parallel.ep, and "
+        "parallel.kind=megatron",
+        model->instances[experts].path);
     return true;
 }
 
@@ -95,25 +96,26 @@ static bool check_ranks(tide_machine *m, const tide_job *job) {
     long long ep = job->parallel_ep, pp = job->parallel_pp,
               ranks = job->parallel_dp * job->parallel_cp * job->parallel_tp;
     if (ranks % ep)
-        tide_fail(m, TIDE_ERR_CONFLICT,
-                  "parallel.ep: \"The product of mesh_sizes=(%lld, 1, %lld, %lld) is %lld, but the original dimension "
-                  "at dim=0 has size %lld. These must be equal for unflatten to work correctly.\"; give a divisor of "
-                  "parallel.dp x cp x tp, %lld",
-                  pp, ranks / ep, ep, pp * (ranks / ep) * ep, pp * ranks, ranks);
+        tide_fail_setting(
+            m, TIDE_ERR_CONFLICT, "parallel.ep",
+            "\"The product of mesh_sizes=(%lld, 1, %lld, %lld) is %lld, but the original dimension "
+            "at dim=0 has size %lld. These must be equal for unflatten to work correctly.\"; give a divisor of "
+            "parallel.dp x cp x tp, %lld",
+            pp, ranks / ep, ep, pp * (ranks / ep) * ep, pp * ranks, ranks);
     else if (job->parallel_tp > 1 && !job->parallel_sequence_parallel)
-        tide_fail(m, TIDE_ERR_UNSUPPORTED,
-                  "parallel.ep: torchtitan cuts hidden states along the sequence wherever it has tensor parallel "
-                  "ranks; give parallel.sequence_parallel=true");
+        tide_fail_setting(m, TIDE_ERR_UNSUPPORTED, "parallel.ep",
+                          "torchtitan cuts hidden states along the sequence wherever it has tensor parallel "
+                          "ranks; give parallel.sequence_parallel=true");
     else if (job->parallel_tp > 1 && job->parallel_spmd_backend == TIDE_parallel_spmd_backend_spmd_types)
-        tide_fail(m, TIDE_ERR_UNSUPPORTED,
-                  "parallel.spmd_backend: spmd_types is not described beside parallel.tp; near to it is "
-                  "partial_dtensor");
+        tide_fail_setting(m, TIDE_ERR_UNSUPPORTED, "parallel.spmd_backend",
+                          "spmd_types is not described beside parallel.tp; near to it is "
+                          "partial_dtensor");
     else if (!tide_job_is_on_meta(job))
-        tide_fail(m, TIDE_ERR_UNSUPPORTED,
-                  "parallel.ep: torchtitan cuts experts while they are on the meta device; leave %s out",
-                  job->adapter != TIDE_adapter_none ? "adapter"
-                  : job->quant != TIDE_quant_none   ? "quant"
-                                                    : "parallel.meta_init");
+        tide_fail_setting(m, TIDE_ERR_UNSUPPORTED, "parallel.ep",
+                          "torchtitan cuts experts while they are on the meta device; leave %s out",
+                          job->adapter != TIDE_adapter_none ? "adapter"
+                          : job->quant != TIDE_quant_none   ? "quant"
+                                                            : "parallel.meta_init");
     return !m->has_failed;
 }
 
@@ -128,19 +130,18 @@ void tide_torchtitan_replace_experts(tide_model *model, const tide_job *job) {
         if (refuse_biases(model, experts)) return;
         const tide_shape *shape = tensor_of(model, experts, "gate_up_proj")->shape;
         if (shape->dim[0].size % job->parallel_ep)
-            tide_fail(
-                m, TIDE_ERR_CONFLICT,
-                "parallel.ep: \"shape '[%lld, -1]' is invalid for input of size %lld\": experts do not divide into "
-                "expert parallel ranks",
-                (long long)job->parallel_ep, (long long)shape->dim[0].size);
+            tide_fail_setting(m, TIDE_ERR_CONFLICT, "parallel.ep",
+                              "\"shape '[%lld, -1]' is invalid for input of size %lld\": experts do not divide into "
+                              "expert parallel ranks",
+                              (long long)job->parallel_ep, (long long)shape->dim[0].size);
         else
             replace_block(model, job, block, experts);
         replaced++;
     }
     if (!replaced && !m->has_failed)
-        tide_fail(
-            m, TIDE_ERR_UNSUPPORTED,
-            "parallel.ep: torchtitan replaces an `mlp` of experts that have gate_up_proj (\"Layer has no 'mlp'\"), and "
+        tide_fail_setting(
+            m, TIDE_ERR_UNSUPPORTED, "parallel.ep",
+            "torchtitan replaces an `mlp` of experts that have gate_up_proj (\"Layer has no 'mlp'\"), and "
             "there is none; near to it are transformers' own plan, parallel.kind=tp parallel.tp_plan=auto with "
             "parallel.dp and parallel.ep, and parallel.kind=megatron");
     model->buffer_count = 0;

@@ -8,9 +8,9 @@
 static bool check_auto_plan(tide_wrapper *w, tide_tensor_parallel_plan *plan) {
     tide_machine *m = w->model->m;
     if (plan->sequence_parallel || plan->loss_parallel)
-        tide_fail(m, TIDE_ERR_UNSUPPORTED,
-                  "parallel.tp_plan: transformers' plans are not described with %s; leave it out, or use none",
-                  plan->sequence_parallel ? "parallel.sequence_parallel" : "parallel.loss_parallel");
+        tide_fail_setting(m, TIDE_ERR_UNSUPPORTED, "parallel.tp_plan",
+                          "transformers' plans are not described with %s; leave it out, or use none",
+                          plan->sequence_parallel ? "parallel.sequence_parallel" : "parallel.loss_parallel");
     else
         return tide_tp_plan_of(w, plan);
     return false;
@@ -24,9 +24,9 @@ static void tp_wrap(tide_wrapper *w) {
                                       .loss_parallel = job->parallel_loss_parallel,
                                       .is_sharded = job->parallel_dp > 1};
     if (job->parallel_ep > 1 && !tide_job_has_auto_plan(job)) {
-        tide_fail(w->model->m, TIDE_ERR_UNSUPPORTED,
-                  "parallel.ep: experts over ranks are described by transformers' plan alone; give "
-                  "parallel.tp_plan=auto");
+        tide_fail_setting(w->model->m, TIDE_ERR_UNSUPPORTED, "parallel.ep",
+                          "experts over ranks are described by transformers' plan alone; give "
+                          "parallel.tp_plan=auto");
         return;
     }
     if (tide_job_has_auto_plan(job) && !check_auto_plan(w, &plan)) return;

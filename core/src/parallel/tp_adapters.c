@@ -53,11 +53,10 @@ static bool check_target(const tide_wrapper *w, const tide_tensor_parallel_plan 
             "adapt columns alone, as adapter.target_modules=q_proj,k_proj,v_proj; parallel.kind=fsdp2 or zero3 "
             "take all");
     else if (!tide_text_is(style, "colwise"))
-        tide_fail(
-            w->model->m, TIDE_ERR_UNSUPPORTED,
-            "parallel.tp_plan: an adapter of %s, which is \"%.*s\" in the configuration's plan, is not described; "
-            "adapt other layers",
-            path, (int)style.length, style.at);
+        tide_fail_setting(w->model->m, TIDE_ERR_UNSUPPORTED, "parallel.tp_plan",
+                          "an adapter of %s, which is \"%.*s\" in the configuration's plan, is not described; "
+                          "adapt other layers",
+                          path, (int)style.length, style.at);
     else if (plan->is_sharded)
         refuse_shape(w, path, "use parallel.dp=1, or parallel.kind=fsdp2 or zero3");
     return !w->model->m->has_failed;

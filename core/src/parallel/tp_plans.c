@@ -27,9 +27,9 @@ static const tide_json *plans_of(const tide_wrapper *w) {
 
 static bool refuse_missing(const tide_wrapper *w, const char *setting, const char *kind, const char *remedy) {
     int64_t size = strcmp(kind, "ep") == 0 ? w->job->parallel_ep : w->job->parallel_tp;
-    tide_fail(w->model->m, TIDE_ERR_CONFLICT,
-              "parallel.%s: `%s_size=%lld` was requested, but %s has no `%s_plan` in transformers 5.23; %s", setting,
-              kind, (long long)size, tide_root_name(w->model), kind, remedy);
+    tide_fail_setting(w->model->m, TIDE_ERR_CONFLICT, tide_format(w->model->m->arena, "parallel.%s", setting),
+                      "`%s_size=%lld` was requested, but %s has no `%s_plan` in transformers 5.23; %s", kind,
+                      (long long)size, tide_root_name(w->model), kind, remedy);
     return false;
 }
 

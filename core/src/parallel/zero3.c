@@ -235,13 +235,13 @@ static bool zero3_is_refused(const tide_wrapper *w, int64_t hpz_ranks) {
         tide_fail(w->model->m, TIDE_ERR_UNSUPPORTED,
                   "parallel.grad_accum_dtype other than that of the model is described for fp32");
     else if (w->ranks % hpz_ranks)
-        tide_fail(w->model->m, TIDE_ERR_CONFLICT,
-                  "parallel.zero_hpz_partition_size: DeepSpeed refuses it: \"%lld is not divisible by %lld\"",
-                  (long long)w->ranks, (long long)hpz_ranks);
+        tide_fail_setting(w->model->m, TIDE_ERR_CONFLICT, "parallel.zero_hpz_partition_size",
+                          "DeepSpeed refuses it: \"%lld is not divisible by %lld\"", (long long)w->ranks,
+                          (long long)hpz_ranks);
     else if (w->job->parallel_tp > 1 && w->model->parameter_made)
-        tide_fail(w->model->m, TIDE_ERR_UNSUPPORTED,
-                  "parallel.zero_init: weights that AutoTP cuts once zero.Init has are not described; write "
-                  "parallel.zero_init=false");
+        tide_fail_setting(w->model->m, TIDE_ERR_UNSUPPORTED, "parallel.zero_init",
+                          "weights that AutoTP cuts once zero.Init has are not described; write "
+                          "parallel.zero_init=false");
     else
         return false;
     return true;

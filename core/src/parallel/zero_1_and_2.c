@@ -435,11 +435,12 @@ static bool zero12_is_refused(const tide_wrapper *w, bool partition_gradients) {
     bool is_plain = partition_gradients && job->parallel_contiguous_gradients && job->parallel_reduce_scatter;
     if (accumulated == own || (accumulated == TIDE_FP32 && is_plain)) return false;
     if (half == TIDE_FP32 && own != half)
-        tide_fail(w->model->m, TIDE_ERR_UNSUPPORTED,
-                  "parallel.half=none: DeepSpeed keeps %s weights and accumulates their gradients in fp32, which is "
-                  "described in stage 2 with contiguous_gradients and reduce_scatter; write parallel.half=%s, or "
-                  "dtype=fp32",
-                  tide_dtype_names[own], tide_dtype_names[own]);
+        tide_fail_setting(
+            w->model->m, TIDE_ERR_UNSUPPORTED, "parallel.half",
+            "none: DeepSpeed keeps %s weights and accumulates their gradients in fp32, which is "
+            "described in stage 2 with contiguous_gradients and reduce_scatter; write parallel.half=%s, or "
+            "dtype=fp32",
+            tide_dtype_names[own], tide_dtype_names[own]);
     else
         tide_fail(w->model->m, TIDE_ERR_UNSUPPORTED,
                   "parallel.grad_accum_dtype other than that of the model is described for fp32 in stage 2 with "

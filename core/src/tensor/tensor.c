@@ -59,17 +59,37 @@ static const char *way_out(const tide_machine *m, tide_status status, const char
     return NULL;
 }
 
+static void record_failure(tide_machine *m, tide_status status, const char *place, const char *text,
+                           const char *remedy) {
+    const char *where = m->where ? m->where(m) : "";
+    tide_error(m->diags, status, place, tide_format(m->arena, "%s%s%s", where, *where ? ": " : "", text), remedy);
+    m->has_failed = true;
+}
+
+enum { FAILURE_TEXT = 400 };
+
 tide_tensor *tide_fail(tide_machine *m, tide_status status, const char *format, ...) {
     if (m->has_failed) return NULL;
-    char text[400];
+    char text[FAILURE_TEXT];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    const char *where = m->where ? m->where(m) : "";
-    tide_error(m->diags, status, "/model", tide_format(m->arena, "%s%s%s", where, *where ? ": " : "", text),
-               way_out(m, status, text));
-    m->has_failed = true;
+    record_failure(m, status, "/model", text, way_out(m, status, text));
+    return NULL;
+}
+
+tide_tensor *tide_fail_setting(tide_machine *m, tide_status status, const char *setting, const char *format, ...) {
+    if (m->has_failed) return NULL;
+    char text[FAILURE_TEXT], *remedy = NULL;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    for (char *end = strstr(text, "; "); end; end = strstr(end + 1, "; ")) remedy = end;
+    if (remedy) *remedy = 0;
+    record_failure(m, status, tide_format(m->arena, "/settings/%s", setting), text,
+                   remedy ? tide_format(m->arena, "%s", remedy + 2) : NULL);
     return NULL;
 }
 

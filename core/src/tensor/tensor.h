@@ -300,6 +300,13 @@ tide_tensor *tide_fail(tide_machine *m, tide_status status, const char *format, 
     __attribute__((format(printf, 3, 4)))
 #endif
     ;
+
+/* The same at a setting, which is its name; what to do follows the message's last "; ". */
+tide_tensor *tide_fail_setting(tide_machine *m, tide_status status, const char *setting, const char *format, ...)
+#if defined(__GNUC__)
+    __attribute__((format(printf, 4, 5)))
+#endif
+    ;
 static inline bool tide_is_aborting(const tide_machine *m) {
     return m->is_stopped || m->has_failed;
 }

@@ -565,10 +565,10 @@ static tide_value op_flash_forward(tide_machine *m, tide_value *arguments) {
     attention a = {.dropout = 0};
     if (!attention_sizes(m, "_scaled_dot_product_flash_attention", all, &a)) return tide_none();
     if (a.width != a.value_width) {
-        tide_fail(m, TIDE_ERR_UNSUPPORTED,
-                  "parallel.cp: ring attention is described of the flash kernel alone, which takes keys and values of "
-                  "one width: these have %lld and %lld; near to it is parallel.kind=megatron",
-                  (long long)a.width, (long long)a.value_width);
+        tide_fail_setting(m, TIDE_ERR_UNSUPPORTED, "parallel.cp",
+                          "ring attention is described of the flash kernel alone, which takes keys and values of "
+                          "one width: these have %lld and %lld; near to it is parallel.kind=megatron",
+                          (long long)a.width, (long long)a.value_width);
         return tide_none();
     }
     flash_forward(m, all[0], &a, made);
