@@ -308,7 +308,7 @@ static void check_vllm_generation(tide_job_builder *b) {
 }
 
 /* TRL's GRPOConfig.__post_init__: the rows that all ranks generate at once are whole groups. A file of another program
-   may ask for groups of one. */
+ * may ask for groups of one. */
 static void check_groups(tide_job_builder *b) {
     const tide_job *job = b->job;
     int64_t ranks = job->parallel_kind == TIDE_parallel_kind_none ? 1 : job->parallel_dp,

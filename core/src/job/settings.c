@@ -229,10 +229,10 @@ const char *tide_setting_nearest(tide_arena *arena, tide_text name) {
 }
 
 static const struct {
-    const char *word, *means, *remedy;
+    const char *words, *means, *remedy;
 } words[] = {
-#define TIDE_WORD(word, means, remedy) {word, means, remedy},
-#define TIDE_MEANS(word, means) {word, means, "write " means},
+#define TIDE_WORD(words, means, remedy) {words, means, remedy},
+#define TIDE_MEANS(words, means) {words, means, "write " means},
 #include "job/words.def"
 #undef TIDE_MEANS
 #undef TIDE_WORD
@@ -240,13 +240,13 @@ static const struct {
 
 const char *tide_word_remedy(tide_text word) {
     for (size_t i = 0; i < TIDE_COUNT_OF(words); i++)
-        if (tide_text_is(word, words[i].word)) return words[i].remedy;
+        if (tide_text_is_among(word, words[i].words)) return words[i].remedy;
     return NULL;
 }
 
 const char *tide_word_meaning(tide_text word) {
     for (size_t i = 0; i < TIDE_COUNT_OF(words); i++)
-        if (tide_text_is(word, words[i].word)) return words[i].means[0] ? words[i].means : NULL;
+        if (tide_text_is_among(word, words[i].words)) return words[i].means[0] ? words[i].means : NULL;
     return NULL;
 }
 
