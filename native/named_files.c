@@ -10,29 +10,27 @@ enum { NAMED_LIMIT = 1 << 20, FOLDERS_ABOVE = 8 };
 
 /* A member of an object; or an option of a command, with what it names behind a blank or "=". */
 static const struct {
-    const char *key, *end;
+    const char *key, *ends[2]; /* of the names of files */
     bool is_option;
 } rows[] = {
-    {"deepspeed", ".json", false},
-    {"defaults", ".yaml", false},
-    {"defaults", ".yml", false},
-    {"--config_file", ".yaml", true},
-    {"--config_file", ".yml", true},
-    {"--config-file", ".yaml", true},
-    {"--deepspeed", ".json", true},
-    {"--config", ".yaml", true},
-    {"--config", ".yml", true},
-    {"--deepspeed_config", ".json", true},
-    {"axolotl train", ".yml", true},
-    {"axolotl train", ".yaml", true},
-    {"axolotl.cli.train", ".yml", true},
-    {"axolotl.cli.train", ".yaml", true},
-    {"llamafactory-cli train", ".yaml", true},
-    {"llamafactory-cli train", ".json", true},
+    {"deepspeed", {".json"}, false},
+    {"defaults", {".yaml", ".yml"}, false},
+    {"--config_file", {".yaml", ".yml"}, true},
+    {"--config-file", {".yaml"}, true},
+    {"--deepspeed", {".json"}, true},
+    {"--config", {".yaml", ".yml"}, true},
+    {"--deepspeed_config", {".json"}, true},
+    {"axolotl train", {".yml", ".yaml"}, true},
+    {"axolotl.cli.train", {".yml", ".yaml"}, true},
+    {"llamafactory-cli train", {".yaml", ".json"}, true},
 };
 
-/* A path is meant from here, as the programs open it, from the file, or from a folder above it: that of a repository.
- */
+static bool has_end(const char *name, size_t row) {
+    const char *const *ends = rows[row].ends;
+    return cli_ends_in(name, ends[0]) || (ends[1] && cli_ends_in(name, ends[1]));
+}
+
+/* A path is meant from here, as the programs open it, from the file, or from a folder above it. */
 static bool find_file(cli_buffer *found, const char *named, const char *path) {
     size_t length = (size_t)(cli_base_name(path) - path);
     found->length = 0;
@@ -71,8 +69,7 @@ static void find_options(cli_named *named, const char *text, size_t row, const c
         value += strspn(value, " =\"'");
         cli_buffer name = {0};
         cli_append(&name, value, strcspn(value, " \t\r\n\"'\\"));
-        if (name.length && !strchr(name.at, '$') && cli_ends_in(name.at, rows[row].end))
-            add_named(named, name.at, path);
+        if (name.length && !strchr(name.at, '$') && has_end(name.at, row)) add_named(named, name.at, path);
         cli_buffer_free(&name);
     }
 }
@@ -85,7 +82,7 @@ void cli_named_find(cli_named *named, const char *text, size_t length, const cha
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (rows[i].is_option && !is_object) find_options(named, text, i, path);
         const char *name = rows[i].is_option ? "" : cli_text_at(root, rows[i].key);
-        if (name[0] && cli_ends_in(name, rows[i].end)) add_named(named, name, path);
+        if (name[0] && has_end(name, i)) add_named(named, name, path);
     }
     cJSON_Delete(root);
 }
