@@ -201,6 +201,10 @@ static void assume_ranks(tide_job_builder *b) {
                     NULL);
         assume(b, TIDE_SET_parallel_imbalance, "balanced: the router gives every expert as many tokens");
     }
+    if (kind == TIDE_parallel_kind_fsdp2 && job->trainer_save_strategy != TIDE_trainer_save_strategy_no &&
+        job->parallel_state_dict_type == TIDE_parallel_state_dict_type_sharded)
+        tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_parallel_state_dict_type),
+                    "each rank writes its own parts, for which nothing is gathered on the GPU: not recorded", NULL);
     if (tide_job_cuts_experts(b->job) || tide_job_has_torchtitan_experts(b->job))
         assume(b, TIDE_SET_parallel_imbalance, "balanced: the router gives every expert as many tokens");
     if (is_native)
