@@ -15,7 +15,7 @@ import { inUnit, natural, params, percent, sentences, ticks } from '../../web/sr
 import { fullest, timesOf } from '../../web/src/schedule.js';
 import { gpusOf, layoutOf, layoutWords, otherLayouts, stagesLeft, tokensOf } from '../../web/src/layout.js';
 import { pack, unpack } from '../../web/src/links.js';
-import { closest, nearValues } from '../../web/src/nearest.js';
+import { closest, firstThatRun, nearValues } from '../../web/src/nearest.js';
 import { PANELS } from '../../web/src/panels.js';
 import { aligned, phases } from '../../web/src/phases.js';
 import { bandAt, categoryOf, difference, flameOf, outline, ownFrame, placed } from '../../web/src/stacks.js';
@@ -220,6 +220,19 @@ test('sweep: values, their order of play, and what is offered', () => {
   assert.deepEqual(nearValues(/** @type {any} */ ({ name: 'seq', type: 'int', default: '512' }), '100', 'room for 576').includes('576'), true);
   assert.ok(!nearValues(setting, '3').includes('3'));
   assert.deepEqual(nearValues(/** @type {any} */ ({ name: 'parallel.pp', type: 'int', default: '1' }), '16', '126 layers do not divide into 16 stages').filter((n) => 126 % Number(n) === 0).slice(0, 2), ['18', '14']);
+});
+
+test('near values: those that run are shown as far as all nearer ones are answered', () => {
+  const values = ['3', '1', '4', '5', '8', '65536'];
+  const runs = /** @type {boolean[]} */ ([]);
+  assert.deepEqual(firstThatRun(values, runs, 2), { first: [], isWhole: false });
+  runs[2] = runs[3] = true;
+  assert.deepEqual(firstThatRun(values, runs, 2), { first: [], isWhole: false }, 'nearer ones may run');
+  runs[0] = runs[1] = false;
+  assert.deepEqual(firstThatRun(values, runs, 2), { first: ['4', '5'], isWhole: true });
+  assert.deepEqual(firstThatRun(values, runs, 3), { first: ['4', '5'], isWhole: false });
+  runs[4] = runs[5] = false;
+  assert.deepEqual(firstThatRun(values, runs, 3), { first: ['4', '5'], isWhole: true }, 'no more come');
 });
 
 test('sweep: the edge of fitting is found by few plays', async () => {

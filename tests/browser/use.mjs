@@ -27,6 +27,21 @@ export default function ({ visit, field, fromCore, exampleWords, tab, bytesIn, c
     await focusIs(page, '#gpu');
   }));
 
+  test('a job in words is read in the palette and as a model, and what is not understood leaves the job', () => visit(async (page) => {
+    await palette(page, 'llama 3 8b qlora on a 4090');
+    await page.locator('.palette .at', { hasText: 'Estimate' }).waitFor();
+    await changed(page, () => page.keyboard.press('Enter'));
+    await page.waitForFunction(() => ['model=llama-3-8b', 'gpu=rtx-4090', 'quant=nf4', 'adapter=lora'].every((word) => location.hash.includes(word)));
+    await page.locator('.diagnostic', { hasText: 'is read as llama-3-8b quant=nf4 adapter=lora gpu=4090' }).waitFor();
+    await palette(page, 'llama 3 8b on a pink elephant');
+    await page.keyboard.press('Enter');
+    await page.locator('.diagnostic', { hasText: '“pink elephant”'.replace(/[“”]/g, '"') }).waitFor();
+    assert.match(await page.evaluate(() => location.hash), /quant=nf4/);
+    await page.locator('#model').fill('bert base on a t4 seq=128');
+    await changed(page, () => page.keyboard.press('Enter'));
+    await page.waitForFunction(() => /model=bert-base[^&]*&gpu=t4/.test(location.hash) && /seq=128/.test(location.hash));
+  }));
+
   test('what is typed while the palette is fetched is not lost, and is no key', () => visit(async (page) => {
     await page.route('**/Palette-*.js', async (/** @type {any} */ route) => {
       await new Promise((done) => setTimeout(done, 400));

@@ -2,7 +2,7 @@
 /* Everything that changes the job; and back again. */
 import { batch, signal } from '@preact/signals';
 import { pushEntry, writeFragment } from './address.js';
-import { ask } from './asking.js';
+import { ask, askAsIs } from './asking.js';
 import { EXAMPLE, EXAMPLES } from './example.js';
 import { MOST_FILES } from './files.js';
 import { sentences } from './format.js';
@@ -10,6 +10,7 @@ import { kindNamed, KINDS, TUNES, wordsFor, wholeTitle } from './kinds.js';
 import { gpusOf, hasStages, layoutOf } from './layout.js';
 import { playBaseline, recompute } from './play.js';
 import { baseline, baselineReport, describe, files, isExample, job, kind, linked, notices, spoken, start, valueOf, words } from './state.js';
+import { wordsOf } from './words.js';
 
 /** @typedef {import('./types.js').Diagnostic} Diagnostic */
 /** @typedef {import('./state.js').Job} Job */
@@ -226,6 +227,22 @@ export async function openFiles(opened) {
     if (found.said) said.push(`${taken[0].name} ${found.said}`);
   }
   return [...said, ...over];
+}
+
+/** Whether a typed text may be a question: more than one word. @param {string} text */
+export const isQuestion = (text) => /\S\s+\S/.test(text);
+
+/** The job that a question asks about, as the core reads it: "llama 8b lora on a 4090". What is not understood is said, and the job stays.
+ * @param {string} text */
+export async function openQuestion(text) {
+  const reply = await askAsIs({ call: 'link', settings: [text.trim()] }, 'question');
+  if (!reply) return;
+  if (reply.ok) {
+    forget();
+    change(wordsOf(reply.link), [], 'push', '', { words: [] });
+  }
+  notices.value = reply.ok ? (reply.read_as ?? '').split('\n').filter(Boolean)
+    : reply.diagnostics.map((/** @type {Diagnostic} */ d) => Object.values(sentences(d)).join(' ').trim());
 }
 
 /** @param {string} name */

@@ -21,6 +21,16 @@ export function nearValues({ type, choices, least = 1, most: top = 2 ** 31, defa
     .sort((a, b) => Math.abs(Math.log(a / start)) - Math.abs(Math.log(b / start))).slice(0, most).map(String);
 }
 
+/** Of values in their order those that run, as far as all before them are answered: none that comes later takes the place of one that is shown.
+ * @param {string[]} values @param {boolean[]} runs which do; holes are not answered yet @param {number} most
+ * @returns {{first: string[], isWhole: boolean}} isWhole: what comes later adds nothing */
+export function firstThatRun(values, runs, most) {
+  let answered = 0;
+  while (answered < values.length && answered in runs) answered++;
+  const first = values.slice(0, answered).filter((_, i) => runs[i]).slice(0, most);
+  return { first, isWhole: first.length === most || answered === values.length };
+}
+
 /** @typedef {{title: string, effect: string, settings: string[], fits?: boolean, lasts?: boolean, device_bytes?: number, gpu_bytes?: number}} Change */
 
 /** Of what fits what lasts, or else what needs no retries, if anything does, and on the GPUs that are there if anything does; the largest saving comes first, so the least is last.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Beside an error at a setting: values near it with which the job runs, each tried. */
 import { useEffect, useState } from 'preact/hooks';
-import { nearValues } from '../nearest.js';
+import { firstThatRun, nearValues } from '../nearest.js';
 import { askMany } from '../asking.js';
 import { setWord } from '../changes.js';
 import { describe, valueOf, words } from '../state.js';
@@ -18,11 +18,14 @@ export default function Nearest({ name, message }) {
     if (!setting) return;
     const values = nearValues(setting, valueOf(name), message);
     const stop = new AbortController();
-    /** @type {Set<string>} */
-    const found = new Set();
+    /** @type {boolean[]} */
+    const runs = [];
     askMany(values.map((value) => ({ words: [`${name}=${value}`] })), (reply, i) => {
-      if (reply?.ok) found.add(values[i]);
-    }, stop.signal).then((all) => { if (all) setGood(values.filter((value) => found.has(value)).slice(0, SHOWN)); });
+      runs[i] = !!reply?.ok;
+      const { first, isWhole } = firstThatRun(values, runs, SHOWN);
+      setGood(first);
+      if (isWhole) stop.abort(); /* those that are left are further off, and may take long */
+    }, stop.signal);
     return () => stop.abort();
   }, [key]);
   return good.length > 0 && (

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The command palette: every action and every setting by name. */
+/* The command palette: every action and every setting by name, and jobs in words. */
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { available } from '../actions.js';
 import { assignment, find } from '../find.js';
 import { KINDS, wholeTitle } from '../kinds.js';
 import { recording } from '../recordings.js';
-import { chooseKind, chooseModel, setWord } from '../changes.js';
+import { chooseKind, chooseModel, isQuestion, openQuestion, setWord } from '../changes.js';
 import { wantModels } from '../catalogue.js';
 import { describe, helps, isIdle, kind, models, overlay, typedAhead, valueOf } from '../state.js';
 import { titleOf } from './Field.jsx';
@@ -56,13 +56,16 @@ function assigned(text) {
     run: () => setWord(setting.name, typed.value) }];
 }
 
+/** What is typed as a question, behind all that is found. @param {string} text @returns {Entry[]} */
+const asked = (text) => (isQuestion(text) && !recording.value ? [{ title: `Estimate “${text.trim()}”`, note: 'a job in words', search: '', run: () => openQuestion(text) }] : []);
+
 export default function Palette() {
   const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
   const list = useRef(/** @type {HTMLUListElement | null} */ (null));
   const [text, setText] = useState(typedAhead.peek());
   const [at, setAt] = useState(0);
   const entries = useMemo(allEntries, [models.value]);
-  const found = [...assigned(text), ...find(entries, text)];
+  const found = [...assigned(text), ...find(entries, text), ...asked(text)];
   useEffect(() => {
     typedAhead.value = '';
     dialog.current?.showModal();
@@ -89,7 +92,7 @@ export default function Palette() {
     <dialog ref={dialog} class="dialog palette" aria-label="Find an action or a setting" onClose={() => { overlay.value = ''; }}
       onClick={(event) => { if (event.target === dialog.current) dialog.current?.close(); }}>
       <input type="text" role="combobox" aria-label="Action or setting" autocomplete="off" spellcheck={false} aria-expanded="true" aria-controls="palette-list"
-        aria-autocomplete="list" aria-activedescendant={found[at] ? `palette-${at}` : undefined} placeholder="zero 3, gpu b200, batch 32, export…"
+        aria-autocomplete="list" aria-activedescendant={found[at] ? `palette-${at}` : undefined} placeholder="zero 3, batch 32, export, llama 8b lora on a 4090…"
         value={text} onInput={(event) => { setText(event.currentTarget.value); setAt(0); }} onKeyDown={key} />
       <ul id="palette-list" ref={list} role="listbox" aria-label="Found" class="palette-list">
         {found.map((entry, i) => (

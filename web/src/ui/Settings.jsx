@@ -9,7 +9,7 @@ import { fromHub, isHubId } from '../hub.js';
 import { Files } from './Files.jsx';
 import { noModels, wantModels } from '../catalogue.js';
 import { closeRecording, isRecording, openRecording, recording } from '../recordings.js';
-import { chooseKind, chooseModel, goesTo, isExampleModel, justOpened, openFiles, past, reset, setWord, setWords, undo } from '../changes.js';
+import { chooseKind, chooseModel, goesTo, isExampleModel, isQuestion, justOpened, openFiles, openQuestion, past, reset, setWord, setWords, undo } from '../changes.js';
 import { describe, editing, errorAt, files, isIdle, kind, models, moreOpen, notices, report, settingsOpen, unit, valueOf, wordOf } from '../state.js';
 import { JOBS, KINDS } from '../kinds.js';
 import { recompute } from '../play.js';
@@ -51,16 +51,18 @@ async function finish(read) {
   notices.value = [...read.flatMap(({ problem }) => (problem ? [problem] : [])), ...wrong];
 }
 
-/** What is offered for the name of a model on the Hugging Face Hub. Nothing is sent before it is chosen.
- * @param {string} typed */
-const onHub = (typed) => (isHubId(typed) ? {
-  title: 'Fetch its config.json from huggingface.co',
-  run: async () => {
-    notices.value = [`Fetching config.json of ${typed.trim()} from huggingface.co…`];
-    await finish(await fromHub(typed));
-    if (justOpened.value.length) notices.value = [`The model is config.json of ${typed.trim()}, from huggingface.co.`, ...notices.value];
-  },
-} : null);
+/** @param {string} typed the name of a model on the Hugging Face Hub */
+async function fetchFromHub(typed) {
+  notices.value = [`Fetching config.json of ${typed.trim()} from huggingface.co…`];
+  await finish(await fromHub(typed));
+  if (justOpened.value.length) notices.value = [`The model is config.json of ${typed.trim()}, from huggingface.co.`, ...notices.value];
+}
+
+/** What is offered where no model has the name that is typed. Nothing is sent before it is chosen. @param {string} typed */
+function otherThanListed(typed) {
+  if (isHubId(typed)) return { title: 'Fetch its config.json from huggingface.co', run: () => fetchFromHub(typed) };
+  return isQuestion(typed) ? { title: `Estimate “${typed.trim()}”`, run: () => openQuestion(typed) } : null;
+}
 
 /* The model's title by the last answer, where it is of this model: the list need not be there. */
 const answeredTitle = computed(() => (report.value?.settings.find(({ name }) => name === 'model')?.value === wordOf('model') ? report.value?.model.title : null));
@@ -76,7 +78,7 @@ function ModelField() {
       <legend>Model</legend>
       <Picker id="model" label="Model" word="model" choices={models.value ?? []} value={value} shown={shown} opens={wantModels} choose={(name, choice) => chooseModel(name, choice)}
         error={error && Object.values(sentences(error)).join(' ')}
-        empty={models.value ? 'No match in the catalogue. Drop its config.json anywhere on the page.' : noModels.value} offer={onHub} />
+        empty={models.value ? 'No match in the catalogue. Drop its config.json anywhere on the page.' : noModels.value} offer={otherThanListed} />
       <div class="open-row">
         <button type="button" class="button" onClick={() => chooser.current?.click()}><Icon name="file" />Open files</button>
         <button type="button" class="button" onClick={() => { editing.value = { name: 'config.json', text: '', isNew: true }; }}><Icon name="paste" />Paste</button>
