@@ -165,8 +165,7 @@ static fsdp1 *fsdp1_new(tide_wrapper *w) {
                  .backward_post = job->parallel_backward_prefetch == TIDE_parallel_backward_prefetch_BACKWARD_POST,
                  .forward_prefetch = job->parallel_forward_prefetch};
     f->casts = f->param_dtype != f->dtype;
-    f->reduce_dtype =
-        !job->parallel_param_dtype.is_set ? f->dtype : tide_dtype_or(job->parallel_reduce_dtype, f->param_dtype);
+    f->reduce_dtype = tide_dtype_or(job->parallel_reduce_dtype, f->param_dtype); /* _init_param_reduce_dtypes */
     w->state = m->wrapper = f;
     if (w->ranks % group || is_hybrid != has_group) {
         fsdp1_refuse(f, "hybrid",

@@ -123,7 +123,7 @@ def wrap_fsdp1(model: Any, case: Case) -> Step:
     blocks = {type(m) for m in units_of(model, plan.wrap)}
     mixed = (
         MixedPrecision(*map(dtype_of, (plan.param_dtype, plan.reduce_dtype, plan.buffer_dtype)))
-        if plan.param_dtype
+        if plan.param_dtype or plan.reduce_dtype or plan.buffer_dtype
         else None
     )
     options: dict[str, Any] = {"device_mesh": hybrid_mesh(plan)} if plan.hybrid else {}
