@@ -147,11 +147,9 @@ static void cast_adapters_to_bf16(tide_run *run, const tide_job *job) {
 bool tide_load(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
     prepare(run, job, arena, diags);
     tide_machine *m = &run->machine;
-    bool is_training = job->mode == TIDE_mode_train;
     if (!tide_make_model(run, job) || !check_checkpointing(run, arena, diags)) return false;
     if (run->model.state.is_checkpointing) tide_skip_layers(&run->model, job->every_n_layers);
-    if (job->use_liger_kernel == TIDE_use_liger_kernel_true_ && is_training && !tide_apply_liger(run, job))
-        return false;
+    if (job->use_liger_kernel == TIDE_use_liger_kernel_true_ && !tide_apply_liger(run, job)) return false;
     tide_check_unread(run, job);
     if (!tide_compare_weights(&run->model, job, run->stand_in_of != NULL)) return false;
     bool is_quantised = job->quant != TIDE_quant_none;
