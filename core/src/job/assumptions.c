@@ -7,7 +7,7 @@
 #include "base/units.h"
 
 static void assume(tide_job_builder *b, tide_setting_id id, const char *text) {
-    if (!b->arguments.is_given[id] && tide_kind_reads(b->job, id))
+    if (!b->arguments.is_given[id] && tide_setting_is_read(b->job, id))
         tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, id), text, NULL);
 }
 
@@ -160,10 +160,7 @@ static void assume_kernels(tide_job_builder *b) {
         assume(b, TIDE_SET_sdpa_backend,
                tide_format(b->arena, "the kernel that PyTorch picks at capability %lld", (long long)job->capability));
     if (config_generates(b) && !has_schedule(job))
-        assume(b, TIDE_SET_use_cache,
-               job->checkpointing == TIDE_checkpointing_none
-                   ? "the model's default: transformers fills a DynamicCache even when training"
-                   : "off: checkpointing disables it");
+        assume(b, TIDE_SET_use_cache, "the model's default: transformers fills a DynamicCache even when training");
 }
 
 static void assume_device(tide_job_builder *b) {

@@ -49,11 +49,34 @@ void tide_warn_of_fraction(tide_job_builder *b);
 void tide_fill_fields(tide_job_builder *b);
 void tide_read_allocator(tide_job_builder *b);
 
-/* conflicts.c, rank_conflicts.c, assumptions.c */
+/* conflicts.c */
 void tide_check_conflicts(tide_job_builder *b);
+
+/* rank_conflicts.c: sets of kinds of parallelism, for tables. */
+enum {
+    ZERO = 1 << TIDE_parallel_kind_zero0 | 1 << TIDE_parallel_kind_zero1 | 1 << TIDE_parallel_kind_zero2 |
+           1 << TIDE_parallel_kind_zero3,
+    ZERO3 = 1 << TIDE_parallel_kind_zero3,
+    FSDP1 = 1 << TIDE_parallel_kind_fsdp1,
+    TP = 1 << TIDE_parallel_kind_tp,
+    PP = 1 << TIDE_parallel_kind_pp,
+    NATIVE = 1 << TIDE_parallel_kind_native,
+    MEGATRON = 1 << TIDE_parallel_kind_megatron,
+    ALL_KINDS = ~0
+};
+bool tide_is_of_kinds(const tide_job *job, int kinds);
 void tide_check_rank_conflicts(tide_job_builder *b);
-/* Whether another value than the default has an effect under the job's parallel.kind. */
-bool tide_kind_reads(const tide_job *job, tide_setting_id id);
+/* Whether it is given, with another value than the default. */
+bool tide_builder_changes(const tide_job_builder *b, tide_setting_id id);
+/* Whether the loop of the job's parallel.kind takes no other value than the default. */
+bool tide_kind_refuses(const tide_job *job, tide_setting_id id);
+
+/* read_where.c: warns of what is given where nothing reads it. */
+void tide_check_read_where(tide_job_builder *b);
+/* Whether another value than the default has an effect in this job. */
+bool tide_setting_is_read(const tide_job *job, tide_setting_id id);
+
+/* assumptions.c */
 void tide_report_assumptions(tide_job_builder *b);
 
 #endif

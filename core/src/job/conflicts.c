@@ -574,6 +574,7 @@ void tide_check_conflicts(tide_job_builder *b) {
     bool is_training = job->mode == TIDE_mode_train;
     if (job->mode == TIDE_mode_serve) {
         check_server(b);
+        tide_check_read_where(b);
         return;
     }
     check_no_server(b);
@@ -588,6 +589,7 @@ void tide_check_conflicts(tide_job_builder *b) {
     check_evaluation(b);
     check_lengths(b);
     check_unread(b, TIDE_SET_model, TIDE_SET_title);
+    tide_check_read_where(b);
     if (!is_training && (job->parallel_kind != TIDE_parallel_kind_none || job->parallel_dp > 1))
         tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_parallel_kind, "inference on several GPUs is not expressed",
                             "choose mode=serve with gpus=2, where vLLM shards the model, or one GPU");

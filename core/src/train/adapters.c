@@ -464,16 +464,20 @@ static void cast_adapters(tide_model *model) {
 
 /* What of the model trains besides its adapters. */
 static void choose_biases(tide_model *model, const aim *a) {
-    bool is_all = a->job->adapter_bias == TIDE_adapter_bias_all;
+    bool is_all = a->job->adapter_bias == TIDE_adapter_bias_all,
+         is_idle = a->job->adapter_bias != TIDE_adapter_bias_none;
     for (uint32_t i = 0; i < model->parameter_count; i++) {
         tide_parameter_row *p = &model->parameters[i];
         bool is_bias = tide_text_ends(tide_text_of(p->name), TIDE_TEXT(".bias"));
         bool is_adapted = is_adapter(model, model->instances[p->module].parent);
         if (is_bias && (is_all || (a->job->adapter_bias == TIDE_adapter_bias_lora_only && is_adapted)))
-            p->tensor->requires_grad = true;
+            p->tensor->requires_grad = true, is_idle = false;
         if (tide_is_named(p->name, a->job->adapter_also_train.names, a->job->adapter_also_train.count))
             p->tensor->requires_grad = true;
     }
+    if (is_idle)
+        tide_report(model->m->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, "/settings/adapter.bias",
+                    "changes nothing: none of these layers has a bias", NULL);
 }
 
 /* A copy that trains lies below modules_to_save, what it was made of does not train. */

@@ -222,6 +222,10 @@ tide_optimizer *tide_optimizer_new(tide_model *model, const tide_job *job) {
                 .tensor = p->tensor, .module = p->module, .group = (uint32_t)group, .state = tide_list_new(m)};
         }
     }
+    bool is_apart = optimizer->count && optimizer->parameters[optimizer->count - 1].group == 1;
+    if (!optimizer->has_trainer && has_two && !is_apart)
+        tide_report(m->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, "/settings/param_groups",
+                    "changes nothing: none of what trains is a norm or a bias", NULL);
     optimizer->shared = tide_list_new(m);
     optimizer->body = tide_function_find(model->descriptions, NULL, tide_text_of(name));
     optimizer->init =

@@ -105,13 +105,30 @@ void tide_check_unread(tide_run *run, const tide_job *job) {
     if (run->stand_in_of) check_stand_in(run, job);
 }
 
+static bool model_reads(const tide_run *run, const char *variable) {
+    for (uint32_t i = 0; i < run->model.setting_count; i++)
+        if (strcmp(run->model.settings[i].name, variable) == 0) return run->model.settings[i].is_read;
+    return false;
+}
+
 /* A model of images alone has no tokens. */
 static void check_lengths_read(const tide_run *run, const tide_job *job) {
     if (!tide_job_has_lengths(job)) return;
-    for (uint32_t i = 0; i < run->model.setting_count; i++)
-        if (strcmp(run->model.settings[i].name, "seq") == 0 && !run->model.settings[i].is_read)
-            tide_report(run->machine.diags, TIDE_WARNING, TIDE_ERR_CONFLICT, "/settings/lengths",
-                        "changes nothing: the model does not read seq", NULL);
+    if (!model_reads(run, "seq"))
+        tide_report(run->machine.diags, TIDE_WARNING, TIDE_ERR_CONFLICT, "/settings/lengths",
+                    "changes nothing: the model does not read seq", NULL);
+}
+
+/* Settings that a description reads under another name, or under two; others count as read. */
+static bool is_marked(const tide_run *run, tide_setting_id id) {
+    if (id == TIDE_SET_use_cache) return model_reads(run, "use_cache") || model_reads(run, "copied_use_cache");
+    return id != TIDE_SET_trainer_disable_dropout || model_reads(run, "dropout_is_disabled");
+}
+
+static bool is_warned(const tide_diagnostics *diags, const char *place) {
+    for (uint32_t i = 0; i < diags->count; i++)
+        if (strcmp(diags->items[i].place, place) == 0 && diags->items[i].severity == TIDE_WARNING) return true;
+    return false;
 }
 
 void tide_check_unused(tide_run *run, const tide_job *job) {
@@ -125,10 +142,11 @@ void tide_check_unused(tide_run *run, const tide_job *job) {
         bool is_said = !row->variable || row->origin != TIDE_ORIGIN_USER || row->is_default || strchr(row->name, '.');
         is_said = is_said || (row->id == TIDE_SET_batch && tide_trainer_generates(job)); /* read by rollouts.c */
         for (size_t k = 0; k < TIDE_COUNT_OF(said_elsewhere); k++) is_said = is_said || row->id == said_elsewhere[k];
-        for (uint32_t k = 0; !is_said && k < run->model.setting_count; k++)
-            is_said = run->model.settings[k].is_read && strcmp(run->model.settings[k].name, row->variable) == 0;
-        if (!is_said)
-            tide_report(m->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, tide_format(m->arena, "/settings/%s", row->name),
-                        "changes nothing: the model does not read it", NULL);
+        is_said = is_said || model_reads(run, row->variable);
+        const char *place = tide_format(m->arena, "/settings/%s", row->name);
+        bool is_given = row->origin == TIDE_ORIGIN_USER && !row->is_default;
+        if (!is_said || (is_given && !is_marked(run, row->id) && !is_warned(m->diags, place)))
+            tide_report(m->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, place, "changes nothing: the model does not read it",
+                        NULL);
     }
 }
