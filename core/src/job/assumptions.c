@@ -29,7 +29,11 @@ static bool config_generates(const tide_job_builder *b) {
 static void assume_data(tide_job_builder *b) {
     const tide_json *config = b->job->config;
     bool sees_images = tide_json_at(config, "vision_config") || tide_json_at(config, "image_size");
-    assume(b, TIDE_SET_batch, "1 sample per micro-batch");
+    if (!tide_trainer_generates(b->job)) assume(b, TIDE_SET_batch, "1 sample per micro-batch");
+    else if (b->job->batch > 1)
+        assume(b, TIDE_SET_batch,
+               tide_format(b->arena, "%lld rows on each GPU: the fewest that make whole groups of %lld completions",
+                           (long long)b->job->batch, (long long)b->job->trainer_num_generations));
     if (config_has(b, "vocab_size")) {
         bool has_lengths = tide_job_has_lengths(b->job);
         if (!tide_trainer_generates(b->job) && !has_lengths) assume(b, TIDE_SET_seq, "512 tokens of text per sample");

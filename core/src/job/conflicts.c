@@ -326,7 +326,7 @@ static void check_groups(tide_job_builder *b) {
                         "batch times GPUs times steps_per_generation; TRL refuses this too",
                         (long long)group, (long long)rows),
             tide_format(b->arena, "write batch=%lld, or change grad_accum or trainer.num_generations",
-                        (long long)(group / tide_gcd(group, ranks * steps))));
+                        (long long)tide_least_batch(job)));
 }
 
 static void check_rollouts(tide_job_builder *b) {

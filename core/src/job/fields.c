@@ -161,11 +161,17 @@ static void follow_lengths(tide_job_builder *b) {
     fill(b, TIDE_SET_steps);
 }
 
-/* Whether who trains prepares a quantised model, where nothing is said. */
+static void follow(tide_job_builder *b, tide_setting_id id, const char *value) {
+    if (b->arguments.is_given[id]) return;
+    b->arguments.values[id] = value;
+    fill(b, id);
+}
+
+/* What the trainer makes of what is not said: whether it prepares a quantised model; of what it generates, whole groups. */
 static void follow_trainer(tide_job_builder *b) {
-    if (b->arguments.is_given[TIDE_SET_kbit_prepare] || !tide_trainer_leaves_kbit(b->job)) return;
-    b->arguments.values[TIDE_SET_kbit_prepare] = "false";
-    fill(b, TIDE_SET_kbit_prepare);
+    if (tide_trainer_leaves_kbit(b->job)) follow(b, TIDE_SET_kbit_prepare, "false");
+    if (tide_trainer_generates(b->job))
+        follow(b, TIDE_SET_batch, tide_format(b->arena, "%" PRId64, tide_least_batch(b->job)));
 }
 
 void tide_fill_fields(tide_job_builder *b) {

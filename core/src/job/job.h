@@ -223,6 +223,8 @@ int64_t tide_sequences_of_row(const tide_job *job);
 int64_t tide_prompt_length(const tide_job *job);
 /* Micro-batches of one generation: GRPOConfig's default is gradient_accumulation_steps. */
 int64_t tide_steps_per_generation(const tide_job *job);
+/* The smallest batch with which what all ranks generate at once is whole groups (GRPOConfig.__post_init__). */
+int64_t tide_least_batch(const tide_job *job);
 /* Whether the KL term has a weight: beta is 0 by default in GRPO and 0.05 in RLOO. */
 bool tide_keeps_reference(const tide_job *job);
 /* Whether TRL's GRPOTrainer weighs what vLLM generated (vllm_importance_sampling_correction). */

@@ -100,12 +100,21 @@ static void add_meaning(phrase *p, const char *settings) {
 
 /* ---- what begins at p->at: each returns how many pieces it is, 0 if it is none of that ---- */
 
-/* What may stand in a variant's name behind the size: no word of its own. */
+/* What a choice's setting comes to with a word as its value; NULL: it is none of its values. */
+static const char *choice_in(const phrase *p, tide_setting_id id, tide_text word) {
+    tide_diagnostics scratch;
+    tide_diagnostics_init(&scratch, p->arena);
+    const char *value = tide_setting_read(p->arena, id, word, &scratch);
+    return scratch.error_count ? NULL : value;
+}
+
+/* What may stand in a variant's name behind the size: no word of its own. "phi-4 dpo" is a trainer of phi-4. */
 static bool may_be_of_name(const phrase *p, uint32_t length) {
     for (uint32_t i = 1; i < length; i++) {
         tide_text piece = p->pieces[p->at + i];
         const char *meaning = tide_text_is_among(piece, "chat") ? NULL : tide_word_meaning(piece);
         if (meaning && meaning[strlen(meaning) - 1] != '=') return false;
+        if (piece.length > 2 && choice_in(p, TIDE_SET_trainer, piece)) return false;
         if (piece.length > 3 && number_in(p, piece)) return false;
     }
     return true;
@@ -237,10 +246,8 @@ static uint32_t take_choice(phrase *p) {
     if (entry.at[0] < 'a' || tide_text_is_among(entry, "none|auto|default|native|transformers")) return 0;
     for (size_t i = 0; i < TIDE_COUNT_OF(ids); i++) {
         if (ids[i] == TIDE_SET_quantization && !p->serves) continue;
-        tide_diagnostics scratch;
-        tide_diagnostics_init(&scratch, p->arena);
-        const char *value = tide_setting_read(p->arena, ids[i], entry, &scratch);
-        if (!value || scratch.error_count) continue;
+        const char *value = choice_in(p, ids[i], entry);
+        if (!value) continue;
         if (ids[i] == TIDE_SET_engine && p->generates) return 0;
         const char *before = ids[i] == TIDE_SET_engine  ? "mode=serve "
                              : ids[i] == TIDE_SET_ftype ? "mode=serve engine=llama_cpp "

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What TRL's trainers that generate make of their arguments (trl/trainer/grpo_config.py, rloo_config.py). */
+#include "base/rounding.h"
 #include "job/job.h"
 #include "job/settings.h"
 
@@ -79,6 +80,12 @@ int64_t tide_prompt_length(const tide_job *job) {
 
 int64_t tide_steps_per_generation(const tide_job *job) {
     return job->trainer_steps_per_generation > 0 ? job->trainer_steps_per_generation : job->grad_accum;
+}
+
+int64_t tide_least_batch(const tide_job *job) {
+    int64_t ranks = job->parallel_kind == TIDE_parallel_kind_none ? 1 : job->parallel_dp,
+            group = job->trainer_num_generations;
+    return group / tide_gcd(group, ranks * tide_steps_per_generation(job));
 }
 
 bool tide_keeps_reference(const tide_job *job) {
