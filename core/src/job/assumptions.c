@@ -29,7 +29,8 @@ static bool config_generates(const tide_job_builder *b) {
 static void assume_data(tide_job_builder *b) {
     const tide_json *config = b->job->config;
     bool sees_images = tide_json_at(config, "vision_config") || tide_json_at(config, "image_size");
-    if (!tide_trainer_generates(b->job)) assume(b, TIDE_SET_batch, "1 sample per micro-batch");
+    if (!tide_trainer_generates(b->job))
+        assume(b, TIDE_SET_batch, "1 sample per micro-batch");
     else if (b->job->batch > 1)
         assume(b, TIDE_SET_batch,
                tide_format(b->arena, "%lld rows on each GPU: the fewest that make whole groups of %lld completions",

@@ -167,7 +167,7 @@ static void follow(tide_job_builder *b, tide_setting_id id, const char *value) {
     fill(b, id);
 }
 
-/* What the trainer makes of what is not said: whether it prepares a quantised model; of what it generates, whole groups. */
+/* What is not said, by the trainer: whether it prepares a quantised model; of what it generates, whole groups. */
 static void follow_trainer(tide_job_builder *b) {
     if (tide_trainer_leaves_kbit(b->job)) follow(b, TIDE_SET_kbit_prepare, "false");
     if (tide_trainer_generates(b->job))
