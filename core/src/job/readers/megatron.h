@@ -27,6 +27,10 @@ const char *tide_option_number(const tide_claims *c, const tide_json *object, co
 /* A choice of words; another is an error. `choices` are joined by `|`. */
 bool tide_option_is_one_of(tide_claims *c, const char *key, const char *word, const char *choices);
 
+/* The GPTModel of a section `model` by the names that NeMo and Megatron-Bridge share; keys, vocabulary, norm,
+ * activation and biases have names of their own in each. */
+tide_gpt tide_gpt_of_options(const tide_claims *c, const tide_json *model);
+
 /* The configuration of a GPTModel in place of a model's own; nothing where that is given or sizes are missing. */
 void tide_gpt_make(tide_claims *c, const tide_claims_file *file, const tide_gpt *gpt);
 

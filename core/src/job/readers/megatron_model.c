@@ -51,6 +51,27 @@ bool tide_option_is_one_of(tide_claims *c, const char *key, const char *word, co
 
 /* ---- the model ---- */
 
+tide_gpt tide_gpt_of_options(const tide_claims *c, const tide_json *model) {
+    int64_t hidden = tide_option_size(model, "hidden_size", 0);
+    return (tide_gpt){
+        .section = "model/",
+        .layers = tide_option_size(model, "num_layers", 0),
+        .hidden = hidden,
+        .heads = tide_option_size(model, "num_attention_heads", 0),
+        .groups = tide_option_size(model, "num_query_groups", 0),
+        .inner = tide_option_size(model, "ffn_hidden_size", 4 * hidden),
+        .head_size = tide_option_size(model, "kv_channels", 0),
+        .experts = tide_option_size(model, "num_moe_experts", 0),
+        .chosen_experts = tide_option_size(model, "moe_router_topk", 0),
+        .expert_inner = tide_option_size(model, "moe_ffn_hidden_size", 0),
+        .has_qk_norm = tide_option_is_on(model, "qk_layernorm", false),
+        .is_tied = tide_option_is_on(model, "share_embeddings_and_output_weights", true),
+        .position = tide_option_word(model, "position_embedding_type", "learned_absolute"),
+        .hidden_dropout = tide_option_number(c, model, "hidden_dropout", "0.1"),
+        .attention_dropout = tide_option_number(c, model, "attention_dropout", "0.1"),
+    };
+}
+
 /* A Llama's or a Mixtral's keys, and what differs by the names of TransformerConfig, as
  * models/architectures/megatron/gpt.json reads them. */
 static const char *gpt_config(tide_claims *c, const tide_gpt *g) {

@@ -100,32 +100,15 @@ static void make_model_of_nemo(tide_claims *c, const tide_claims_file *file) {
     if (!tide_option_is_one_of(c, "model/activation", activation, "gelu|swiglu|fast-swiglu") ||
         !tide_option_is_one_of(c, "model/normalization", norm, "layernorm|layernorm1p|rmsnorm"))
         return;
-    tide_gpt_make(
-        c, file,
-        &(tide_gpt){
-            .keys = NEMO_KEYS_OF_GPT,
-            .section = "model/",
-            .layers = tide_option_size(model, "num_layers", 0),
-            .hidden = tide_option_size(model, "hidden_size", 0),
-            .heads = tide_option_size(model, "num_attention_heads", 0),
-            .groups = tide_option_size(model, "num_query_groups", 0),
-            .inner = tide_option_size(model, "ffn_hidden_size", 4 * tide_option_size(model, "hidden_size", 0)),
-            .head_size = tide_option_size(model, "kv_channels", 0),
-            .positions = tide_option_size(model, "max_position_embeddings", 0),
-            .vocabulary = tide_option_size(model, "override_vocab_size", 0),
-            .experts = tide_option_size(model, "num_moe_experts", 0),
-            .chosen_experts = tide_option_size(model, "moe_router_topk", 0),
-            .expert_inner = tide_option_size(model, "moe_ffn_hidden_size", 0),
-            .is_gated = tide_text_ends(tide_text_of(activation), TIDE_TEXT("swiglu")),
-            .has_bias = tide_option_is_on(model, "bias", true),
-            .has_qkv_bias = tide_option_is_on(model, "qkv_bias", false),
-            .has_qk_norm = tide_option_is_on(model, "qk_layernorm", false),
-            .is_tied = tide_option_is_on(model, "share_embeddings_and_output_weights", true),
-            .norm = strcmp(norm, "rmsnorm") == 0 ? "RMSNorm" : "LayerNorm",
-            .position = tide_option_word(model, "position_embedding_type", "learned_absolute"),
-            .hidden_dropout = tide_option_number(c, model, "hidden_dropout", "0.1"),
-            .attention_dropout = tide_option_number(c, model, "attention_dropout", "0.1"),
-        });
+    tide_gpt gpt = tide_gpt_of_options(c, model);
+    gpt.keys = NEMO_KEYS_OF_GPT;
+    gpt.positions = tide_option_size(model, "max_position_embeddings", 0);
+    gpt.vocabulary = tide_option_size(model, "override_vocab_size", 0);
+    gpt.is_gated = tide_text_ends(tide_text_of(activation), TIDE_TEXT("swiglu"));
+    gpt.has_bias = tide_option_is_on(model, "bias", true);
+    gpt.has_qkv_bias = tide_option_is_on(model, "qkv_bias", false);
+    gpt.norm = strcmp(norm, "rmsnorm") == 0 ? "RMSNorm" : "LayerNorm";
+    tide_gpt_make(c, file, &gpt);
 }
 
 /* What is described with one value only. */
