@@ -65,6 +65,15 @@ static const job jobs[] = {
     {"measure_mistral_7b_lora_200_steps_of_other_lengths",
      "{\"call\":\"measure\",\"settings\":[\"model=mistral-7b\",\"trainer=hf\",\"adapter=lora\",\"checkpointing=full\","
      "\"optimizer=adamw_fused\",\"batch=2\",\"lengths=p0:60,p50:400,p100:2048\",\"steps=200\"]}"},
+    {"measure_llama_2_7b_trainer_1000_steps_of_16_micro_batches",
+     "{\"call\":\"measure\",\"settings\":[\"model=llama-2-7b\",\"trainer=sft\",\"adapter=lora\",\"grad_accum=16\","
+     "\"steps=1000\"]"
+     "}"},
+    {"estimate_llama_2_7b_int8_1024_micro_batches", "{\"call\":\"estimate\",\"settings\":[\"model=llama-2-7b\",\"quant="
+                                                    "int8\",\"adapter=lora\",\"batch=4\",\"grad_accum=1024\"]}"},
+    {"estimate_mamba_2.8b_8192_tokens", "{\"call\":\"estimate\",\"settings\":[\"model=mamba-2.8b\",\"seq=8192\"]}"},
+    {"measure_glm_4.6_32768_tokens",
+     "{\"call\":\"measure\",\"settings\":[\"model=glm-4.6\",\"mode=infer\",\"decode=32768\"]}"},
     {"describe", "{\"call\":\"describe\"}"},
 };
 

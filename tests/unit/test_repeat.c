@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Micro-batches and calls of layers that are taken from earlier ones: the timeline is the one that playing each of them
- * makes.
+/* Steps, micro-batches and calls of layers that are taken from earlier ones: the timeline is the one that playing each
+ * of them makes.
  *
  *     test_repeat STRIDE FOLDER...     every STRIDE-th job of the folders' *.jsonl, over three steps */
 #define _POSIX_C_SOURCE 200809L
@@ -206,6 +206,19 @@ static const char *const scans[] = {
     "model=qwen3.5-27b-text seq=1300 checkpointing=full overrides.num_hidden_layers=5",
     "model=qwen3-next-80b-a3b seq=1200 overrides.num_hidden_layers=4 parallel.kind=fsdp2 parallel.dp=4",
     "model=mamba-370m seq=80 trainer=dpo overrides.num_hidden_layers=3"};
+
+/* ---- runs of many steps, of which one is kept once ---- */
+
+static const char *const long_runs[] = {
+    "model=smollm2-135m steps=90",
+    "model=smollm2-135m steps=60 grad_accum=9 adapter=lora",
+    "model=smollm2-135m steps=30 grad_accum=12 trainer=sft batch=2",
+    "model=smollm2-135m steps=130 trainer=hf trainer.eval_strategy=steps trainer.eval_steps=100",
+    "model=smollm2-135m steps=70 trainer=dpo adapter=lora quant=int8",
+    "model=gpt2 steps=120 parallel.kind=ddp parallel.dp=4 grad_accum=2",
+    NATIVE "model=llama-3.2-1b steps=40 parallel.pp=2 parallel.dp=2 parallel.microbatches=24",
+    "model=llama-3.2-1b steps=50 parallel.kind=fsdp2 parallel.dp=4 seq=100 checkpointing=full",
+    "model=mamba-130m seq=40 steps=60 grad_accum=2 overrides.num_hidden_layers=6"};
 
 static void check_folded(const char *line, tide_text mode) {
     jmp_buf escape;
@@ -438,6 +451,8 @@ int main(int argc, char **argv) {
         check_folded(generations[i], TIDE_TEXT("mode=infer"));
     for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++)
         check_folded(schedules[i], TIDE_TEXT("mode=train"));
+    for (size_t i = 0; i < sizeof long_runs / sizeof *long_runs; i++)
+        check_folded(long_runs[i], TIDE_TEXT("mode=train"));
     for (size_t i = 0; i < sizeof scans / sizeof *scans; i++) check_folded(scans[i], TIDE_TEXT("mode=train"));
     for (size_t i = 0; i < sizeof loops / sizeof *loops; i++) {
         check_loop(i, "steps=2");

@@ -38,7 +38,8 @@ typedef struct tide_step_figures {
 enum { TIDE_STEP_LIMIT = 1000 };
 
 typedef struct tide_replay {
-    uint32_t events; /* played: all, or those before the request that could not be had */
+    uint32_t events;   /* played: all, or those before the request that could not be had */
+    uint64_t replayed; /* events of later playings of repetitions, of those that were not left out */
     bool is_oom;     /* the replay ends there */
     bool is_cut;     /* by most_events: it ends where a repetition was to be played again */
     tide_caching_oom oom;

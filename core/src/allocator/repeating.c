@@ -62,12 +62,24 @@ static uint64_t carried_key(const tide_player *p, const tide_repetition *of) {
     return key;
 }
 
+/* The figures of the steps of playings that are left out are those of a round before; no more is reserved in them. */
+static void repeat_figures(tide_player *p, const tide_repetition *of, uint32_t round, uint32_t count) {
+    tide_replay *r = &p->figures;
+    uint32_t first = p->source->marks[of->first_mark].step + (p->repeating.playing + 1) * of->steps,
+             last = first + count * of->steps;
+    if (!of->steps || of->first_mark == of->last_mark) return;
+    for (uint32_t step = first; step < last && step <= TIDE_STEP_LIMIT; step++) {
+        r->steps[step - 1] = r->steps[step - 1 - round * of->steps];
+        r->steps[step - 1].reserved_peak = r->reserved_peak;
+        r->step_count = step > r->step_count ? step : r->step_count;
+    }
+}
+
 /* Leaves out rounds, of those playings that are left. */
 static void leave_out_rounds(tide_player *p, const tide_repetition *of) {
     tide_repeating *r = &p->repeating;
     uint32_t played = r->playing + 1, left = of->times - r->playing;
-    if (!left || of->steps || of->held_count || of->unwinds)
-        return; /* each step has its figures; what is held is ever more, or less */
+    if (!left || of->held_count || of->unwinds) return; /* what is held is ever more, or less */
     if (of->growth && !tide_player_may_skip(p, of)) return;
     if (of->settles && played >= SETTLED && look_at_state(p, of)) {
         tide_player_skip(p, of, 1);
@@ -77,7 +89,7 @@ static void leave_out_rounds(tide_player *p, const tide_repetition *of) {
     bool is_kept = !r->then_playing || ((played - r->looked_from) & (played - r->looked_from - 1)) == 0;
     if ((key != r->then_key && !is_kept) || !look_at_state(p, of)) return;
     if (!r->then_playing) r->looked_from = of->growth ? r->playing : 0;
-    uint64_t retries = tide_caching_counters(p->allocator).alloc_retries;
+    uint64_t retries = tide_caching_counters(p->allocator).alloc_retries + p->around.unplayed; /* and within it */
     if (r->then_playing && r->now.count == r->then.count &&
         (!r->now.count || memcmp(r->now.at, r->then.at, r->now.count * sizeof *r->now.at) == 0)) {
         uint32_t round = played - r->then_playing, rounds = left / round;
@@ -86,6 +98,7 @@ static void leave_out_rounds(tide_player *p, const tide_repetition *of) {
             return;
         }
         r->unplayed += (retries - r->then_retries) * rounds;
+        repeat_figures(p, of, round, rounds * round);
         r->playing += rounds * round;
     } else if (is_kept) {
         tide_words then = r->then;
@@ -145,6 +158,7 @@ static bool play_again(tide_player *p, const tide_repetition *of) {
     uint32_t events = of->last_event - of->first_event;
     p->figures.is_cut = p->left < events;
     p->left -= p->figures.is_cut ? 0 : events;
+    p->figures.replayed += events;
     return true;
 }
 

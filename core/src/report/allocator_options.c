@@ -100,13 +100,17 @@ static void write_option_advice(tide_writer *w, const char *option, uint64_t res
     tide_write_close(w, '}');
 }
 
-uint64_t tide_events_to_play(const tide_event_source *source) {
+uint64_t tide_events_to_play(const tide_event_source *source, const tide_replay *endless) {
     uint64_t count = source->event_count;
-    for (uint32_t i = 0; i < source->repetition_count; i++) {
+    uint64_t around = 1;
+    for (uint32_t i = source->repetition_count, first = i; i-- > 0;) {
         const tide_repetition *r = &source->repetitions[i];
-        if (r->growth || r->held_count || r->unwinds) count += (uint64_t)r->times * (r->last_event - r->first_event);
+        if (i < first) around = 1; /* from `first` on they are within one that comes so often */
+        if (r->growth || r->held_count || r->unwinds) count += around * r->times * (r->last_event - r->first_event);
+        if (r->within) first = i - r->within, around = 1 + (uint64_t)r->times;
     }
-    return count;
+    uint64_t played = endless->events + endless->replayed;
+    return count > played ? count : played;
 }
 
 /* No option reserves less than what is asked for at once. */
@@ -120,7 +124,7 @@ bool tide_write_options(tide_writer *w, const tide_event_source *source, const t
     tide_replay_config on = *config;
     uint64_t reserved = endless->reserved_peak;
     int best = -1;
-    on.most_events = 2 * tide_events_to_play(source) + MOST_OF_ROUNDS;
+    on.most_events = 2 * tide_events_to_play(source, endless) + MOST_OF_ROUNDS;
     int count = !is_brief ? OPTION_COUNT : may_save(endless) || !fits_now ? BRIEF_COUNT : 0;
     tide_write_key(w, "options");
     tide_write_open(w, '[');

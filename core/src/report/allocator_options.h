@@ -16,9 +16,9 @@ bool tide_replay_runs(const tide_replay *replay);
 bool tide_smallest_device(uint64_t *bytes, const tide_event_source *source, const tide_replay_config *config,
                           const tide_replay *endless, tide_arena *arena);
 
-/* The events of a source and of those of its repetitions that grow, or leave more behind each time: they are played one
- * by one, others in a few playings. */
-uint64_t tide_events_to_play(const tide_event_source *source);
+/* How many events are played: of repetitions that grow, or leave more behind each time, those of each playing; of
+ * others as many as it took. */
+uint64_t tide_events_to_play(const tide_event_source *source, const tide_replay *endless);
 
 /* Members "options", what each of a few allocator options would reserve, if that is known after a while, and "advice",
  * if one is worth a word. `fits_now`: whether it runs as it is; `conf` is the text of config->conf. is_brief:

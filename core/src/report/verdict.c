@@ -314,7 +314,7 @@ bool tide_write_card_options(tide_job_report *r) {
     tide_replay_config config = tide_job_config_on_card(r->job);
     uint64_t smallest;
     uint64_t need = tide_job_report_need(r);
-    bool is_long = tide_events_to_play(&r->source) > LONG_RUN;
+    bool is_long = tide_events_to_play(&r->source, &r->replay) > LONG_RUN;
     if (is_long && tide_range_high(r->run, r->job, need) > need) return true; /* which no option is told apart in */
     if (is_long)
         return tide_write_options(r->w, &r->source, &config, &r->replay, r->job->allocator, !r->on_card.is_oom, true);

@@ -206,20 +206,11 @@ static void greedy(generation *g, unsigned step, const tide_batch *batch) {
     tide_release(m, g->token);
 }
 
-enum { KEPT_EVENTS = 1 << 18 }; /* a step of more than these is kept once */
-
 /* Whether the steps that are left do what this one did: it left nothing behind, and the model as it was. */
 static bool repeats(const tide_run *run, tide_timeline_place from, uint64_t key) {
     const tide_timeline *t = &run->machine.timeline;
-    return !run->plays_all && !t->repetition_count && t->event_count - from.event > KEPT_EVENTS &&
+    return !run->plays_all && !t->repetition_count && t->event_count - from.event > TIDE_KEPT_EVENTS &&
            tide_model_key(&run->model) == key && tide_timeline_is_closed(t, from);
-}
-
-static void generate_again(tide_run *run, tide_timeline_place from, unsigned step, unsigned times) {
-    tide_machine *m = &run->machine;
-    tide_timeline_play_again(&m->timeline, from, times, 1);
-    tide_report(m->diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/steps",
-                tide_format(m->arena, "what follows step %u repeats it: timeline and events show it once", step), NULL);
 }
 
 bool tide_infer(tide_run *run, const tide_job *job, const tide_batch *batch) {
@@ -240,7 +231,7 @@ bool tide_infer(tide_run *run, const tide_job *job, const tide_batch *batch) {
         tide_model_setting(&run->model, "past_length")->integer = 0;
         unsigned left = (unsigned)job->steps - step;
         if (!left || m->has_failed || !repeats(run, from, key)) continue;
-        generate_again(run, from, step, left);
+        tide_repeat_step(run, from, step, left);
         break;
     }
     return !m->has_failed;

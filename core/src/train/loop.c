@@ -194,14 +194,17 @@ static void next_micro_batch(loop *l, unsigned step) {
     tide_micro_batch_end(&l->repeats, model, l->loss);
 }
 
+enum { STEPS_PLAYED = 4 }; /* of those that repeat one another */
+
 /* After some micro-batches of the first step: whether all of them together are more than is played. Where there are
  * more, they are likely to repeat, and are looked at when they have not. */
 static bool is_too_long(const loop *l, uint32_t played) {
     tide_machine *m = &l->run->machine;
     if (m->has_failed || (played <= TIDE_MICRO_BATCHES_KEPT && l->job->grad_accum > TIDE_MICRO_BATCHES_KEPT))
         return false;
-    uint64_t each = (m->op_count - l->op_count) / played,
-             all = each * (uint64_t)l->job->grad_accum * (uint64_t)l->job->steps;
+    uint64_t each = (m->op_count - l->op_count) / played, steps = (uint64_t)l->job->steps,
+             all =
+                 each * (uint64_t)l->job->grad_accum * (steps > STEPS_PLAYED && !l->has_lengths ? STEPS_PLAYED : steps);
     if (all <= m->op_limit) return false;
     tide_error(m->diags, TIDE_ERR_LIMIT, l->job->grad_accum > 1 ? "/settings/grad_accum" : "/settings/steps",
                tide_format(m->arena,
@@ -252,19 +255,28 @@ static void play_micro_batches(loop *l, unsigned step) {
     }
 }
 
+static void play_step(loop *l, unsigned step) {
+    tide_machine *m = &l->run->machine;
+    tide_timeline_mark(&m->timeline, step, TIDE_PHASE_LOAD); /* where the step begins */
+    if (l->strategy->step) {
+        l->strategy->step(&l->wrapper, step);
+        return;
+    }
+    l->op_count = m->op_count;
+    play_micro_batches(l, step);
+    if (m->has_failed) return;
+    update(l, step);
+    del_loss(l);
+}
+
 static bool play(loop *l) {
     tide_machine *m = &l->run->machine;
-    for (unsigned step = 1; step <= (unsigned)l->job->steps && !m->has_failed; step++) {
-        tide_timeline_mark(&m->timeline, step, TIDE_PHASE_LOAD); /* where the step begins */
-        if (l->strategy->step) {
-            l->strategy->step(&l->wrapper, step);
-            continue;
-        }
-        l->op_count = m->op_count;
-        play_micro_batches(l, step);
-        if (m->has_failed) break;
-        update(l, step);
-        del_loss(l);
+    tide_alike steps = {.run = l->run, .count = (uint32_t)l->job->steps};
+    for (unsigned step = 1; step <= steps.count && !m->has_failed; step++) {
+        steps.step = step;
+        tide_alike_begins(&steps);
+        play_step(l, step);
+        if (!l->has_lengths) step += tide_alike_step_ends(&steps, steps.count - step);
     }
     return !m->has_failed;
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Micro-batches of a step that repeat one another.
+/* Micro-batches of a step that repeat one another, and steps of a run that do.
  *
  * Note [Alike]: what a micro-batch does follows from the state in which it begins. Where one has done what the one
  * before it did, event by event, and leaves the state that it began in, those that are left do it again. The state of
  * a strategy and what a loop holds are not looked at; but nothing in them counts micro-batches, only the first and the
  * last of a step are told from the others, and buffers that are used in turn are so from one to the next. There, two
- * that repeat the one before them are asked for, and the last is played. */
+ * that repeat the one before them are asked for, and the last is played. Steps are told from one another by nothing but
+ * what loops ask for themselves: evaluation, saving, and generation for some of them. */
 #include "train/run.h"
 
 #include "memo/memo.h"
@@ -36,4 +37,22 @@ uint32_t tide_alike_ends(tide_alike *a, uint32_t micro, bool leaves_state) {
         return 0;
     keep_once(a, micro + 1, left - last);
     return left - last;
+}
+
+void tide_repeat_step(tide_run *run, tide_timeline_place from, unsigned step, uint32_t times) {
+    tide_machine *m = &run->machine;
+    tide_timeline_play_again(&m->timeline, from, times, 1);
+    tide_report(m->diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/steps",
+                tide_format(m->arena, "what follows step %u repeats it: timeline and events show it once", step), NULL);
+}
+
+uint32_t tide_alike_step_ends(tide_alike *a, uint32_t left) {
+    const tide_machine *m = &a->run->machine;
+    uint64_t events = m->timeline.event_count - a->now.event;
+    bool is_next = a->step > 1 && tide_timeline_repeats(&m->timeline, a->before, a->before, a->now, 0);
+    a->in_a_row = is_next ? a->in_a_row + 1 : 0;
+    if (m->has_failed || a->run->plays_all || a->in_a_row < 2 || !left || events * left <= TIDE_KEPT_EVENTS) return 0;
+    tide_repeat_step(a->run, a->now, a->step, left);
+    a->in_a_row = 0;
+    return left;
 }

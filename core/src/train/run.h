@@ -79,6 +79,12 @@ void tide_alike_begins(tide_alike *a);
 /* After micro-batch `micro`, from 0: how many that follow it are kept with it and need not be played. leaves_state: all
  * state is known to be that in which it began. */
 uint32_t tide_alike_ends(tide_alike *a, uint32_t micro, bool leaves_state);
+/* The same of a step, where a->count are steps: how many of the `left` that may be as it is need not be played. */
+uint32_t tide_alike_step_ends(tide_alike *a, uint32_t left);
+/* What was played from a place on, in `step`, comes `times` more, a step later each. */
+void tide_repeat_step(tide_run *run, tide_timeline_place from, unsigned step, uint32_t times);
+/* A stretch of more events than these is kept once where it repeats. */
+enum { TIDE_KEPT_EVENTS = 1 << 18 };
 
 /* ---- lengths.c ---- */
 

@@ -353,6 +353,32 @@ static bool prepare_for_training(tide_trainer_run *t) {
     return t->strategy && (!t->scales || tide_scaler_takes(&t->run->model, t->wrapper.optimizer, t->job->clip > 0));
 }
 
+/* How many steps after this one end as it does, with nothing behind them. */
+static uint32_t steps_alike(const tide_job *job, unsigned step) {
+    uint32_t left = 0;
+    if (tide_trainer_generates(job) || tide_job_has_lengths(job)) return 0;
+    for (; step <= (unsigned)job->steps && !tide_evaluates_behind(job, step) && !tide_saves_behind(job, step); step++)
+        left++;
+    return left ? left - 1 : 0;
+}
+
+static void play_steps(tide_trainer_run *t) {
+    tide_machine *m = &t->run->machine;
+    const tide_job *job = t->job;
+    tide_alike steps = {.run = t->run, .count = (uint32_t)job->steps};
+    for (unsigned step = 1; step <= steps.count && !m->has_failed; step++) {
+        steps.step = step;
+        tide_alike_begins(&steps);
+        if (!get_batch_samples(t, step)) return;
+        tide_timeline_mark(&m->timeline, step, TIDE_PHASE_LOAD); /* where the step begins */
+        play_training_steps(t, step);
+        if (!m->has_failed) trainer_update(t, step);
+        if (!m->has_failed && tide_evaluates_behind(job, step)) tide_evaluate(t, step);
+        if (!m->has_failed && tide_saves_behind(job, step)) tide_save_checkpoint(t, step);
+        step += tide_alike_step_ends(&steps, steps_alike(job, step));
+    }
+}
+
 bool tide_play_trainer(tide_run *run, const tide_job *job) {
     tide_machine *m = &run->machine;
     if (job->grad_accum > BATCHES_LIMIT)
@@ -375,14 +401,7 @@ bool tide_play_trainer(tide_run *run, const tide_job *job) {
     tide_timeline_mark(&m->timeline, 0, TIDE_PHASE_LOAD);
     m->op = "_tr_loss";
     tide_tensor *sum = tide_scalar(m, TIDE_FP32);
-    for (unsigned step = 1; step <= (unsigned)job->steps && !m->has_failed; step++) {
-        if (!get_batch_samples(&t, step)) break;
-        tide_timeline_mark(&m->timeline, step, TIDE_PHASE_LOAD); /* where the step begins */
-        play_training_steps(&t, step);
-        if (!m->has_failed) trainer_update(&t, step);
-        if (!m->has_failed && tide_evaluates_behind(job, step)) tide_evaluate(&t, step);
-        if (!m->has_failed && tide_saves_behind(job, step)) tide_save_checkpoint(&t, step);
-    }
+    play_steps(&t);
     tide_release(m, sum);
     return !m->has_failed;
 }
