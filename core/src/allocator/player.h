@@ -40,8 +40,8 @@ enum { TIDE_STEP_LIMIT = 1000 };
 typedef struct tide_replay {
     uint32_t events;   /* played: all, or those before the request that could not be had */
     uint64_t replayed; /* events of later playings of repetitions, of those that were not left out */
-    bool is_oom;     /* the replay ends there */
-    bool is_cut;     /* by most_events: it ends where a repetition was to be played again */
+    bool is_oom;       /* the replay ends there */
+    bool is_cut;       /* by most_events: it ends where a repetition was to be played again */
     tide_caching_oom oom;
     uint32_t oom_request; /* what could not be had */
     uint64_t allocated_peak, reserved_peak, requested_peak;

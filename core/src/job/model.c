@@ -248,6 +248,12 @@ static void generate_with_packed(tide_job_builder *b) {
  * transformers makes whole (quantizer_finegrained_fp8.py and quantizer_mxfp4.py, dequantize). */
 static void read_quantization(tide_job_builder *b) {
     const tide_json *from = tide_json_at(b->inputs.config, "quantization_config");
+    const char *key, *fault = from ? tide_quantization_fault(from, &key) : NULL;
+    if (fault) {
+        tide_error(b->diags, TIDE_ERR_FIELD_RANGE, tide_format(b->arena, "/model/quantization_config/%s", key), fault,
+                   "give it as the checkpoint's config.json has it, or leave quantization_config out");
+        return;
+    }
     if (b->arguments.serves) return; /* the engine reads it */
     if (!from || from->kind == TIDE_JSON_NULL || b->arguments.is_given[TIDE_SET_quant]) return;
     tide_job_arguments with_quant = b->arguments;

@@ -25,6 +25,14 @@ static void put_key(const quantization *q, tide_setting_id id, const char *key) 
     put_quant_value(q, id, tide_json_at(q->from, key));
 }
 
+static bool is_whole(const tide_json *value, int64_t least) {
+    return value && value->kind == TIDE_JSON_NUMBER && value->is_integer && value->integer >= least;
+}
+
+static bool is_given(const tide_json *value) {
+    return value && value->kind != TIDE_JSON_NULL;
+}
+
 /* -1 is one scale for a whole row. */
 static void put_group(const quantization *q, const tide_json *value) {
     bool is_number = value && value->kind == TIDE_JSON_NUMBER && value->is_integer;
@@ -62,10 +70,12 @@ static bool read_packed(const quantization *q, const char *method) {
 static bool read_fp8(const quantization *q) {
     const tide_json *block = tide_json_at(q->from, "weight_block_size");
     put_quant_setting(q, TIDE_SET_quant, "fp8");
-    if (block && block->kind == TIDE_JSON_ARRAY && block->first)
+    if (!is_given(block))
+        put_quant_setting(q, TIDE_SET_quant_group_size, "0");
+    else if (block->first->integer == block->first->next->integer)
         put_group(q, block->first);
     else
-        put_quant_setting(q, TIDE_SET_quant_group_size, "0");
+        return false;
     put_key(q, TIDE_SET_quant_skip, "modules_to_not_convert");
     return true;
 }
@@ -89,6 +99,47 @@ static bool read_compressed(const quantization *q) {
         put_quant_setting(q, TIDE_SET_quant_group_size, "0");
     put_key(q, TIDE_SET_quant_skip, "ignore");
     return true;
+}
+
+/* ---- what is no configuration ---- */
+
+/* GPTQConfig.post_init, which AwqConfig is of too. */
+static const char *fault_of_packed(const tide_json *from, const char **key) {
+    const tide_json *group = tide_json_at(from, "group_size");
+    bool is_row = is_whole(group, -1) && group->integer == -1;
+    *key = "group_size";
+    return is_given(group) && !is_row && !is_whole(group, 1) ? "must be greater than 0, or -1 for a whole row" : NULL;
+}
+
+/* FineGrainedFP8Config.post_init */
+static const char *fault_of_fp8(const tide_json *from, const char **key) {
+    const tide_json *block = tide_json_at(from, "weight_block_size");
+    *key = "weight_block_size";
+    if (!is_given(block)) return NULL;
+    bool is_pair = block->kind == TIDE_JSON_ARRAY && block->count == 2;
+    return is_pair && is_whole(block->first, 1) && is_whole(block->first->next, 1)
+               ? NULL
+               : "must be two positive integers, or null for one scale of the whole weight";
+}
+
+/* compressed_tensors/quantization/quant_args.py, validate_group */
+static const char *fault_of_compressed(const tide_json *from, const char **key) {
+    const tide_json *groups = tide_json_at(from, "config_groups");
+    *key = "config_groups";
+    for (const tide_json *g = groups && groups->kind == TIDE_JSON_OBJECT ? groups->first : NULL; g; g = g->next) {
+        const tide_json *size = tide_json_at(tide_json_at(g, "weights"), "group_size");
+        bool is_row = is_whole(size, -1) && size->integer == -1;
+        if (is_given(size) && !is_row && !is_whole(size, 1))
+            return "group_size must be greater than 0, or -1 for a whole row";
+    }
+    return NULL;
+}
+
+const char *tide_quantization_fault(const tide_json *from, const char **key) {
+    const tide_json *method = tide_json_at(from, "quant_method");
+    if (tide_json_is_text(method, "gptq") || tide_json_is_text(method, "awq")) return fault_of_packed(from, key);
+    if (tide_json_is_text(method, "fp8")) return fault_of_fp8(from, key);
+    return tide_json_is_text(method, "compressed-tensors") ? fault_of_compressed(from, key) : NULL;
 }
 
 bool tide_quantization_read(tide_job_arguments *arguments, const tide_json *from) {

@@ -85,7 +85,10 @@ void tide_files_read(tide_inputs *inputs, tide_job_arguments *arguments, const t
 bool tide_entry_read(tide_inputs *inputs, tide_arena *arena, const tide_json *entry, const char *place,
                      tide_diagnostics *diags);
 
-/* quantization.c: "quantization_config" as settings; false if it is of a kind that is not expressed. */
+/* quantization.c: what the frameworks raise an error for in a "quantization_config", and the key that has it; NULL:
+ * nothing. */
+const char *tide_quantization_fault(const tide_json *from, const char **key);
+/* One without a fault as settings; false if it is of a kind that is not expressed. */
 bool tide_quantization_read(tide_job_arguments *arguments, const tide_json *from);
 
 /* safetensors.c: after the last file, each name once; an index's names are in the headers, if there are any. False
