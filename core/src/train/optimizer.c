@@ -107,17 +107,18 @@ static tide_tensor *temporary(tide_optimizer *optimizer, const parameter_state *
     return tide_empty_like(optimizer->model->m, p->tensor, p->tensor->dtype);
 }
 
-/* The lists that a name of Python's holds from one dtype's turn to the next. */
+/* A list of temporaries that a name of Python's holds. */
 typedef struct held {
     tide_tensor **made;
-    uint32_t count, lists;
+    uint32_t count;
 } held;
+
+enum { MOST_LISTS = 3 };
 
 static void let_go(tide_machine *m, held *h) {
     tide_freeing before = tide_freeing_begins(m, TIDE_FREED_BY_LOOP, "optimizer.step");
     m->module = m->statement = 0;
-    for (uint32_t list = 0; list < h->lists; list++)
-        for (uint32_t i = h->count; i-- > 0;) tide_release(m, h->made[list * h->count + i]);
+    while (h->count) tide_release(m, h->made[--h->count]);
     *h = (held){0};
     tide_freeing_ends(m, before);
 }
@@ -141,7 +142,7 @@ static void redistribute_gradients(tide_optimizer *optimizer, parameter_state **
         tide_fail(m, TIDE_ERR_UNSUPPORTED, "%s over DTensors is not described; use adamw, adamw_fused or sgd",
                   optimizer->row->name);
     for (; some && read < end && !m->has_failed; read++) {
-        held now = {TIDE_NEW(m->arena, tide_tensor *, (size_t)some * 9), 0, 1};
+        held now = {TIDE_NEW(m->arena, tide_tensor *, (size_t)some * 9), 0};
         for (int turn = 0; turn < *read - '0'; turn++)
             for (uint32_t i = 0; i < count; i++)
                 if (with[i]->is_redistributed) now.made[now.count++] = temporary(optimizer, with[i]);
@@ -274,20 +275,39 @@ void tide_optimizer_replace(tide_optimizer *optimizer, const tide_optimized *mem
                                                      .state = tide_list_new(optimizer->model->m)};
 }
 
-/* One round of the foreach form: `lists` temporaries per parameter, list after list; `last` keeps them. read: what
- * lives until they are made. */
-static void play_round(tide_optimizer *optimizer, parameter_state **with, uint32_t count, int lists, bool makes_states,
-                       held *read, held *last) {
+static held make_list(tide_optimizer *optimizer, parameter_state **with, uint32_t count) {
+    held now = {TIDE_NEW(optimizer->model->m->arena, tide_tensor *, (size_t)count + 1), count};
+    for (uint32_t i = 0; i < count; i++) now.made[i] = temporary(optimizer, with[i]);
+    return now;
+}
+
+static void bind(tide_machine *m, held *name, const held *list) {
+    let_go(m, name);
+    *name = *list;
+}
+
+/* One dtype's turn of the foreach form, by the letters of optimizers.def. names: those that hold lists from one turn to
+ * the next; read: what lives until the first list is made. */
+static void play_lists(tide_optimizer *optimizer, parameter_state **with, uint32_t count, const char *lists,
+                       const char *end, bool makes_states, held *read, held *names) {
     tide_machine *m = optimizer->model->m;
-    tide_tensor **made = TIDE_NEW(m->arena, tide_tensor *, (size_t)count * (size_t)lists + 1);
-    for (int list = 0; list < lists; list++)
-        for (uint32_t i = 0; i < count; i++) made[(uint32_t)list * count + i] = temporary(optimizer, with[i]);
-    let_go(m, read);
-    if (makes_states)
-        for (uint32_t i = 0; i < count; i++) make_states(optimizer, with[i]);
-    held now = {made, count, (uint32_t)lists};
-    let_go(m, last ? last : &now);
-    if (last) *last = now;
+    held of_turn = {0}, bound_last = {0};
+    for (const char *list = lists; list < end; list++) {
+        held now = make_list(optimizer, with, count);
+        let_go(m, read);
+        if (makes_states && list == lists)
+            for (uint32_t i = 0; i < count; i++) make_states(optimizer, with[i]);
+        if (*list == 'd') let_go(m, &now);
+        if (*list == 't') of_turn = now;
+        if (*list == 'l') bound_last = now;
+        if (*list == 'n') bind(m, names++, &now);
+    }
+    if (bound_last.count) bind(m, names, &bound_last);
+    let_go(m, &of_turn);
+}
+
+static void let_all_go(tide_machine *m, held *names) {
+    for (int i = 0; i < MOST_LISTS; i++) let_go(m, &names[i]);
 }
 
 /* _group_tensors_by_device_and_dtype: an unordered map, whose newest dtype comes first. */
@@ -297,8 +317,8 @@ static void add_dtype(tide_dtype *dtypes, uint32_t *count, tide_dtype dtype) {
     dtypes[(*count)++] = dtype;
 }
 
-/* *last: the lists that outlive the step of this group. */
-static void step_range(tide_optimizer *optimizer, uint32_t from, uint32_t to, held *last) {
+/* names: of lists that may outlive the step of this group. */
+static void step_range(tide_optimizer *optimizer, uint32_t from, uint32_t to, held *names) {
     tide_machine *m = optimizer->model->m;
     if (from == to) return;
     const row *kind = row_of(optimizer, &optimizer->parameters[from]);
@@ -325,32 +345,30 @@ static void step_range(tide_optimizer *optimizer, uint32_t from, uint32_t to, he
             if (with[i]->tensor->dtype == dtypes[dtype_count]) alike[alike_count++] = with[i];
         held sum = {0};
         if (!optimizer->body) redistribute_gradients(optimizer, alike, alike_count, decays, adds ? &sum : NULL);
-        for (const char *round = lists; round < end && *round != '-'; round++)
-            play_round(optimizer, alike, alike_count, *round - '0', is_late && round == lists, &sum,
-                       round + 1 == end ? last : NULL);
+        play_lists(optimizer, alike, alike_count, lists, end, is_late, &sum, names);
         let_go(m, &sum);
     }
-    if (kind->made != 'g') let_go(m, last);
+    if (kind->made != 'g') let_all_go(m, names);
     if (!is_rest) play_turns(optimizer, optimizer->body, with, count, decays);
     m->module = 0;
 }
 
 void tide_optimizer_step(tide_optimizer *optimizer) {
     const parameter_state *p = optimizer->parameters;
-    held last = {0};
+    held names[MOST_LISTS] = {{0}};
     for (uint32_t from = 0, to = 0; from < optimizer->count; from = to) {
         while (to < optimizer->count &&
                (optimizer->row->made == 'b' || (p[to].group == p[from].group && p[to].kind == p[from].kind)))
             to++;
-        step_range(optimizer, from, to, &last);
+        step_range(optimizer, from, to, names);
     }
-    let_go(optimizer->model->m, &last);
+    let_all_go(optimizer->model->m, names);
 }
 
 void tide_optimizer_step_one(tide_optimizer *optimizer, uint32_t member) {
-    held last = {0};
-    step_range(optimizer, member, member + 1, &last);
-    let_go(optimizer->model->m, &last);
+    held names[MOST_LISTS] = {{0}};
+    step_range(optimizer, member, member + 1, names);
+    let_all_go(optimizer->model->m, names);
 }
 
 void tide_zero_grad(tide_optimizer *optimizer, bool set_to_none) {
