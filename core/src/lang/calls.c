@@ -238,6 +238,8 @@ static tide_value call_hooked(tide_model *model, uint32_t instance, tide_functio
     model->before_forward(model, instance, given, count, given_named, named_count);
     tide_value made = call_method(model, instance, method, given, count, keywords, given_named, named_count);
     if (!tide_is_aborting(m)) model->after_forward(model, instance, &made);
+    if (model->makes_grad_last && model->instances[instance].makes_grad && made.kind == TIDE_VALUE_TENSOR)
+        made.tensor->requires_grad = true;
     for (uint32_t i = 0; i < count; i++) tide_value_release(m, given[i]);
     for (uint32_t i = 0; i < named_count; i++) tide_value_release(m, given_named[i]);
     return made;

@@ -100,6 +100,7 @@ struct tide_model {
     tide_model_state state;
     bool has_peft;        /* which asks for gradients of inputs */
     bool autocasts;       /* "with autocast:" enters torch.autocast of that dtype */
+    bool makes_grad_last; /* enable_input_require_grads() was called again, behind a wrapper's hooks */
     bool leaves_autocast; /* and leaves one that is there: deepspeed/runtime/torch_autocast.py, autocast_if_enabled */
     tide_dtype autocast_dtype;
 

@@ -85,6 +85,15 @@ static void update_recompute_parameters(zero3 *z, uint32_t instance, uint32_t pa
     add_active_sub_module(z, &z->params[param], instance);
 }
 
+/* A module that is fetched again keeps its place. */
+static void note_active_backward(zero3 *z, uint32_t instance) {
+    for (uint32_t i = 0; i < z->active_backward_count; i++)
+        if (z->active_backward_submodules[i] == instance) return;
+    TIDE_ROOM(zero3_machine(z)->arena, z->active_backward_submodules, z->active_backward_count,
+              z->active_backward_capacity);
+    z->active_backward_submodules[z->active_backward_count++] = instance;
+}
+
 /* fetch_sub_module. */
 void tide_zero3_fetch_sub_module(zero3 *z, uint32_t instance, bool is_forward) {
     tide_machine *m = zero3_machine(z);
@@ -95,10 +104,7 @@ void tide_zero3_fetch_sub_module(zero3 *z, uint32_t instance, bool is_forward) {
         TIDE_ROOM(m->arena, z->submodule_order, z->submodule_order_count, z->submodule_order_capacity);
         z->submodule_order[z->submodule_order_count++] = instance;
     }
-    if (!is_forward) {
-        TIDE_ROOM(m->arena, z->active_backward_submodules, z->active_backward_count, z->active_backward_capacity);
-        z->active_backward_submodules[z->active_backward_count++] = instance;
-    }
+    if (!is_forward) note_active_backward(z, instance);
     for (uint32_t i = 0; i < of->count; i++)
         if (z->params[of->params[i]].ds_status == ZERO_NOT_AVAILABLE) missing[count++] = of->params[i];
     if (count) tide_zero3_all_gather_params(z, missing, count);

@@ -34,7 +34,7 @@ static void leaf_backward_hook_run(tide_machine *m, tide_node *node, tide_tensor
 static const tide_backward backward_hook_function = {"BackwardHookFunction", leaf_backward_hook_run};
 
 /* A Function whose output is its input, detached. */
-static bool apply_function(zero3 *z, uint32_t instance, const tide_backward *function, tide_value *value) {
+static void apply_function(zero3 *z, uint32_t instance, const tide_backward *function, tide_value *value) {
     tide_machine *m = zero3_machine(z);
     tide_tensor *t = value->tensor, *same = tide_alias(m, t);
     tide_node *node = tide_node_with(m, function, &t, 1, 1, 0);
@@ -42,7 +42,6 @@ static bool apply_function(zero3 *z, uint32_t instance, const tide_backward *fun
     if (node) node->of.wrapped.index = instance;
     value->tensor = tide_set_grad_fn(m, node, same);
     tide_release(m, t);
-    return node != NULL;
 }
 
 /* peft's PeftModel calls LoraModel where it knows its task, and that the model: modules without parameters, for which
@@ -67,8 +66,10 @@ static void pre_forward_module_hook(tide_model *model, uint32_t instance, tide_v
     tide_zero3_fetch_sub_module(z, instance, true);
     of->ds_grads_remaining = 0;
     for (uint32_t i = 0; i < count; i++)
-        if (positional[i].kind == TIDE_VALUE_TENSOR && tide_dtype_is_float(positional[i].tensor->dtype))
-            of->ds_grads_remaining += apply_function(z, instance, &post_backward_module, &positional[i]);
+        if (positional[i].kind == TIDE_VALUE_TENSOR && tide_dtype_is_float(positional[i].tensor->dtype)) {
+            of->ds_grads_remaining += positional[i].tensor->requires_grad; /* without gradients as well */
+            apply_function(z, instance, &post_backward_module, &positional[i]);
+        }
     for (uint32_t i = 0; i < count && of->is_z3_leaf; i++)
         if (positional[i].kind == TIDE_VALUE_TENSOR && tide_dtype_is_float(positional[i].tensor->dtype))
             apply_function(z, instance, &backward_hook_function, &positional[i]);
