@@ -28,6 +28,22 @@ static void copy_quant_maps(tide_trainer_run *t) {
     if (count && t->job->quant_double) call_of_count(t, "nested_quant_maps", count);
 }
 
+/* transformers/core_model_loading.py, revert_weight_conversion(): weights that a checkpoint has in other parts than the
+ * model are copied, by saved() of their modules, and all copies are there before the first file is written. */
+static void revert_weight_conversion(tide_trainer_run *t) {
+    tide_model *model = &t->run->model;
+    tide_machine *m = model->m;
+    tide_function *saved = tide_trainer_function(t, "saved_by");
+    tide_value made = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
+    for (uint32_t i = 1; saved && i < model->instance_count && !m->has_failed; i++) {
+        const tide_value module = {.kind = TIDE_VALUE_MODULE, .module = i};
+        if (tide_method_find(model->instances[i].of, TIDE_TEXT("saved")))
+            tide_list_push(m, made.list, tide_model_run(model, saved, &module, 1));
+    }
+    tide_value_release(m, made);
+    m->module = m->statement = 0;
+}
+
 /* module.named_parameters(recurse=False); how many. */
 static uint32_t params_of_module(const tide_model *model, uint32_t instance, tide_tensor **params) {
     const tide_instance *of = &model->instances[instance];
@@ -130,6 +146,12 @@ static void save_fsdp2(tide_trainer_run *t) {
     gather_optimizer(t);
 }
 
+/* The first rank writes them, as they lie on its device; DeepSpeed and FSDP have copied them to the host before. */
+static bool saves_whole_weights(const tide_trainer_run *t) {
+    return t->job->adapter == TIDE_adapter_none && t->wrapper.rank == 0 && !tide_job_has_deepspeed(t->job) &&
+           !t->strategy->full_tensor;
+}
+
 void tide_save_checkpoint(tide_trainer_run *t, unsigned step) {
     tide_machine *m = &t->run->machine;
     bool has_grad = m->state.grad_enabled;
@@ -138,6 +160,7 @@ void tide_save_checkpoint(tide_trainer_run *t, unsigned step) {
     bool has_ranks = t->job->parallel_kind != TIDE_parallel_kind_none;
     if (has_ranks) call_of_count(t, "store_flos", t->wrapper.ranks);
     if (!t->strategy->gather_params && !t->strategy->full_tensor) copy_quant_maps(t);
+    if (saves_whole_weights(t)) revert_weight_conversion(t);
     if (tide_job_has_deepspeed(t->job)) save_deepspeed(t);
     if (t->strategy->full_tensor && t->job->parallel_state_dict_type == TIDE_parallel_state_dict_type_full)
         save_fsdp2(t);
