@@ -53,7 +53,7 @@ static void prepare(tide_run *run, const tide_job *job, tide_arena *arena, tide_
     tide_set_model_settings(run, job, uses_cache);
     *tide_model_setting(&run->model, "mask_is_full") = tide_of_bool(job->trainer != TIDE_trainer_none && !job->padding);
     if (run->model.autocasts)
-        *tide_model_setting(&run->model, "autocast_dtype") =
+        *tide_model_setting(&run->model, "autocast_dtype") = *tide_model_setting(&run->model, "head_dtype") =
             (tide_value){.kind = TIDE_VALUE_DTYPE, .dtype = job->autocast.dtype};
     if (job->packing && uses_cache)
         tide_report(diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/packing",

@@ -68,8 +68,10 @@ static void generate_and_score(tide_trainer_run *t, unsigned step) {
     m->state.factor = TIDE_FACTOR_INPUT;
     tide_value batch = tide_model_run(model, batch_of, of_batch, 2);
     m->state.factor = TIDE_FACTOR_TEMPORARY;
+    tide_accelerator_autocast_begin(t);
     if (tide_keeps_old_logps(t->job)) old = tide_call_without_grad(t, old_logps, batch, tide_none());
     if (tide_keeps_reference(t->job)) reference = tide_call_reference(t, batch, tide_none());
+    tide_accelerator_autocast_end(t);
     const tide_value arguments[] = {batch, old, reference};
     tide_value scored = tide_model_run(model, scored_of, arguments, TIDE_COUNT_OF(arguments));
     for (size_t i = 0; i < TIDE_COUNT_OF(arguments); i++) tide_value_release(m, arguments[i]);
@@ -238,7 +240,9 @@ static void precompute(tide_trainer_run *t, const tide_job *job) {
         tide_drop_batch(m, &last);
         last = padded;
         tide_value batch = tide_list_of_batch(m, &padded);
+        tide_accelerator_autocast_begin(t);
         tide_value_release(m, tide_call_reference(t, batch, tide_none()));
+        tide_accelerator_autocast_end(t);
         tide_value_release(m, batch);
         m->module = m->statement = 0;
     }

@@ -218,6 +218,7 @@ tide_value tide_call_without_grad(tide_trainer_run *t, tide_function *function, 
     tide_value made = tide_model_run(model, function, arguments, TIDE_COUNT_OF(arguments));
     model->m->state.grad_enabled = has_grad;
     model->state.is_checkpointing = checkpoints;
+    model->makes_grad_last |= checkpoints;
     tide_skip_layers(model, 1); /* trl/models/utils.py, disable_gradient_checkpointing: then it is on for every layer */
     model->setting_changes++;
     return made;
@@ -245,6 +246,24 @@ tide_dtype tide_loss_dtype(const tide_trainer_run *t) {
     return t->job->parallel_kind == TIDE_parallel_kind_fsdp2 ? TIDE_FP16 : t->run->model.autocast_dtype;
 }
 
+static bool is_mixed_unwrapped(const tide_job *job) {
+    return job->parallel_kind == TIDE_parallel_kind_fsdp2 && job->autocast.is_set;
+}
+
+void tide_accelerator_autocast_begin(tide_trainer_run *t) {
+    if (!is_mixed_unwrapped(t->job)) return;
+    *tide_model_setting(&t->run->model, "head_dtype") =
+        (tide_value){.kind = TIDE_VALUE_DTYPE, .dtype = t->job->autocast.dtype};
+    tide_autocast_begin(&t->run->machine, t->job->autocast.dtype);
+}
+
+/* Where the head's backward follows, it computes in the type of its forward. */
+void tide_accelerator_autocast_end(tide_trainer_run *t) {
+    if (!is_mixed_unwrapped(t->job)) return;
+    if (!tide_trainer_generates(t->job)) *tide_model_setting(&t->run->model, "head_dtype") = tide_none();
+    tide_autocast_end(&t->run->machine);
+}
+
 tide_value tide_list_of_batch(tide_machine *m, const tide_batch *inputs) {
     tide_value batch = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
     for (uint32_t i = 0; i < inputs->count; i++) tide_list_push(m, batch.list, tide_value_retain(inputs->values[i]));
@@ -257,7 +276,9 @@ tide_tensor *tide_compute_trl_loss(tide_trainer_run *t, tide_value batch) {
     bool generates = tide_trainer_generates(t->job);
     if (m->has_failed) return NULL;
     const tide_value given[] = {t->base_model, t->lm_head, batch};
+    if (generates) tide_accelerator_autocast_begin(t);
     tide_value policy = tide_model_run(model, t->policy, given, TIDE_COUNT_OF(given));
+    if (generates) tide_accelerator_autocast_end(t);
     tide_value reference = t->reference && !generates && !t->job->trainer_precompute_ref_log_probs
                                ? tide_call_reference(t, batch, policy)
                                : tide_none();

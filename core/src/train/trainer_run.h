@@ -46,6 +46,11 @@ extern const tide_trl tide_trls[TIDE_trainer_COUNT];
  * FSDP2. */
 tide_dtype tide_loss_dtype(const tide_trainer_run *t);
 
+/* self.accelerator.autocast() of TRL, around calls of a model that accelerate has not wrapped, which is FSDP2's: of
+ * those that it has, the forward's own is the same. */
+void tide_accelerator_autocast_begin(tide_trainer_run *t);
+void tide_accelerator_autocast_end(tide_trainer_run *t);
+
 /* A function of library/trainers.json; an error and NULL if there is none. */
 tide_function *tide_trainer_function(tide_trainer_run *t, const char *name);
 /* The tensor of torch.distributed.barrier(), which the first of a run leaves: that of
