@@ -78,13 +78,17 @@ static void give_output(tide_machine *m, tide_node *node, tide_value *output, ti
     if (tide_dtype_is_float((tide_dtype)output->tensor->dtype)) tide_set_grad_fn(m, node, output->tensor);
 }
 
-/* python_function.cpp: _save_variables, once forward has returned. */
+/* python_function.cpp: _save_variables, once forward has returned. An output is saved without its node, which would own
+ * itself otherwise. */
 static void save_variables(tide_machine *m, tide_node *node) {
     for (unsigned i = 0; i < node->saved_count && !tide_is_aborting(m); i++) {
         tide_tensor *t = node->saved[i].tensor;
-        if (!t) continue;
+        if (!t || (!m->state.saved_tensors_hooks && t->node != node)) continue;
         node->saved[i].tensor = NULL;
-        tide_slot_save(m, &node->saved[i], t);
+        if (m->state.saved_tensors_hooks)
+            tide_slot_save(m, &node->saved[i], t);
+        else
+            node->saved[i].tensor = tide_alias(m, t);
         tide_release(m, t);
     }
 }
@@ -127,7 +131,7 @@ tide_value tide_apply(tide_frame *f, const tide_value *a, uint32_t count) {
     uint32_t output_count = made.kind == TIDE_VALUE_LIST ? made.list->count : 1;
     if (node) tide_apply_again(m, node, (tide_applied){{NULL, applied_drop}, backward, f->instance, f->scope, context});
     for (uint32_t i = 0; i < output_count; i++) give_output(m, node, &outputs[i], inputs, count - 1);
-    if (node && hooks) save_variables(m, node);
+    if (node) save_variables(m, node);
     if (!node) tide_value_release(m, context);
     if (node && !node->output_count) tide_node_release(m, node);
     return made;
