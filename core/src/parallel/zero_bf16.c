@@ -2,6 +2,7 @@
 /* ZeRO-1 in bf16 with gradients accumulated in fp32: deepspeed/runtime/bf16_optimizer.py, and engine.py for the
  * reduction. Every rank holds fp32 gradients of all parameters, to which those of bf16 are added after each backward;
  * it updates its part of an fp32 copy. */
+#include "parallel/autotp.h"
 #include "parallel/parallel.h"
 
 typedef struct bf16_group {
@@ -47,6 +48,7 @@ static void bf16_optimizer_wrap(tide_wrapper *w) {
     tide_machine *m = w->model->m;
     tide_optimized masters[2];
     tide_cast_and_place_model(w, TIDE_BF16);
+    if (!tide_autotp(w)) return;
     bf16_optimizer *z = TIDE_NEW(m->arena, bf16_optimizer, 1);
     *z = (bf16_optimizer){.w = w, .count = tide_optimizer_members(w->optimizer, NULL)};
     z->members = TIDE_NEW(m->arena, tide_optimized, z->count + 1);
