@@ -214,3 +214,15 @@ const tide_json *tide_description_at(const tide_description *from, const char *k
     }
     return NULL;
 }
+
+const tide_json *tide_description_rows(const tide_descriptions *set, const tide_description *from, const char *key) {
+    tide_json *all = tide_json_new(set->arena, TIDE_JSON_OBJECT);
+    const tide_description *d;
+    for (uint32_t i = 0; (d = tide_description_in_order(set, from, i)); i++) {
+        const tide_json *rows = tide_json_at(d->json, key);
+        for (const tide_json *row = rows ? rows->first : NULL; row; row = row->next)
+            if (!tide_json_find(all, row->key))
+                tide_json_put(set->arena, all, row->key, tide_json_clone(set->arena, row));
+    }
+    return all;
+}

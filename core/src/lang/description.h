@@ -141,6 +141,8 @@ const tide_size *tide_size_find(tide_descriptions *set, const tide_description *
 bool tide_size_is_defined(const tide_description *from, tide_text name);
 /* A key of the description or of what it extends. */
 const tide_json *tide_description_at(const tide_description *from, const char *key);
+/* The rows of objects of that key in it, in what it extends and in the library; of one name the first. */
+const tide_json *tide_description_rows(const tide_descriptions *set, const tide_description *from, const char *key);
 /* What "titles" calls a part of the model; NULL if nothing. */
 const char *tide_description_title(const tide_description *from, tide_text part);
 /* Whether a name stands in a text of the description or of what it extends, outside of quotes. */

@@ -71,11 +71,22 @@ static autotp_layer autotp_layer_of(tide_text style) {
     return AUTOTP_WHOLE;
 }
 
+/* tp_shard.py, set_num_kv_heads */
+static int64_t key_value_heads(const tide_json *config) {
+    static const char *const keys[] = {"num_key_value_heads", "num_attention_heads"};
+    const tide_json *text = tide_json_at(config, "text_config");
+    for (size_t i = 0; i < TIDE_COUNT_OF(keys); i++) {
+        const tide_json *found = tide_json_at(text ? text : config, keys[i]);
+        if (tide_json_is(found, TIDE_JSON_NUMBER) && found->integer > 0) return found->integer;
+    }
+    return 0;
+}
+
 /* tp_shard.py, get_shard_size: attention is cut by groups of heads, the rest as evenly as can be. */
 static int64_t shard_size(const tide_wrapper *w, uint32_t instance, int64_t whole) {
     const tide_job *job = w->job;
     const tide_instance *of = &w->model->instances[instance];
-    int64_t ranks = job->parallel_tp, rank = job->parallel_rank % ranks, groups = tide_key_value_heads(job->config);
+    int64_t ranks = job->parallel_tp, rank = job->parallel_rank % ranks, groups = key_value_heads(job->config);
     bool is_of_attention = !strstr(of->path, "mlp") && !strstr(of->path, "gate_proj") && !strstr(of->path, "up_proj") &&
                            !strstr(of->path, "down_proj") && !tide_text_is(of->name, "lm_head");
     bool has_groups = is_of_attention && groups && whole % groups == 0;
@@ -95,10 +106,11 @@ static bool autotp_is_refused(const tide_wrapper *w) {
                        : tide_tied_head(w->model) ? "a head that shares the embedding's weight, whose loss is parallel"
                                                   : NULL;
     if (!what) return false;
-    tide_error(m->diags, TIDE_ERR_UNSUPPORTED, "/settings/parallel.tp",
-               tide_format(m->arena, "DeepSpeed's AutoTP is not described with %s", what),
-               "near to it are parallel.kind=tp parallel.tp_plan=auto, and ZeRO without parallel.tp");
-    return m->has_failed = true;
+    tide_fail_setting(m, TIDE_ERR_UNSUPPORTED, "parallel.tp",
+                      "DeepSpeed's AutoTP is not described with %s; near to it are parallel.kind=tp "
+                      "parallel.tp_plan=auto, and ZeRO without parallel.tp",
+                      what);
+    return true;
 }
 
 /* uneven_partition(): a contiguous copy of this rank's part, and the whole is let go of. */
@@ -111,12 +123,18 @@ static bool cut_layer(tide_wrapper *w, const autotp *a, uint32_t instance) {
         if (row->module != instance || (is_row && is_bias)) continue;
         int64_t size = row->tensor->shape->dim[dim].size, mine = shard_size(w, instance, size);
         if (a->layers[instance] == AUTOTP_GATHERED && size % a->ranks) {
-            tide_error(model->m->diags, TIDE_ERR_UNSUPPORTED, "/settings/parallel.tp",
-                       tide_format(model->m->arena,
-                                   "%s: AutoTP's parts of several sizes, of %lld over %lld ranks, are not described",
-                                   row->name, (long long)size, (long long)a->ranks),
-                       "use ranks that divide it");
-            return !(model->m->has_failed = true);
+            tide_fail_setting(model->m, TIDE_ERR_UNSUPPORTED, "parallel.tp",
+                              "%s: AutoTP's parts of several sizes, of %lld over %lld ranks, are not described; use "
+                              "ranks that divide it",
+                              row->name, (long long)size, (long long)a->ranks);
+            return false;
+        }
+        if (!mine) {
+            tide_fail_setting(model->m, TIDE_ERR_CONFLICT, "parallel.tp",
+                              "%s: num_key_value_heads are fewer than %lld tensor parallel ranks, of which some would "
+                              "have no head; use fewer",
+                              row->name, (long long)a->ranks);
+            return false;
         }
         tide_shape shape = *row->tensor->shape;
         shape.dim[dim] = (tide_dim){mine, 0};
@@ -157,7 +175,7 @@ bool tide_autotp(tide_wrapper *w) {
     autotp *a = TIDE_NEW(model->m->arena, autotp, 1);
     *a = (autotp){.ranks = job->parallel_tp, .layers = TIDE_NEW(model->m->arena, uint8_t, model->instance_count + 1)};
     for (uint32_t i = 1; i < model->instance_count; i++) {
-        tide_text style = tide_plan_at(plan.of_configuration, model->instances[i].path);
+        tide_text style = tide_style_at(plan.of_configuration, model, i, model->instances[i].path);
         a->layers[i] = (uint8_t)autotp_layer_of(style);
         if (!style.length || a->layers[i] || tide_text_is(style, "replicated_with_grad_allreduce")) continue;
         tide_fail_setting(

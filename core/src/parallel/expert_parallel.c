@@ -24,10 +24,14 @@ static bool path_ends_like(const char *path, tide_text key) {
     return !left && (!at || path[at - 1] == '.');
 }
 
-tide_text tide_plan_at(const tide_json *plan, const char *path) {
+static tide_text plan_at(const tide_json *plan, const char *path) {
     for (const tide_json *item = plan ? plan->first : NULL; item; item = item->next)
         if (path_ends_like(path, item->key)) return item->text;
     return (tide_text){0};
+}
+
+tide_text tide_style_at(const tide_json *const *plans, const tide_model *model, uint32_t instance, const char *path) {
+    return plan_at(plans ? plans[model->instances[instance].scope] : NULL, path);
 }
 
 int tide_plan_dim(tide_text style, const tide_tensor *parameter) {

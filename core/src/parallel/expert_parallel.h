@@ -28,8 +28,8 @@ int64_t tide_rows_received(int64_t pairs, int64_t ranks, double imbalance);
 /* Along which dimension a style of the configuration's plan cuts a parameter; -1: it is whole. */
 int tide_plan_dim(tide_text style, const tide_tensor *parameter);
 
-/* What a plan says of a path, in which * is a number; an empty text: nothing. */
-tide_text tide_plan_at(const tide_json *plan, const char *path);
+/* What the plan of a module's scope says of a path, in which * is a number; an empty text: nothing. */
+tide_text tide_style_at(const tide_json *const *plans, const tide_model *model, uint32_t instance, const char *path);
 
 /* Around the forward of the module of experts. */
 void tide_experts_before(tide_model *model, uint32_t instance, tide_experts *e, tide_value *positional, uint32_t count);

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* torch/distributed/tensor/parallel/style.py, and parallelize_module() of api.py.
  *
- * Note [Plans]: "tp_plan" of a description says how the modules of a decoder are cut: column and row of linear layers
- * in blocks, vocabulary of the embedding and the head, sequence of what runs on hidden states that are cut along the
- * sequence. What it does not name is whole. */
+ * Note [Plans]: "tp_plan" of a description and of the library says how the modules of a decoder are cut: column and row
+ * of linear layers in blocks, vocabulary of the embedding and the head, sequence of what runs on hidden states that are
+ * cut along the sequence. What it does not name is whole. */
 #include "parallel/tensor_parallel.h"
 
 #include <string.h>
 
 #include "base/decimal.h"
 #include "base/rounding.h"
+#include "parallel/cuts.h"
 #include "parallel/expert_parallel.h"
 
 typedef enum style {
@@ -164,33 +165,28 @@ void tide_tensor_parallel_around(tide_model *model) {
 
 /* ---- the plan ---- */
 
-/* What the plan says of an instance: by its name, or by its parent's and its own. */
-static const tide_json *planned(const tide_model *model, const tide_json *plan, uint32_t instance) {
-    const tide_instance *of = &model->instances[instance], *parent = &model->instances[of->parent];
-    for (const tide_json *item = plan->first; item; item = item->next) {
-        tide_text key = item->key;
-        if (tide_text_equal(key, of->name)) return item;
-        if (of->parent && key.length == parent->name.length + 1 + of->name.length &&
-            tide_text_starts(key, parent->name) && key.at[parent->name.length] == '.' &&
-            memcmp(key.at + parent->name.length + 1, of->name.at, of->name.length) == 0)
-            return item;
-    }
-    return NULL;
+static style style_of(const tide_model *model, const tide_json *cuts, uint32_t instance) {
+    static const struct {
+        const char *how;
+        style of;
+    } styles[] = {{"column", STYLE_COLUMN}, {"row", STYLE_ROW},           {"sequence", STYLE_SEQUENCE},
+                  {"output", STYLE_GATE},   {"local", STYLE_LOCAL_INPUT}, {"by expert", STYLE_CUT}};
+    tide_text how = tide_cut_of(model, cuts, instance).how;
+    if (tide_text_is(how, "vocabulary"))
+        return model->instances[instance].parent == model->root ? STYLE_HEAD : STYLE_EMBEDDING;
+    for (size_t i = 0; how.length && i < TIDE_COUNT_OF(styles); i++)
+        if (tide_text_is(how, styles[i].how)) return styles[i].of;
+    return STYLE_NONE;
 }
 
-static style style_of(const tide_model *model, const tide_json *plan, uint32_t instance) {
-    const tide_json *item = planned(model, plan, instance);
-    if (!item) return STYLE_NONE;
-    if (tide_text_is(item->text, "column")) return STYLE_COLUMN;
-    if (tide_text_is(item->text, "row")) return STYLE_ROW;
-    if (tide_text_is(item->text, "sequence")) return STYLE_SEQUENCE;
-    if (!tide_text_is(item->text, "vocabulary")) return STYLE_NONE;
-    return model->instances[instance].parent == model->root ? STYLE_HEAD : STYLE_EMBEDDING;
+/* "ColwiseParallel currently only support nn.Linear and nn.Embedding!" */
+static bool is_linear_layer(const tide_class *of) {
+    return tide_text_is(of->name, "Linear") || tide_text_is(of->base, "Linear");
 }
 
 /* init_parallel_plans() cuts embed_tokens where the model below the head has a plan. */
 static bool has_plan_below_head(const tide_json *plan) {
-    for (const tide_json *item = plan->first; item; item = item->next)
+    for (const tide_json *item = plan ? plan->first : NULL; item; item = item->next)
         if (!tide_text_is(item->key, "lm_head")) return true;
     return false;
 }
@@ -198,7 +194,6 @@ static bool has_plan_below_head(const tide_json *plan) {
 /* transformers/distributed/tensor_parallel.py: ALL_PARALLEL_STYLES; and init_parallel_plans(), which cuts embed_tokens.
  */
 static style style_of_configuration(const tide_model *model, const tide_tensor_parallel_plan *by, uint32_t instance) {
-    const tide_json *plan = by->of_configuration, *experts = by->of_experts;
     int64_t ranks = by->ranks;
     static const struct {
         const char *name;
@@ -206,6 +201,7 @@ static style style_of_configuration(const tide_model *model, const tide_tensor_p
     } styles[] = {{"colwise", STYLE_COLUMN},
                   {"rowwise", STYLE_ROW},
                   {"colwise_gather_output", STYLE_HEAD},
+                  {"embedding_rowwise", STYLE_EMBEDDING},
                   {"rowwise_split_input", STYLE_SPLIT_ROW},
                   {"replicated_with_grad_allreduce", STYLE_NONE},
                   {"mla_kv_a_proj", STYLE_LATENT},
@@ -213,10 +209,12 @@ static style style_of_configuration(const tide_model *model, const tide_tensor_p
                   {"ep_dispatch_experts", STYLE_EXPERTS}};
     const tide_instance *of = &model->instances[instance];
     const char *path = tide_planned_path(model, instance);
-    tide_text of_experts = tide_plan_at(experts, path), named = tide_plan_at(plan, path);
-    if (tide_is_of_adapter(model, instance)) named = tide_plan_of_adapter(model, plan, instance);
+    tide_text of_experts = tide_style_at(by->of_experts, model, instance, path),
+              named = tide_style_at(by->of_configuration, model, instance, path);
+    if (tide_is_of_adapter(model, instance)) named = tide_plan_of_adapter(model, by->of_configuration, instance);
     if (ranks == 1 || of_experts.length) named = of_experts;
-    if (ranks > 1 && tide_text_is(of->name, "embed_tokens") && has_plan_below_head(plan)) return STYLE_EMBEDDING;
+    if (ranks > 1 && tide_text_is(of->name, "embed_tokens") && has_plan_below_head(by->of_configuration[of->scope]))
+        return STYLE_EMBEDDING;
     for (size_t i = 0; named.length && i < TIDE_COUNT_OF(styles); i++)
         if (tide_text_is(named, styles[i].name)) return styles[i].of;
     if (named.length)
@@ -230,57 +228,60 @@ static bool is_here(const tide_wrapper *w, uint32_t instance) {
     return !w->is_absent || !w->is_absent[instance];
 }
 
-/* torchtitan, models/common/moe_sharding.py: set_moe_sharding_config. */
-static void choose_titan_styles(tide_wrapper *w, tide_tensor_parallel *p) {
-    static const struct {
-        const char *parent, *name; /* classes; NULL: any */
-        const char *member;
-        style of;
-    } rows[] = {{NULL, "TitanMoE", NULL, STYLE_LOCAL_OUTPUT},
-                {NULL, "TitanRoutedExperts", NULL, STYLE_LOCAL_INPUT},
-                {NULL, "TitanGroupedExperts", NULL, STYLE_CUT},
-                {NULL, "TitanFeedForward", NULL, STYLE_PREPARE_INPUT},
-                {"TitanTokenChoiceTopKRouter", NULL, "gate", STYLE_SEQUENCE},
-                {"TitanFeedForward", NULL, "gate", STYLE_GATE},
-                {"TitanFeedForward", NULL, "w1", STYLE_COLUMN},
-                {"TitanFeedForward", NULL, "w3", STYLE_COLUMN},
-                {"TitanFeedForward", NULL, "w2", STYLE_ROW}};
+/* Columns without the rows that add up what they give, or rows without columns. */
+static bool refuse_half(const tide_wrapper *w, const tide_tensor_parallel *p) {
     const tide_model *model = w->model;
-    for (uint32_t i = 1; i < model->instance_count; i++) {
-        const tide_instance *of = &model->instances[i], *parent = &model->instances[of->parent];
-        for (size_t k = 0; k < sizeof rows / sizeof *rows && is_here(w, i); k++) {
-            bool is_named = !rows[k].name || tide_text_is(of->of->name, rows[k].name),
-                 is_child = !rows[k].parent || (parent->of && tide_text_is(parent->of->name, rows[k].parent)),
-                 is_member = !rows[k].member || tide_text_is(of->name, rows[k].member);
-            if (is_named && is_child && is_member) p->styles[i] = (uint8_t)rows[k].of;
-        }
+    enum { HAS_COLUMN = 1, HAS_ROW = 2 };
+    uint8_t *has = TIDE_NEW(model->m->arena, uint8_t, model->instance_count + 1);
+    for (uint32_t i = 1; i < model->instance_count; i++)
+        if (p->styles[i] == STYLE_COLUMN || p->styles[i] == STYLE_ROW)
+            has[model->instances[i].parent] |= p->styles[i] == STYLE_COLUMN ? HAS_COLUMN : HAS_ROW;
+    for (uint32_t i = 0; i < model->instance_count; i++) {
+        if (has[i] != HAS_COLUMN && has[i] != HAS_ROW) continue;
+        tide_fail_setting(model->m, TIDE_ERR_UNSUPPORTED, "parallel.kind",
+                          "%s has layers that are cut along %s, and tp_plan of its description names none along %s; "
+                          "near to it are parallel.tp_plan=auto, and parallel.kind=fsdp2 and zero3",
+                          model->instances[i].path, has[i] == HAS_COLUMN ? "columns" : "rows",
+                          has[i] == HAS_COLUMN ? "rows" : "columns");
+        return true;
     }
+    return false;
+}
+
+static bool has_any_plan_below_head(const tide_wrapper *w, const tide_tensor_parallel *p) {
+    for (uint32_t i = 0; i < w->model->scope_count; i++)
+        if (has_plan_below_head(p->plan.of_configuration[i])) return true;
+    return false;
 }
 
 static bool choose_styles(tide_wrapper *w, tide_tensor_parallel *p) {
     tide_model *model = w->model;
-    const tide_json *own = p->plan.of_configuration,
-                    *plan = own ? own : tide_description_at(model->scopes[0].description, "tp_plan");
-    bool has_block = false, along = p->plan.sequence_parallel, cuts_blocks = own != NULL;
-    for (uint32_t i = 1; plan && i < model->instance_count; i++) {
-        style of = own ? style_of_configuration(model, &p->plan, i) : style_of(model, plan, i);
+    bool is_own = p->plan.of_configuration != NULL, has_block = false, along = p->plan.sequence_parallel,
+         is_checked = !is_own || p->plan.is_of_kinds, cuts_blocks = !is_checked;
+    const tide_json *cuts = is_own ? NULL : tide_cuts_of(model, 0);
+    for (uint32_t i = 1; i < model->instance_count; i++) {
+        const tide_instance *at = &model->instances[i];
+        bool is_part = model->scopes[at->scope].config != model->scopes[0].config; /* which no such plan names */
+        style of = is_own    ? style_of_configuration(model, &p->plan, i)
+                   : is_part ? STYLE_NONE
+                             : style_of(model, cuts, i);
         if (model->m->has_failed) return false;
+        if (!is_own && (of == STYLE_COLUMN || of == STYLE_ROW) && !is_linear_layer(at->of)) of = STYLE_NONE;
         cuts_blocks = cuts_blocks || of == STYLE_COLUMN;
         if (!is_here(w, i)) continue;
         if (of != STYLE_SEQUENCE || along) p->styles[i] = (uint8_t)of;
-        if (of == STYLE_COLUMN && along) p->styles[model->instances[i].parent] = STYLE_PREPARE_INPUT;
-        if (!has_block && model->instances[i].of->is_checkpointed && along && !p->plan.cuts_embedding)
-            p->styles[i] = STYLE_CUT_INPUT;
-        has_block = has_block || model->instances[i].of->is_checkpointed;
+        if (of == STYLE_COLUMN && along) p->styles[at->parent] = STYLE_PREPARE_INPUT;
+        if (tide_text_is(at->of->name, "TitanMoE")) p->styles[i] = STYLE_LOCAL_OUTPUT;
+        if (!has_block && at->of->is_checkpointed && along && !p->plan.cuts_embedding) p->styles[i] = STYLE_CUT_INPUT;
+        has_block = has_block || at->of->is_checkpointed;
     }
-    if (tide_job_has_torchtitan_experts(w->job)) choose_titan_styles(w, p);
-    if (own && !has_plan_below_head(own) && tide_tied_head(model)) {
+    if (is_own && !has_any_plan_below_head(w, p) && tide_tied_head(model)) {
         tide_fail_setting(model->m, TIDE_ERR_CONFLICT, "parallel.tp_plan",
                           "it cuts the head alone, which is tied to the embedding: \"aten.mm.default got mixed "
                           "torch.Tensor and DTensor\"; use none");
         return false;
     }
-    if (plan && cuts_blocks) return true;
+    if (cuts_blocks) return !is_checked || !refuse_half(w, p);
     tide_fail(model->m, TIDE_ERR_UNSUPPORTED,
               "the description of %s does not say how its parameters are cut for tensor parallelism (tp_plan); "
               "parallel.kind=fsdp2, zero3 and ddp run it as it is",
@@ -309,9 +310,10 @@ static bool check_parts(const tide_wrapper *w, const tide_tensor_parallel *p, co
     return false;
 }
 
-static int dim_of_experts(const tide_tensor_parallel *p, const tide_parameter_row *row) {
-    tide_text own = tide_plan_at(p->plan.of_experts, row->name);
-    return tide_plan_dim(own.length ? own : tide_plan_at(p->plan.of_configuration, row->name), row->tensor);
+static int dim_of_experts(const tide_model *model, const tide_tensor_parallel *p, const tide_parameter_row *row) {
+    tide_text own = tide_style_at(p->plan.of_experts, model, row->module, row->name);
+    return tide_plan_dim(own.length ? own : tide_style_at(p->plan.of_configuration, model, row->module, row->name),
+                         row->tensor);
 }
 
 /* named_parameters() remembers what it has given (torch/nn/modules/module.py: _named_members): the whole parameters of
@@ -327,7 +329,7 @@ static bool distribute(tide_wrapper *w, const tide_tensor_parallel *p, uint32_t 
         if (row->module != instance || !is_here(w, instance)) continue;
         bool is_bias = row->tensor->shape->dims < 2;
         bool is_row = of == STYLE_ROW || of == STYLE_SPLIT_ROW;
-        int dim = of == STYLE_EXPERTS ? dim_of_experts(p, row) : is_row ? 1 : 0;
+        int dim = of == STYLE_EXPERTS ? dim_of_experts(model, p, row) : is_row ? 1 : 0;
         if (dim < 0) continue;
         model->m->module = instance;
         row->tensor->is_dtensor = true;

@@ -10,8 +10,9 @@ typedef struct tide_tensor_parallel_plan {
     bool sequence_parallel, loss_parallel;
     bool is_sharded;     /* by fully_shard afterwards */
     bool cuts_embedding; /* hidden states are cut where the embedding ends, not where the first block begins */
-    const tide_json *of_configuration; /* transformers' own plan; NULL: that of the description */
-    const tide_json *of_experts;       /* its plan for experts, which goes before; NULL: they have none */
+    const tide_json **of_configuration; /* transformers' own plans, by scope; NULL: those of the descriptions */
+    bool is_of_kinds;                   /* they are what descriptions say, in transformers' styles */
+    const tide_json **of_experts;       /* its plans for experts, which go before; NULL: they have none */
     tide_experts_style experts_style;
     int64_t expert_ranks; /* experts are cut over so many */
     int64_t rotary;       /* of latent attention: the part of a key that is not cut */
@@ -26,16 +27,13 @@ void tide_read_parts(tide_wrapper *w);
  * reported. */
 bool tide_check_heads(const tide_wrapper *w, int64_t ranks, const bool *is_column);
 
-/* Of a configuration; 0: it does not say. */
-int64_t tide_key_value_heads(const tide_json *config);
-
 /* tp_adapters.c: a layer that an adapter is around, and what an adapter has beside it. */
 bool tide_is_base_layer(const tide_model *model, uint32_t instance);
 bool tide_is_of_adapter(const tide_model *model, uint32_t instance);
 /* The path by which a plan knows a module: of a layer with an adapter as it was without one. */
 const char *tide_planned_path(const tide_model *model, uint32_t instance);
 /* How a part of an adapter is cut by a plan. */
-tide_text tide_plan_of_adapter(const tide_model *model, const tide_json *plan, uint32_t instance);
+tide_text tide_plan_of_adapter(const tide_model *model, const tide_json *const *plans, uint32_t instance);
 /* False after an error, which is reported. */
 bool tide_check_adapters(const tide_wrapper *w, const tide_tensor_parallel_plan *plan);
 /* Adapters come to the device, once the model is read. */

@@ -24,34 +24,32 @@ const char *tide_planned_path(const tide_model *model, uint32_t instance) {
     return model->instances[tide_is_base_layer(model, instance) ? adapter_of(model, instance) : instance].path;
 }
 
-tide_text tide_plan_of_adapter(const tide_model *model, const tide_json *plan, uint32_t instance) {
+tide_text tide_plan_of_adapter(const tide_model *model, const tide_json *const *plans, uint32_t instance) {
+    uint32_t adapter = adapter_of(model, instance);
     bool is_last = tide_text_is(model->instances[instance].name, "lora_B");
-    return is_last ? tide_plan_at(plan, model->instances[adapter_of(model, instance)].path) : (tide_text){0};
+    return is_last ? tide_style_at(plans, model, adapter, model->instances[adapter].path) : (tide_text){0};
 }
 
 /* ---- what peft refuses, and what is not described ---- */
 
 /* view() of what the second product of an adapter gives, whose sizes are taken for those of a whole layer. */
 static void refuse_shape(const tide_wrapper *w, const char *path, const char *remedy) {
-    tide_machine *m = w->model->m;
-    tide_error(m->diags, TIDE_ERR_CONFLICT, "/settings/adapter.target_modules",
-               tide_format(m->arena,
-                           "%s is cut over ranks, and peft 0.21 gives its adapter a part's sizes in place of the "
-                           "whole ones: \"shape '[...]' is invalid for input of size ...\"",
-                           path),
-               remedy);
-    m->has_failed = true;
+    tide_fail_setting(
+        w->model->m, TIDE_ERR_CONFLICT, "adapter.target_modules",
+        "%s is cut over ranks, and peft 0.21 gives its adapter a part's sizes in place of the whole ones: "
+        "\"shape '[...]' is invalid for input of size ...\"; %s",
+        path, remedy);
 }
 
 static bool check_target(const tide_wrapper *w, const tide_tensor_parallel_plan *plan, uint32_t adapter) {
     const char *path = w->model->instances[adapter].path;
-    tide_text style = tide_plan_at(plan->of_configuration, path);
+    tide_text style = tide_style_at(plan->of_configuration, w->model, adapter, path);
     if (!style.length || plan->ranks == 1) return true;
     if (tide_text_is(style, "rowwise"))
         refuse_shape(
             w, path,
-            "adapt columns alone, as adapter.target_modules=q_proj,k_proj,v_proj; parallel.kind=fsdp2 or zero3 "
-            "take all");
+            "adapt columns alone, as adapter.target_modules=q_proj,k_proj,v_proj, or use parallel.kind=fsdp2 or zero3, "
+            "which take all");
     else if (!tide_text_is(style, "colwise"))
         tide_fail_setting(w->model->m, TIDE_ERR_UNSUPPORTED, "parallel.tp_plan",
                           "an adapter of %s, which is \"%.*s\" in the configuration's plan, is not described; "
@@ -66,19 +64,19 @@ bool tide_check_adapters(const tide_wrapper *w, const tide_tensor_parallel_plan 
     const tide_job *job = w->job;
     tide_model *model = w->model;
     if (job->quant != TIDE_quant_none) {
-        tide_error(model->m->diags, TIDE_ERR_UNSUPPORTED, "/settings/quant",
-                   "quantised weights are not described beside tensor parallelism",
-                   "near to it are parallel.kind=fsdp2 with quant.storage, and zero3");
-        return !(model->m->has_failed = true);
+        tide_fail_setting(model->m, TIDE_ERR_UNSUPPORTED, "quant",
+                          "quantised weights are not described beside tensor parallelism; near to it are "
+                          "parallel.kind=fsdp2 with quant.storage, and zero3");
+        return false;
     }
     if (job->adapter == TIDE_adapter_none) return true;
     bool is_described = job->adapter == TIDE_adapter_lora && !job->adapter_dora && !job->adapter_modules_to_save.count;
     if (!plan->of_configuration || !is_described) {
-        tide_error(model->m->diags, TIDE_ERR_UNSUPPORTED, "/settings/adapter",
-                   "beside tensor parallelism LoRA is described alone, with transformers' own plan",
-                   "near to it are parallel.kind=tp parallel.tp_plan=auto adapter=lora "
-                   "adapter.target_modules=q_proj,k_proj,v_proj, and parallel.kind=fsdp2");
-        return !(model->m->has_failed = true);
+        tide_fail_setting(model->m, TIDE_ERR_UNSUPPORTED, "adapter",
+                          "beside tensor parallelism LoRA is described alone, with transformers' own plan; near to it "
+                          "are parallel.kind=tp parallel.tp_plan=auto adapter=lora "
+                          "adapter.target_modules=q_proj,k_proj,v_proj, and parallel.kind=fsdp2");
+        return false;
     }
     for (uint32_t i = 1; i < model->instance_count; i++)
         if (tide_is_base_layer(model, i) && !check_target(w, plan, adapter_of(model, i))) return false;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lang/lang.h"
+#include "parallel/cuts.h"
 #include "parallel/fsdp2.h"
 #include "parallel/tensor_parallel.h"
 
@@ -15,53 +16,100 @@ static bool has_type(const tide_json *row, tide_text model_type) {
     return false;
 }
 
-static const tide_json *plans_of(const tide_wrapper *w) {
-    tide_machine *m = w->model->m;
-    const tide_json *type = tide_json_at(w->job->config, "model_type");
-    const tide_source source = tide_source_whole(m->arena, &tide_tp_plans_source);
-    const tide_json *rows = tide_json_parse(m->arena, (tide_text){source.text, source.length}, "/tp_plans", m->diags);
+static const tide_json *plans_of(const tide_json *rows, const tide_json *type) {
     for (const tide_json *row = rows ? rows->first : NULL; row && tide_json_is(type, TIDE_JSON_STRING); row = row->next)
         if (has_type(row, type->text)) return row;
     return NULL;
 }
 
+/* Whether no class of transformers has the model_type. */
+static bool has_new_type(const tide_json *type) {
+    return tide_json_is(type, TIDE_JSON_STRING) && !tide_model_type_of(type->text);
+}
+
+static void say_that_it_is_new(const tide_wrapper *w, const tide_json *type) {
+    tide_diagnostics *diags = w->model->m->diags;
+    tide_report(diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/parallel.tp_plan",
+                tide_format(diags->arena,
+                            "no plan of transformers 5.23 is known for '%s': attention, dense layers, experts and "
+                            "vocabulary are cut as it cuts those of other models",
+                            type->text.at),
+                NULL);
+}
+
+/* init_parallel_plans(): each model that a model is made of has the plan of its own configuration. */
+static bool plans_by_scope(const tide_wrapper *w, const tide_json **tp, const tide_json **ep) {
+    tide_model *model = w->model;
+    const tide_json *own = tide_json_at(model->scopes[0].config, "model_type");
+    bool is_new = has_new_type(own);
+    const tide_source source = tide_source_whole(model->m->arena, &tide_tp_plans_source);
+    const tide_json *rows =
+        tide_json_parse(model->m->arena, (tide_text){source.text, source.length}, "/tp_plans", model->m->diags);
+    for (uint32_t i = 0; i < model->scope_count; i++) {
+        const tide_json *type = tide_json_at(model->scopes[i].config, "model_type"), *row = plans_of(rows, type);
+        tide_styles styles = {tide_json_at(row, "tp_plan"), tide_json_at(row, "ep_plan")};
+        if (!row && is_new && has_new_type(type)) styles = tide_styles_of_cuts(model, i);
+        tp[i] = styles.tp;
+        ep[i] = styles.ep;
+    }
+    if (is_new) say_that_it_is_new(w, own);
+    return is_new;
+}
+
+static bool has_plan(const tide_wrapper *w, const tide_json *const *plans) {
+    for (uint32_t i = 0; i < w->model->scope_count; i++)
+        if (plans[i] && plans[i]->first) return true;
+    return false;
+}
+
 static bool refuse_missing(const tide_wrapper *w, const char *setting, const char *kind, const char *remedy) {
+    tide_machine *m = w->model->m;
     int64_t size = strcmp(kind, "ep") == 0 ? w->job->parallel_ep : w->job->parallel_tp;
-    tide_fail_setting(w->model->m, TIDE_ERR_CONFLICT, tide_format(w->model->m->arena, "parallel.%s", setting),
-                      "`%s_size=%lld` was requested, but %s has no `%s_plan` in transformers 5.23; %s", kind,
-                      (long long)size, tide_root_name(w->model), kind, remedy);
+    const char *name = tide_root_name(w->model);
+    if (tide_job_has_deepspeed(w->job))
+        tide_fail_setting(m, TIDE_ERR_UNSUPPORTED, "parallel.tp",
+                          "%s has no `tp_plan` in transformers 5.23, and by what rules DeepSpeed's AutoTP cuts it then "
+                          "is not described; leave parallel.tp out",
+                          name);
+    else
+        tide_fail_setting(m, TIDE_ERR_CONFLICT, tide_format(m->arena, "parallel.%s", setting),
+                          "`%s_size=%lld` was requested, but %s has no `%s_plan` in transformers 5.23; %s", kind,
+                          (long long)size, name, kind, remedy);
     return false;
 }
 
 /* DistributedConfig._validate_mesh_config */
 static bool check_sizes(const tide_wrapper *w) {
     const tide_job *job = w->job;
-    tide_diagnostics *diags = w->model->m->diags;
+    tide_machine *m = w->model->m;
     int64_t all = job->parallel_dp * job->parallel_tp;
     bool is_masked = job->parallel_ep_implementation == TIDE_parallel_ep_implementation_all_reduce;
     if (job->parallel_ep % job->parallel_tp)
-        return tide_error(diags, TIDE_ERR_CONFLICT, "/settings/parallel.ep",
-                          "`ep_size` must be a multiple of `tp_size`.", NULL);
-    if (all % job->parallel_ep)
-        return tide_error(diags, TIDE_ERR_CONFLICT, "/settings/parallel.ep",
-                          "`ep_size` must divide `fsdp_size * tp_size`.",
-                          tide_format(diags->arena, "parallel.dp * parallel.tp are %lld", (long long)all));
-    if (is_masked && job->parallel_ep != job->parallel_tp)
-        return tide_error(diags, TIDE_ERR_CONFLICT, "/settings/parallel.ep_implementation",
-                          "all_reduce needs ranks that have the same tokens", "write parallel.ep as parallel.tp");
-    return true;
+        tide_fail_setting(m, TIDE_ERR_CONFLICT, "parallel.ep", "`ep_size` must be a multiple of `tp_size`.");
+    else if (all % job->parallel_ep)
+        tide_fail_setting(m, TIDE_ERR_CONFLICT, "parallel.ep",
+                          "`ep_size` must divide `fsdp_size * tp_size`.; parallel.dp * parallel.tp are %lld",
+                          (long long)all);
+    else if (is_masked && job->parallel_ep != job->parallel_tp)
+        tide_fail_setting(m, TIDE_ERR_CONFLICT, "parallel.ep_implementation",
+                          "all_reduce needs ranks that have the same tokens; write parallel.ep as parallel.tp");
+    return !m->has_failed;
 }
 
 bool tide_tp_plan_of(const tide_wrapper *w, tide_tensor_parallel_plan *plan) {
     const tide_job *job = w->job;
-    const tide_json *row = plans_of(w), *of_experts = tide_json_at(row, "ep_plan"),
-                    *of_all = tide_json_at(row, "tp_plan"), *rope = tide_json_at(job->config, "qk_rope_head_dim");
+    tide_arena *arena = w->model->m->arena;
+    const tide_json **tp = TIDE_NEW(arena, const tide_json *, w->model->scope_count + 1),
+                    **ep = TIDE_NEW(arena, const tide_json *, w->model->scope_count + 1),
+                    *rope = tide_json_at(job->config, "qk_rope_head_dim");
     bool has_experts = tide_job_cuts_experts(job);
-    if (!of_all) return refuse_missing(w, "tp_plan", "tp", "parallel.kind=fsdp2, zero3 and ddp run it as it is");
-    if (has_experts && !of_experts) return refuse_missing(w, "ep", "ep", "leave it out");
-    if (has_experts && !check_sizes(w)) return !(w->model->m->has_failed = true);
-    plan->of_configuration = of_all;
-    plan->of_experts = has_experts ? of_experts : NULL;
+    plan->is_of_kinds = plans_by_scope(w, tp, ep);
+    if (!has_plan(w, tp))
+        return refuse_missing(w, "tp_plan", "tp", "parallel.kind=fsdp2, zero3 and ddp run it as it is");
+    if (has_experts && !has_plan(w, ep)) return refuse_missing(w, "ep", "ep", "leave it out");
+    if (has_experts && !check_sizes(w)) return false;
+    plan->of_configuration = tp;
+    plan->of_experts = has_experts ? ep : NULL;
     plan->experts_style = !has_experts ? TIDE_EXPERTS_SHARED
                           : job->parallel_ep_implementation == TIDE_parallel_ep_implementation_all_reduce
                               ? TIDE_EXPERTS_MASKED

@@ -59,13 +59,6 @@ static const char *way_out(const tide_machine *m, tide_status status, const char
     return NULL;
 }
 
-static void record_failure(tide_machine *m, tide_status status, const char *place, const char *text,
-                           const char *remedy) {
-    const char *where = m->where ? m->where(m) : "";
-    tide_error(m->diags, status, place, tide_format(m->arena, "%s%s%s", where, *where ? ": " : "", text), remedy);
-    m->has_failed = true;
-}
-
 enum { FAILURE_TEXT = 400 };
 
 tide_tensor *tide_fail(tide_machine *m, tide_status status, const char *format, ...) {
@@ -75,7 +68,10 @@ tide_tensor *tide_fail(tide_machine *m, tide_status status, const char *format, 
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    record_failure(m, status, "/model", text, way_out(m, status, text));
+    const char *where = m->where ? m->where(m) : "";
+    tide_error(m->diags, status, "/model", tide_format(m->arena, "%s%s%s", where, *where ? ": " : "", text),
+               way_out(m, status, text));
+    m->has_failed = true;
     return NULL;
 }
 
@@ -88,8 +84,9 @@ tide_tensor *tide_fail_setting(tide_machine *m, tide_status status, const char *
     va_end(args);
     for (char *end = strstr(text, "; "); end; end = strstr(end + 1, "; ")) remedy = end;
     if (remedy) *remedy = 0;
-    record_failure(m, status, tide_format(m->arena, "/settings/%s", setting), text,
-                   remedy ? tide_format(m->arena, "%s", remedy + 2) : NULL);
+    tide_error(m->diags, status, tide_format(m->arena, "/settings/%s", setting), tide_format(m->arena, "%s", text),
+               remedy ? tide_format(m->arena, "%s", remedy + 2) : NULL);
+    m->has_failed = true;
     return NULL;
 }
 

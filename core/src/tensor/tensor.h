@@ -301,7 +301,7 @@ tide_tensor *tide_fail(tide_machine *m, tide_status status, const char *format, 
 #endif
     ;
 
-/* The same at a setting, which is its name; what to do follows the message's last "; ". */
+/* The same at a setting, which is its name, whatever module runs; what to do follows the message's last "; ". */
 tide_tensor *tide_fail_setting(tide_machine *m, tide_status status, const char *setting, const char *format, ...)
 #if defined(__GNUC__)
     __attribute__((format(printf, 4, 5)))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the tensor and expert parallel plans of transformers' configuration classes, with those of their causal
-language models' heads: `python -m record.runner.tp_plans MODELS`, as `record defaults` starts it."""
+"""Writes the tensor and expert parallel plans of transformers' configuration classes, with those of their heads that
+write text: `python -m record.runner.tp_plans MODELS`, as `record defaults` starts it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from pathlib import Path
 
 import transformers
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
-from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
+)
 
 from .config_defaults import all_types
 
@@ -29,7 +32,8 @@ def main() -> int:
 
 def plan_of(model_type: str) -> dict[str, str]:
     plan = getattr(CONFIG_MAPPING[model_type], "base_model_tp_plan", None) or {}
-    head = getattr(transformers, MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(model_type, ""), None)
+    heads = MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES | MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    head = getattr(transformers, heads.get(model_type, ""), None)
     return {**plan, **(getattr(head, "_tp_plan", None) or {})}
 
 
