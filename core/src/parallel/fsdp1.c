@@ -27,9 +27,9 @@ static bool choose_modules(fsdp1 *f) {
     const char *wrap = f->w->job->parallel_wrap;
     bool is_fine = strcmp(wrap, "fine") == 0, is_root = strcmp(wrap, "root") == 0;
     if (!is_fine && !is_root && strcmp(wrap, "layer") != 0) {
-        tide_error(m->diags, TIDE_ERR_FIELD_RANGE, "/settings/parallel.wrap",
-                   "must be layer, fine or root: a policy names classes", NULL);
-        return !(m->has_failed = true);
+        tide_fail_setting(m, TIDE_ERR_FIELD_RANGE, "parallel.wrap",
+                          "must be layer, fine or root: a policy names classes");
+        return false;
     }
     f->handle_of = TIDE_NEW(m->arena, uint32_t, model->instance_count + 1);
     for (uint32_t i = 1; i < model->instance_count && !is_root; i++) {
@@ -60,10 +60,9 @@ static bool init_flat_param_and_metadata(fsdp1 *f, flat_param_handle *u) {
     for (uint32_t i = 0; i < u->count; i++) {
         flat_param_info *p = &u->param_infos[i];
         if (p->param->requires_grad != u->requires_grad && !f->use_orig_params) {
-            tide_error(m->diags, TIDE_ERR_CONFLICT, "/settings/parallel.kind",
-                       "FSDP1 refuses frozen and other parameters in one unit: \"Must flatten tensors with uniform "
-                       "`requires_grad`\"",
-                       "use parallel.kind=fsdp2");
+            tide_fail_setting(m, TIDE_ERR_CONFLICT, "parallel.kind",
+                              "FSDP1 refuses frozen and other parameters in one unit: \"Must flatten tensors with "
+                              "uniform `requires_grad`\"; use parallel.kind=fsdp2");
             return false;
         }
         u->requires_grad |= p->param->requires_grad;
@@ -135,8 +134,8 @@ static void fsdp1_replace_members(fsdp1 *f) {
 
 static bool fsdp1_refuse(fsdp1 *f, const char *option, const char *message) {
     tide_machine *m = fsdp1_machine(f);
-    tide_error(m->diags, TIDE_ERR_UNSUPPORTED, tide_format(m->arena, "/settings/parallel.%s", option), message, NULL);
-    return !(m->has_failed = true);
+    tide_fail_setting(m, TIDE_ERR_UNSUPPORTED, tide_format(m->arena, "parallel.%s", option), "%s", message);
+    return false;
 }
 
 /* NULL after an error. */
@@ -189,7 +188,7 @@ static bool init_handle(fsdp1 *f, uint32_t handle, const uint32_t *handle_of_par
                                                     .module = model->parameters[i].module,
                                                     .numel = tide_count(model->parameters[i].tensor)};
     if (f->w->job->parallel_sync_module_states) sync_module_params_and_buffers(f, u);
-    if (!init_flat_param_and_metadata(f, u)) return !(model->m->has_failed = true);
+    if (!init_flat_param_and_metadata(f, u)) return false;
     if (u->count && !u->requires_grad)
         return fsdp1_refuse(f, "kind", "units of frozen parameters are not described for fsdp1; use fsdp2");
     return true;

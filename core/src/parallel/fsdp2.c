@@ -83,9 +83,9 @@ static bool choose_inner_states(fsdp2 *f) {
     int64_t at_once = 2;
     if (is_pairs && wrap[5] && (!tide_text_to_i64(&at_once, tide_text_of(wrap + 5)) || at_once < 1)) is_pairs = false;
     if (!is_pairs && !is_fine && !is_titan && strcmp(wrap, "layer") != 0 && strcmp(wrap, "root") != 0) {
-        tide_error(m->diags, TIDE_ERR_FIELD_RANGE, "/settings/parallel.wrap",
-                   "must be layer, pairs, pairs4 and the like, fine, titan or root", NULL);
-        return !(m->has_failed = true);
+        tide_fail_setting(m, TIDE_ERR_FIELD_RANGE, "parallel.wrap",
+                          "must be layer, pairs, pairs4 and the like, fine, titan or root");
+        return false;
     }
     uint32_t embedding = 0, blocks = 0;
     for (uint32_t i = 1; i < model->instance_count && is_titan && !embedding; i++)
@@ -112,9 +112,9 @@ static bool choose_inner_states(fsdp2 *f) {
             fsdp2_add_module(f, f->state_count++, head);
         }
     } else if (is_titan) {
-        tide_error(m->diags, TIDE_ERR_UNSUPPORTED, "/settings/parallel.wrap",
-                   "titan wants modules embed_tokens, norm and lm_head", "use layer");
-        return !(m->has_failed = true);
+        tide_fail_setting(m, TIDE_ERR_UNSUPPORTED, "parallel.wrap",
+                          "titan wants modules embed_tokens, norm and lm_head; use layer");
+        return false;
     }
     return true;
 }
@@ -186,9 +186,8 @@ static int64_t post_forward_mesh_size(fsdp2 *f, const char *setting, const char 
     if (strcmp(given, "true") == 0) return 1;
     if (tide_text_to_i64(&ranks, tide_text_of(given)) && ranks >= 1 && f->mesh.ranks % ranks == 0)
         return ranks == f->mesh.ranks ? 1 : ranks;
-    tide_error(m->diags, TIDE_ERR_FIELD_RANGE, setting,
-               "must be true, false, or a number that divides the ranks of a shard group", NULL);
-    m->has_failed = true;
+    tide_fail_setting(m, TIDE_ERR_FIELD_RANGE, setting,
+                      "must be true, false, or a number that divides the ranks of a shard group");
     return 1;
 }
 
@@ -206,16 +205,12 @@ static fsdp2 *fsdp2_new(tide_wrapper *w) {
                param_dtype = tide_dtype_or(job->parallel_param_dtype, tide_dtype_or(mixed, model->state.dtype)),
                reduce_dtype = tide_dtype_or(job->parallel_reduce_dtype, otherwise);
     bool offloads = job->parallel_offload;
-    bool is_refused = w->ranks % shard_ranks != 0;
-    if (is_refused) {
-        tide_error(m->diags, TIDE_ERR_FIELD_RANGE, "/settings/parallel.hybrid", "must divide parallel.dp", NULL);
-    } else if (model->state.is_on_meta && !w->has_trainer && offloads) {
-        is_refused = true;
-        tide_error(m->diags, TIDE_ERR_UNSUPPORTED, "/settings/parallel.meta_init",
-                   "is described for whole models on the device alone", "leave it out");
-    }
-    if (is_refused) m->has_failed = true;
-    if (is_refused) return NULL;
+    if (w->ranks % shard_ranks)
+        tide_fail_setting(m, TIDE_ERR_FIELD_RANGE, "parallel.hybrid", "must divide parallel.dp");
+    else if (model->state.is_on_meta && !w->has_trainer && offloads)
+        tide_fail_setting(m, TIDE_ERR_UNSUPPORTED, "parallel.meta_init",
+                          "is described for whole models on the device alone; leave it out");
+    if (m->has_failed) return NULL;
     *f = (fsdp2){.w = w,
                  .mesh = {.ranks = shard_ranks, .rank = w->rank % shard_ranks},
                  .is_hsdp = job->parallel_hybrid > 0,
@@ -324,7 +319,7 @@ static void fsdp2_replace_members(tide_wrapper *w, tide_tensor *const *sharded_p
 
 /* FSDPParamGroup._init_mp_dtypes */
 static void check_dtypes(const fsdp2 *f) {
-    const tide_machine *m = fsdp2_machine(f);
+    tide_machine *m = fsdp2_machine(f);
     for (uint32_t k = 0; k < f->group_count; k++) {
         const fsdp_param *first = NULL;
         for (uint32_t i = 0; i < f->groups[k].count; i++) {
@@ -332,14 +327,12 @@ static void check_dtypes(const fsdp2 *f) {
             if (!s->unsharded_param->requires_grad) continue;
             if (!first) first = s;
             if (s->orig_dtype == first->orig_dtype) continue;
-            tide_error(m->diags, TIDE_ERR_CONFLICT, "/settings/parallel.kind",
-                       tide_format(m->arena,
-                                   "%s: \"FSDP expects uniform original parameter dtype\", and there are %s and %s",
-                                   f->w->model->instances[s->module].path, tide_dtype_names[first->orig_dtype],
-                                   tide_dtype_names[s->orig_dtype]),
-                       "give dtype=fp32 with parallel.param_dtype=bf16, or parallel.kind=tp parallel.tp_plan=auto, "
-                       "which makes units of their own");
-            fsdp2_machine(f)->has_failed = true;
+            tide_fail_setting(m, TIDE_ERR_CONFLICT, "parallel.kind",
+                              "%s: \"FSDP expects uniform original parameter dtype\", and there are %s and %s; give "
+                              "dtype=fp32 with parallel.param_dtype=bf16, or parallel.kind=tp parallel.tp_plan=auto, "
+                              "which makes units of their own",
+                              f->w->model->instances[s->module].path, tide_dtype_names[first->orig_dtype],
+                              tide_dtype_names[s->orig_dtype]);
             return;
         }
     }
@@ -367,8 +360,8 @@ static void fsdp2_wrap(tide_wrapper *w) {
         w->job->parallel_kind == TIDE_parallel_kind_native; /* not with a pipeline, but where it is asked */
     const char *given = w->job->parallel_reshard_after_forward,
                *otherwise = is_native && w->job->parallel_pp > 1 ? "false" : "true";
-    int64_t size = post_forward_mesh_size(f, "/settings/parallel.reshard_after_forward", *given ? given : otherwise),
-            root = post_forward_mesh_size(f, "/settings/parallel.root_reshard", of_root);
+    int64_t size = post_forward_mesh_size(f, "parallel.reshard_after_forward", *given ? given : otherwise),
+            root = post_forward_mesh_size(f, "parallel.root_reshard", of_root);
     tide_tensor **sharded_params = TIDE_NEW(m->arena, tide_tensor *, model->parameter_count + 1);
     uint32_t head = child_named(model, model->root, "lm_head");
     for (uint32_t k = 0; k < f->state_count; k++) {
@@ -398,7 +391,7 @@ static void fsdp2_prepare_reference(tide_wrapper *w) {
     f->named_modules_order = TIDE_NEW(m->arena, uint32_t, 1);
     fsdp2_add_module(f, f->state_count++, model->root);
     int64_t size = post_forward_mesh_size(
-        f, "/settings/parallel.reshard_after_forward",
+        f, "parallel.reshard_after_forward",
         *w->job->parallel_reshard_after_forward ? w->job->parallel_reshard_after_forward : "true");
     m->makes_on_host = model->state.is_on_meta = false;
     uint32_t *of = TIDE_NEW(m->arena, uint32_t, model->parameter_count + 1);

@@ -53,9 +53,10 @@ bool tide_fsdp2_accelerate_states(fsdp2 *f) {
     const char *wrap = f->w->job->parallel_wrap;
     bool wraps_blocks = strcmp(wrap, "layer") == 0 || tide_job_has_auto_plan(f->w->job);
     if (!wraps_blocks && strcmp(wrap, "root") != 0) {
-        tide_error(model->m->diags, TIDE_ERR_UNSUPPORTED, "/settings/parallel.wrap",
-                   "a trainer's units are those of accelerate: layer (TRANSFORMER_BASED_WRAP) or root (NO_WRAP)", NULL);
-        return !(model->m->has_failed = true);
+        tide_fail_setting(model->m, TIDE_ERR_UNSUPPORTED, "parallel.wrap",
+                          "a trainer's units are those of accelerate: layer (TRANSFORMER_BASED_WRAP) or root "
+                          "(NO_WRAP)");
+        return false;
     }
     for (uint32_t i = 1; i < model->instance_count && wraps_blocks; i++)
         if (model->instances[i].of->is_checkpointed) fsdp2_add_module(f, f->state_count++, i);

@@ -171,12 +171,10 @@ static void find_pipeline_stages(tide_pipeline *p, uint32_t layers) {
 
 /* A model that stages cannot run, with what does. */
 static void refuse_model(tide_wrapper *w, const char *why) {
-    tide_machine *m = w->model->m;
-    tide_error(
-        m->diags, TIDE_ERR_UNSUPPORTED, "/settings/parallel.kind",
-        tide_format(m->arena, "%s is not described for this model: %s", w->job->values[TIDE_SET_parallel_kind], why),
-        "use parallel.kind=fsdp2, zero3 or ddp, which run the model as it is");
-    m->has_failed = true;
+    tide_fail_setting(w->model->m, TIDE_ERR_UNSUPPORTED, "parallel.kind",
+                      "%s is not described for this model: %s; use parallel.kind=fsdp2, zero3 or ddp, which run the "
+                      "model as it is",
+                      w->job->values[TIDE_SET_parallel_kind], why);
 }
 
 bool tide_pipeline_init(tide_pipeline *p, tide_wrapper *w) {
@@ -371,10 +369,12 @@ static tide_tensor *micro_batch_of(tide_pipeline *p, tide_tensor *whole) {
 /* forward_stage() calls blocks as most decoders do: one that is called in another way has failed. */
 static void explain_failure(tide_wrapper *w) {
     tide_diagnostic failed;
-    if (tide_take_back_error(w->model->m->diags, TIDE_ERR_DESCRIPTION, &failed) ||
-        tide_take_back_error(w->model->m->diags, TIDE_ERR_SHAPE, &failed))
-        refuse_model(w, "its stages are runs of blocks between `model.embed_tokens` and `model.norm`, each called with "
-                        "hidden states and `model.rotary_emb`'s embeddings alone, which this model's are not");
+    if (!tide_take_back_error(w->model->m->diags, TIDE_ERR_DESCRIPTION, &failed) &&
+        !tide_take_back_error(w->model->m->diags, TIDE_ERR_SHAPE, &failed))
+        return;
+    w->model->m->has_failed = false; /* for another reason */
+    refuse_model(w, "its stages are runs of blocks between `model.embed_tokens` and `model.norm`, each called with "
+                    "hidden states and `model.rotary_emb`'s embeddings alone, which this model's are not");
 }
 
 tide_tensor *tide_stage_forward(tide_pipeline_stage *s, uint32_t mb) {
