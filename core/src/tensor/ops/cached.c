@@ -29,12 +29,15 @@ static struct tide_cached *find_cached(const tide_machine *m, tide_text name, ti
     return c;
 }
 
-/* Made by whichever call comes first; it lives on, so a memo of that call is none. */
+/* Made by whichever call comes first, of_another: out of one of its size, which goes; it lives on, so a memo of that
+ * call is none. */
 static tide_tensor *make(tide_machine *m, const tide_value *a, const tide_shape *shape, tide_dtype dtype) {
     tide_factor outside = m->state.factor;
     bool is_known = a[3].kind == TIDE_VALUE_TEXT && factor_named(a[3].text, &m->state.factor);
     if (!is_known) tide_fail(m, TIDE_ERR_DESCRIPTION, "%s wants the name of a factor", m->op);
+    tide_tensor *before = a[4].kind == TIDE_VALUE_BOOL && a[4].truth ? tide_empty(m, shape, dtype) : NULL;
     tide_tensor *made = tide_empty(m, shape, dtype);
+    tide_release(m, before);
     m->state.factor = outside;
     return made;
 }
@@ -79,7 +82,8 @@ static tide_value op_memory_buffer(tide_machine *m, tide_value *a) {
 }
 
 static const tide_op cached_ops[] = {
-    {"cached_empty", "name, *sizes, dtype=none, factor='workspace'", TIDE_CAST_NONE, op_cached_empty},
-    {"memory_buffer", "name, *sizes, dtype=none, factor='communication'", TIDE_CAST_NONE, op_memory_buffer},
+    {"cached_empty", "name, *sizes, dtype=none, factor='workspace', of_another=false", TIDE_CAST_NONE, op_cached_empty},
+    {"memory_buffer", "name, *sizes, dtype=none, factor='communication', of_another=false", TIDE_CAST_NONE,
+     op_memory_buffer},
 };
 TIDE_OP_TABLE(cached)

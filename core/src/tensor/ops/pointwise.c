@@ -428,11 +428,37 @@ static void masked_fill_run(tide_machine *m, tide_node *node, tide_tensor **grad
 }
 static const tide_backward masked_fill_backward = {"MaskedFillBackward0", masked_fill_run};
 
+/* derivatives.yaml, as_strided: a view that was written into gets a graph of its own, whose gradient is scattered into
+ * zeros. */
+static void written_view_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    if (tide_needs_input_grad(node, 0)) results[0] = tide_empty(m, grads[0]->shape, grads[0]->dtype);
+}
+static const tide_backward written_view_backward = {"AsStridedBackward0", written_view_run};
+
+/* torch/csrc/autograd/functions/tensor.cpp: CopySlices, of a view that covers its base: what is written is run over a
+ * clone of the gradient's slice, and copied into the gradient of the base. */
+static void masked_slice_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    if (!tide_needs_input_grad(node, 0)) return;
+    tide_tensor *slice, *filled, *mask = tide_saved_at(m, node, 0);
+    results[0] = tide_empty(m, grads[0]->shape, grads[0]->dtype);
+    slice = tide_empty(m, grads[0]->shape, grads[0]->dtype);
+    filled = tide_empty(m, grads[0]->shape, grads[0]->dtype);
+    tide_release(m, slice);
+    tide_release(m, filled);
+    tide_release(m, mask);
+}
+static const tide_backward masked_slice_backward = {"CopySlices", masked_slice_run};
+
 static tide_value op_masked_fill_(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]), *mask = tide_arg_tensor(m, a[1]);
-    tide_node *node = tide_node_new(m, &masked_fill_backward, &x, 1);
+    tide_node *node = tide_node_new(m, x->is_view ? &masked_slice_backward : &masked_fill_backward, &x, 1);
     tide_save(m, node, mask);
-    return tide_of_tensor(tide_set_grad_fn(m, node, tide_alias(m, x)));
+    tide_tensor *filled = tide_set_grad_fn(m, node, tide_alias(m, x));
+    if (!node || !x->is_view) return tide_of_tensor(filled);
+    tide_node *strided = tide_node_new(m, &written_view_backward, &filled, 1);
+    tide_tensor *view = tide_set_grad_fn(m, strided, tide_alias(m, filled));
+    tide_release(m, filled);
+    return tide_of_tensor(view);
 }
 
 static tide_value op_masked_fill(tide_machine *m, tide_value *a) {
