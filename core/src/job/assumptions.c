@@ -199,7 +199,9 @@ static void assume_ranks(tide_job_builder *b) {
                     "one rank alone, which nothing is cut over: parallel.tp, pp, cp and dp are 1", NULL);
     if (kind == TIDE_parallel_kind_megatron) {
         tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_parallel_kind),
-                    "Megatron-Core's optimizer with FusedAdam, and its defaults for what parallel.* does not say",
+                    tide_format(b->arena,
+                                "Megatron-Core's optimizer with %s, and its defaults for what parallel.* does not say",
+                                job->optimizer == TIDE_optimizer_sgd_momentum ? "FusedSGD" : "FusedAdam"),
                     NULL);
         assume(b, TIDE_SET_parallel_imbalance, "balanced: the router gives every expert as many tokens");
     }

@@ -88,7 +88,7 @@ static const struct {
     int kinds;
     tide_setting_id id;
     const char *remedy;
-} refused[] = {{MEGATRON, TIDE_SET_optimizer, "use adamw, which is its FusedAdam"},
+} refused[] = {{MEGATRON, TIDE_SET_optimizer, "use adamw, which is its FusedAdam, or sgd_momentum, its FusedSGD"},
                {MEGATRON, TIDE_SET_autocast, "leave it out"},
                {PP, TIDE_SET_autocast, "leave it out, or give parallel.param_dtype with parallel.kind=native"},
                {NATIVE, TIDE_SET_autocast, "give parallel.param_dtype, which fully_shard casts to"},
@@ -112,9 +112,23 @@ static const struct {
                {MEGATRON, TIDE_SET_adapter, "leave it out, or use parallel.kind=fsdp2"},
                {MEGATRON, TIDE_SET_load, "leave it out"}};
 
+/* megatron/core/optimizer: beside adam there is sgd, which has a momentum of 0.9 and is not cut over ranks. */
+static bool is_megatron_sgd(const tide_job *job) {
+    return tide_is_of_kinds(job, MEGATRON) && job->optimizer == TIDE_optimizer_sgd_momentum;
+}
+
+static void check_megatron_sgd(tide_job_builder *b) {
+    if (is_megatron_sgd(b->job) && b->job->parallel_distributed_optimizer)
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_optimizer,
+                            "Megatron-Core's distributed optimizer: \"Only Adam and HybridDeviceOptimizer currently "
+                            "supported\"",
+                            "give parallel.distributed_optimizer=false");
+}
+
 static void check_refused(tide_job_builder *b) {
     for (unsigned i = 0; i < TIDE_COUNT_OF(refused); i++) {
         tide_setting_id id = refused[i].id;
+        if (id == TIDE_SET_optimizer && is_megatron_sgd(b->job)) continue;
         if (tide_is_of_kinds(b->job, refused[i].kinds) && tide_builder_changes(b, id))
             tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, id,
                                 tide_format(b->arena, "%s is not described with parallel.kind=%s", b->job->values[id],
@@ -133,4 +147,5 @@ void tide_check_rank_conflicts(tide_job_builder *b) {
     check_rank(b);
     check_dtensors(b);
     check_refused(b);
+    check_megatron_sgd(b);
 }

@@ -99,16 +99,27 @@ static void find_megatron_stages(tide_megatron *g) {
     g->w->stages = s;
 }
 
+/* optimizer_config.py: use_precision_aware_optimizer_no_fp8_or_ds_fp8; otherwise there are fp32 copies as without it.
+ */
+static bool has_decoupled_grad(const tide_job *job) {
+    bool is_fp32 = tide_dtype_or(job->parallel_main_params_dtype, TIDE_FP32) == TIDE_FP32;
+    return job->parallel_precision_aware &&
+           (!is_fp32 || job->parallel_fp8 == TIDE_parallel_fp8_none || job->parallel_fp8 == TIDE_parallel_fp8_delayed ||
+            job->parallel_offload_fraction > 0);
+}
+
 static void megatron_wrap(tide_wrapper *w) {
     tide_machine *m = w->model->m;
     tide_megatron *g = TIDE_NEW(m->arena, tide_megatron, 1);
     const char *why = "";
     *g = (tide_megatron){.w = w,
                          .is_te = w->job->parallel_impl == TIDE_parallel_impl_te,
+                         .is_sgd = w->job->optimizer == TIDE_optimizer_sgd_momentum,
                          .is_distributed = w->job->parallel_distributed_optimizer,
                          .is_precision_aware = w->job->parallel_precision_aware,
                          .offloads = w->job->parallel_offload_fraction > 0,
                          .has_fp32_grads = w->job->parallel_grad_reduce_in_fp32};
+    g->has_decoupled_grad = has_decoupled_grad(w->job);
     w->state = m->wrapper = g;
     if (!tide_topology_of(&g->topology, w->job, w->rank, &why, m->arena)) {
         tide_fail(m, TIDE_ERR_CONFLICT, "%s", why);

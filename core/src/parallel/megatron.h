@@ -54,7 +54,8 @@ typedef struct tide_megatron {
     tide_wrapper *w;
     tide_topology topology;
     int64_t chunk_count, microbatches;
-    bool is_interleaved, is_te, is_distributed, is_precision_aware, has_fp32_grads, offloads;
+    bool is_interleaved, is_te, is_sgd, is_distributed, is_precision_aware, has_fp32_grads, offloads;
+    bool has_decoupled_grad; /* the optimizer is given the parameters themselves, and their gradients beside them */
     tide_megatron_buffer *buffers;
     uint32_t buffer_count;
     tide_megatron_optimizer optimizers[2];
@@ -83,8 +84,8 @@ void tide_megatron_zero_grad(tide_megatron *g);
 
 /* ---- megatron_adam.c ---- */
 
-/* FusedAdam.step: both groups, states at the first step. */
-void tide_megatron_fused_adam(const tide_megatron *g, tide_megatron_optimizer *o);
+/* FusedAdam.step, or FusedSGD's: both groups, states at the first step. */
+void tide_megatron_fused_step(const tide_megatron *g, tide_megatron_optimizer *o);
 
 /* ---- megatron_schedules.c ---- */
 

@@ -1,22 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Transformer Engine 2.20.2: pytorch/optimizers/fused_adam.py, as Megatron-Core's optimizers call it.
+/* Transformer Engine 2.20.2: pytorch/optimizers/fused_adam.py, as Megatron-Core's optimizers call it,
+ * and fused_sgd.py, whose momentum takes the place of the first moment.
  *
  * States of another type than fp32 have a scale, and are widened for the kernel: bf16 moments only where they are not
  * both of that type. A state in fp8 is a Float8Tensor with a transposed copy. */
 #include "parallel/megatron.h"
 
-static const char adam_op[] = "FusedAdam.step";
+static const char *adam_op(const tide_megatron *g) {
+    return g->is_sgd ? "FusedSGD.step" : "FusedAdam.step";
+}
 
 static tide_tensor *adam_tensor(const tide_megatron *g, const tide_megatron_main *p, tide_dtype dtype,
                                 tide_factor factor) {
     tide_machine *m = g->w->model->m;
     m->module = g->w->model->parameters[p->row].module;
-    return tide_flat_of(m, adam_op, p->count, dtype, factor);
+    return tide_flat_of(m, adam_op(g), p->count, dtype, factor);
 }
 
 /* One number that stays. */
 static tide_tensor *adam_scalar(const tide_megatron *g) {
-    return tide_flat_of(g->w->model->m, adam_op, 1, TIDE_FP32, TIDE_FACTOR_OPTIMIZER);
+    return tide_flat_of(g->w->model->m, adam_op(g), 1, TIDE_FP32, TIDE_FACTOR_OPTIMIZER);
 }
 
 static void adam_drop(const tide_megatron *g, tide_tensor *t) {
@@ -72,8 +75,9 @@ static void apply_scale(const tide_megatron *g, tide_megatron_optimizer *o, cons
 /* initialize_state */
 static void adam_initialize(const tide_megatron *g, tide_megatron_optimizer *o, tide_megatron_main *p) {
     adam_initialize_one(g, p, EXP_AVG);
+    if (g->is_sgd) return; /* momentum_buffer */
     adam_initialize_one(g, p, EXP_AVG_SQ);
-    if (!g->is_precision_aware || g->offloads) return;
+    if (!g->has_decoupled_grad || g->offloads) return;
     adam_initialize_one(g, p, MASTER_PARAM);
     if (stores_param_remainders(g)) return;
     const tide_dtype dtype = g->w->model->state.dtype, kept = adam_dtype(g, MASTER_PARAM);
@@ -128,12 +132,12 @@ static void adam_drop_widened(const tide_megatron *g, adam_widened *wide, uint32
 /* HybridDeviceOptimizer.step: param_copy_back_gpu_hook: parameters from the host, in fp32, into those of another type.
  */
 static void adam_copy_back(const tide_megatron *g, const tide_megatron_optimizer *o) {
-    if (!g->is_precision_aware || g->w->model->state.dtype == TIDE_FP32) return;
+    if (!g->has_decoupled_grad || g->w->model->state.dtype == TIDE_FP32) return;
     for (uint32_t i = 0; i < o->count; i++)
         if (o->mains[i].is_on_host) adam_drop(g, adam_tensor(g, &o->mains[i], TIDE_FP32, TIDE_FACTOR_TEMPORARY));
 }
 
-void tide_megatron_fused_adam(const tide_megatron *g, tide_megatron_optimizer *o) {
+void tide_megatron_fused_step(const tide_megatron *g, tide_megatron_optimizer *o) {
     uint32_t first = o->first_group, count = o->count;
     adam_widened *matrices = adam_widen(g, o, 0, first), *vectors;
     adam_scale(g, o, matrices, 0, first);

@@ -48,7 +48,7 @@ static tide_tensor *flat(const tide_megatron *g, const tide_megatron_main *p, ti
 /* _build_model_and_main_param_groups: shard.clone().float() */
 static void make_main(tide_megatron *g, tide_megatron_main *p) {
     tide_machine *m = g->w->model->m;
-    if (g->w->model->state.dtype == TIDE_FP32 || g->is_precision_aware) { /* a view of the parameter */
+    if (g->w->model->state.dtype == TIDE_FP32 || g->has_decoupled_grad) { /* a view of the parameter */
         tide_shape shape = tide_shape1((tide_dim){p->count, 0});
         p->param = tide_view_as(m, g->w->model->parameters[p->row].tensor, tide_layout_of(m, &shape, NULL));
         return;
@@ -131,11 +131,12 @@ static void make_one(tide_megatron *g, tide_megatron_optimizer *o, bool is_exper
     if (g->offloads)
         before = hybrid_of_model(g, is_expert);
     else if (g->is_te)
-        tide_flat_of(m, "FusedAdam", 1, TIDE_INT32, TIDE_FACTOR_OPTIMIZER); /* _dummy_overflow_buf */
+        tide_flat_of(m, g->is_sgd ? "FusedSGD" : "FusedAdam", 1, TIDE_INT32,
+                     TIDE_FACTOR_OPTIMIZER); /* _dummy_overflow_buf */
     o->loss_scale = make_scale(g);
     for (uint32_t i = 0; i < o->count; i++) make_main(g, &o->mains[i]);
     if (g->offloads) {
-        make_hybrid(g, o->mains, o->count, g->is_precision_aware ? g->w->model->state.dtype : TIDE_FP32);
+        make_hybrid(g, o->mains, o->count, g->has_decoupled_grad ? g->w->model->state.dtype : TIDE_FP32);
         drop_hybrid(g, &before);
     }
     m->module = 0;
@@ -180,7 +181,7 @@ static void copy_grads(tide_megatron *g, const tide_megatron_optimizer *o) {
     const tide_tensor *grads = g->buffer_count ? g->buffers[0].grad_data : NULL;
     for (uint32_t i = 0; i < o->count; i++) {
         const tide_megatron_main *p = &o->mains[i];
-        bool is_view = grads->dtype == TIDE_FP32 || g->is_precision_aware;
+        bool is_view = grads->dtype == TIDE_FP32 || g->has_decoupled_grad;
         p->param->grad =
             is_view ? tide_view_as(m, grads, p->param->layout) : flat(g, p, TIDE_FP32, TIDE_FACTOR_GRADIENT);
     }
@@ -198,6 +199,6 @@ void tide_megatron_optimizer_step(tide_megatron *g) {
     for (uint32_t i = 0; i < g->optimizer_count; i++) copy_grads(g, &g->optimizers[i]);
     grad_norm(g);
     if (!g->is_te) tide_optimizer_step(g->w->optimizer);
-    for (uint32_t i = 0; i < g->optimizer_count && g->is_te; i++) tide_megatron_fused_adam(g, &g->optimizers[i]);
+    for (uint32_t i = 0; i < g->optimizer_count && g->is_te; i++) tide_megatron_fused_step(g, &g->optimizers[i]);
     m->module = 0;
 }

@@ -33,7 +33,7 @@ static const tide_key_row bridge_train_rows[] = {
 };
 
 static const tide_key_row bridge_optimizer_rows[] = {
-    KEY_SETS("optimizer", optimizer, "adam=adamw"),
+    KEY_SETS("optimizer", optimizer, "adam=adamw|sgd=sgd_momentum"),
     KEY_SETS("clip_grad", clip, ""),
     KEY_SETS("use_precision_aware_optimizer", parallel_precision_aware, ""),
     KEY_SETS("main_grads_dtype", parallel_main_grads_dtype, "torch.float32=fp32|torch.bfloat16=bf16"),
