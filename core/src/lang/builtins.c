@@ -92,10 +92,17 @@ static tide_value builtin_isqrt(tide_frame *f, const tide_value *a, uint32_t cou
 
 /* ---- what is said ---- */
 
-/* At the place of the key where the text names one ("key: text"), else where the model stands. */
+/* At the place of the setting or of the key where the text names one ("parallel.tp: text", "key: text"), else where the
+ * model stands. */
 static void say_error(tide_machine *m, const char *text, const char *about) {
     const tide_model *model = m->interpreter;
-    size_t length = strspn(text, "abcdefghijklmnopqrstuvwxyz_");
+    size_t length = strspn(text, "abcdefghijklmnopqrstuvwxyz_"), name = strspn(text, "abcdefghijklmnopqrstuvwxyz_.");
+    if (text[length] == '.' && text[name] == ':') {
+        m->module = m->statement = 0;
+        tide_fail_setting(m, TIDE_ERR_CONFLICT, tide_format(m->arena, "%.*s", (int)name, text), "%s%s%s",
+                          text + name + 2, *about ? " " : "", about);
+        return;
+    }
     bool is_default = false, has_key = length && text[length] == ':' && text[length + 1] == ' ';
     if (m->has_failed) return;
     if (!has_key || !model->find_place) {

@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "base/rounding.h"
 #include "lang/lang.h"
 
 /* ---- descriptions ---- */
@@ -258,16 +259,34 @@ tide_description *tide_load_given_description(tide_run *run, const tide_job *job
     return load_library(run, job) ? tide_description_load(&run->descriptions, given_name(job)) : NULL;
 }
 
+/* Why a framework's dialect has no description of an architecture: NULL where the framework makes no such model. */
+static const char *why_not_in_dialect(const char *dialect, tide_text architecture) {
+    static const struct {
+        const char *dialect, *architectures, *why;
+    } rows[] = {
+#define TIDE_NOT_IN_DIALECT(dialect, architectures, why) {dialect, architectures, why},
+#include "train/undescribed_in_dialect.def"
+#undef TIDE_NOT_IN_DIALECT
+    };
+    for (unsigned i = 0; i < TIDE_COUNT_OF(rows); i++) {
+        tide_text rest = tide_text_of(rows[i].architectures), one;
+        while (strcmp(rows[i].dialect, dialect) == 0 && tide_piece_next(&rest, '|', &one))
+            if (tide_text_equal(one, architecture)) return rows[i].why;
+    }
+    return NULL;
+}
+
 static bool refuse_in_dialect(const tide_job *job, const char *dialect, tide_text architecture, tide_arena *arena,
                               tide_diagnostics *diags) {
-    const char *described = "";
+    const char *described = "", *why = why_not_in_dialect(dialect, architecture);
     for (uint32_t i = 0; i < tide_engine_root_count; i++)
         if (strcmp(tide_engine_roots[i].engine, dialect) == 0)
             described =
                 tide_format(arena, "%s%s%s", described, *described ? ", " : "", tide_engine_roots[i].architecture);
     return tide_error(diags, TIDE_ERR_MODEL_UNKNOWN, "/settings/parallel.kind",
-                      tide_format(arena, "%s is not described for %s", job->values[TIDE_SET_parallel_kind],
-                                  architecture.length ? tide_shown(arena, architecture) : "this model"),
+                      tide_format(arena, "%s is not described for %s%s%s", job->values[TIDE_SET_parallel_kind],
+                                  architecture.length ? tide_shown(arena, architecture) : "this model", why ? ": " : "",
+                                  why ? why : ""),
                       tide_format(arena, "it is for %s; parallel.kind=fsdp2, zero3 or ddp play others", described));
 }
 
