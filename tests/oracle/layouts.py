@@ -21,7 +21,7 @@ RESULTS = ROOT / "tests" / "oracle" / "results" / "parallel"
 KINDS = {  # how a row of the table of runs begins
     "data parallel": ("ddp", "fsdp1", "fsdp2", "zero0", "zero1", "zero2", "zero3"),
     "ranks of PyTorch's": ("tp", "pp", "native"),
-    "ranks of Megatron-Core": ("megatron", "megatron_fp8"),
+    "ranks of Megatron-Core": ("megatron", "megatron_experts", "megatron_fp8"),
 }
 SIZES = ("tp", "cp", "pp", "dp")
 HEAD = "| Sequence | Layout | Recorded, GiB | tidemark |\n|---|---|---|---|\n"

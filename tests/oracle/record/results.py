@@ -2,7 +2,8 @@
 """The recorded runs of the repository: files of JSON lines, one per family of models, or per kind of what runs them.
 
 results/FAMILY.jsonl        one device: training and inference, by the configuration's model_type
-results/parallel/KIND.jsonl one rank of a distributed job; KIND_fp8.jsonl of those in FP8
+results/parallel/KIND.jsonl one rank of a distributed job; KIND_fp8.jsonl of those in FP8,
+                            megatron_experts.jsonl of those with ranks of experts
 """
 
 from __future__ import annotations
@@ -68,6 +69,14 @@ def family(given: Given, folders: Iterable[Path] = ()) -> str:
 KERNELS = ("kernels", "float8", "offload_activations")
 
 
+def kind_of(plan: Given) -> str:
+    """The name of the file of a trainer's or a rank's results."""
+    kind: str = plan["kind"]
+    if plan.get("fp8"):
+        return f"{kind}_fp8"
+    return "megatron_experts" if kind == "megatron" and plan.get("ep", 1) > 1 else kind
+
+
 def place(given: Given, folders: Iterable[Path] = ()) -> Path:
     """The file of a case's result, below a folder of results."""
     if serving_case.is_one(given):
@@ -76,8 +85,7 @@ def place(given: Given, folders: Iterable[Path] = ()) -> Path:
         return Path("compile") / f"{family(given, folders)}.jsonl"
     for key, folder in (("trainer", "trainers"), ("parallel", "parallel")):
         if given.get(key):
-            kind = given[key]["kind"] + ("_fp8" if given[key].get("fp8") else "")
-            return Path(folder) / f"{kind}.jsonl"
+            return Path(folder) / f"{kind_of(given[key])}.jsonl"
     if (
         any(given.get(k) for k in KERNELS)
         or str(given.get("quant", "")).endswith("wo")
