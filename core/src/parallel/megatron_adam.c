@@ -5,6 +5,7 @@
  * States of another type than fp32 have a scale, and are widened for the kernel: bf16 moments only where they are not
  * both of that type. A state in fp8 is a Float8Tensor with a transposed copy. */
 #include "parallel/megatron.h"
+#include "tensor/ops/ops.h"
 
 static const char *adam_op(const tide_megatron *g) {
     return g->is_sgd ? "FusedSGD.step" : "FusedAdam.step";
@@ -60,16 +61,43 @@ static void adam_initialize_one(const tide_megatron *g, tide_megatron_main *p, t
     if (dtype != TIDE_FP32) adam_scalar(g);
 }
 
-/* _apply_scale, but for numbers that live within it. dtype_to_range_map keeps a range that it moved under the type of
- * the state, which a Float8Tensor does not look for: it moves it each time. */
+static tide_tensor *adam_number(const tide_megatron *g) {
+    return tide_flat_of(g->w->model->m, adam_op(g), 1, TIDE_FP32, TIDE_FACTOR_TEMPORARY);
+}
+
+/* min_val, max_val = torch.aminmax(unscaled_state), and what the scale is of; kept: what lives to the end of
+ * the function. */
+static void adam_largest(const tide_megatron *g, const tide_tensor *unscaled, tide_tensor *kept[3]) {
+    kept[0] = adam_number(g);
+    kept[1] = adam_number(g);
+    tide_reduction_scratch(g->w->model->m, unscaled, 1, 2 * (int64_t)sizeof(float));
+    tide_tensor *negative = adam_number(g);
+    kept[2] = adam_number(g); /* torch.maximum(-min_val, max_val) */
+    adam_drop(g, negative);
+}
+
+/* _apply_scale. dtype_to_range_map keeps a range that it moved under the type of the state, which a Float8Tensor does
+ * not look for: it moves it each time. */
 static void apply_scale(const tide_megatron *g, tide_megatron_optimizer *o, const tide_megatron_main *p,
-                        tide_dtype dtype) {
+                        const tide_tensor *unscaled, tide_dtype dtype) {
     bool is_fp8 = dtype == TIDE_FP8;
-    tide_tensor **range = is_fp8 ? &o->fp8_range : &o->fp16_range, *before = *range;
+    tide_tensor **range = is_fp8 ? &o->fp8_range : &o->fp16_range, *before = *range, *kept[3], *one, *other;
     if (dtype == TIDE_BF16) adam_drop(g, adam_tensor(g, p, TIDE_BF16, TIDE_FACTOR_TEMPORARY));
-    if (dtype == TIDE_BF16 || (before && !is_fp8)) return;
-    *range = adam_scalar(g);
-    adam_drop(g, before);
+    if (dtype == TIDE_BF16) return;
+    if (!before || is_fp8) {
+        *range = adam_scalar(g);
+        adam_drop(g, before);
+    }
+    adam_largest(g, unscaled, kept);
+    tide_tensor *is_positive = is_fp8 ? NULL : adam_number(g); /* torch.where(scale > 0, scale.reciprocal(), 0.0) */
+    one = adam_number(g);                                      /* reciprocal */
+    other = adam_number(g);
+    tide_tensor *rscale = is_fp8 ? NULL : adam_number(g);
+    adam_drop(g, is_fp8 ? one : other);
+    adam_drop(g, is_positive);
+    adam_drop(g, is_fp8 ? other : one);
+    for (unsigned i = 0; i < 3; i++) adam_drop(g, kept[i]);
+    adam_drop(g, rscale);
 }
 
 /* initialize_state */
@@ -87,7 +115,7 @@ static void adam_initialize(const tide_megatron *g, tide_megatron_optimizer *o, 
         master = adam_tensor(g, p, TIDE_FP32, TIDE_FACTOR_TEMPORARY);
         adam_drop(g, clone);
     }
-    if (kept != TIDE_FP32) apply_scale(g, o, p, kept);
+    if (kept != TIDE_FP32) apply_scale(g, o, p, master, kept);
     adam_drop(g, master);
 }
 
@@ -121,7 +149,8 @@ static void adam_scale(const tide_megatron *g, tide_megatron_optimizer *o, const
     for (int name = 0; name < STATE_COUNT; name++)
         for (uint32_t i = from; i < to; i++)
             if (wide[i - from].states[name])
-                apply_scale(g, o, &o->mains[i], adam_dtype(g, (tide_megatron_state_name)name));
+                apply_scale(g, o, &o->mains[i], wide[i - from].states[name],
+                            adam_dtype(g, (tide_megatron_state_name)name));
 }
 
 static void adam_drop_widened(const tide_megatron *g, adam_widened *wide, uint32_t count) {
