@@ -217,6 +217,8 @@ static const char *const long_runs[] = {
     "model=smollm2-135m steps=70 trainer=dpo adapter=lora quant=int8",
     "model=gpt2 steps=120 parallel.kind=ddp parallel.dp=4 grad_accum=2",
     NATIVE "model=llama-3.2-1b steps=40 parallel.pp=2 parallel.dp=2 parallel.microbatches=24",
+    "model=smollm2-135m steps=40 parallel.kind=zero3 parallel.dp=8 grad_accum=2",
+    "model=smollm2-135m steps=50 parallel.kind=zero3 parallel.dp=4 trainer=sft",
     "model=llama-3.2-1b steps=50 parallel.kind=fsdp2 parallel.dp=4 seq=100 checkpointing=full",
     "model=mamba-130m seq=40 steps=60 grad_accum=2 overrides.num_hidden_layers=6"};
 

@@ -13,6 +13,7 @@ struct tide_kept_event {
     tide_event is;
     uint64_t growth;               /* of its bytes from one playing to the next */
     bool is_touch;                 /* a request that the next event frees: both */
+    bool is_over;                  /* there are some that are left out */
     uint32_t event, highest;       /* of those left out: the first that reaches `most` */
     uint64_t most, most_requested; /* above what there is before them; 0: nowhere */
     int64_t change, change_requested;
@@ -37,6 +38,7 @@ static bool grows_by(const tide_repetition *of, uint32_t slot) {
 static void pass_over(struct tide_kept_event *k, const tide_event *e, uint32_t event, uint64_t bytes,
                       uint64_t requested) {
     bool is_free = e->kind == TIDE_EVENT_FREE;
+    k->is_over = true;
     k->change += is_free ? -(int64_t)bytes : (int64_t)bytes;
     k->change_requested += is_free ? -(int64_t)requested : (int64_t)requested;
     if (k->change > 0 && (uint64_t)k->change > k->most) {
@@ -75,7 +77,7 @@ static struct tide_kept_event leave_out_touch(tide_repeating *r) {
         next.touch_event = next.event;
     }
     if (requested > 0 && (uint64_t)requested > next.most_requested) next.most_requested = (uint64_t)requested;
-    next.has_touch = true;
+    next.has_touch = next.is_over = true;
     next.is_touch = false;
     return next;
 }
@@ -163,9 +165,11 @@ static void rise_over(tide_player *p, const struct tide_kept_event *k, uint64_t 
         event = is_later ? event : k->touch_event;
     }
     uint64_t highest = r->allocated + most;
-    tide_caching_async_live(p->allocator, (int64_t)most);
-    tide_caching_async_live(p->allocator, k->change - (int64_t)most);
-    r->reserved = tide_caching_reserved(p->allocator);
+    if (p->conf.backend == TIDE_ALLOC_CUDA_MALLOC_ASYNC) {
+        tide_caching_async_live(p->allocator, (int64_t)most);
+        tide_caching_async_live(p->allocator, k->change - (int64_t)most);
+        r->reserved = tide_caching_reserved(p->allocator);
+    }
     if (most && (highest > r->allocated_peak || (highest == r->allocated_peak && r->reserved > r->peak_reserved))) {
         r->allocated_peak = highest;
         r->peak_reserved = r->reserved;
@@ -185,7 +189,7 @@ static bool skip_playing(tide_player *p) {
     uint64_t touched = 0;
     for (uint32_t i = 0; i < r->kept_count; i++) {
         const struct tide_kept_event *k = &r->kept[i];
-        rise_over(p, k, touched);
+        if (k->is_over) rise_over(p, k, touched);
         if (i + 1 == r->kept_count) break;
         tide_event e = k->is;
         e.bytes -= k->growth * p->cursor.to_come;
@@ -223,6 +227,7 @@ static bool skip_round(tide_player *p, const tide_repetition *of, uint32_t round
     tide_repeating *r = &p->repeating;
     for (uint32_t i = 0; i < round; i++) {
         r->playing++;
+        p->figures.replayed += r->kept_count;
         p->cursor.to_come = of->times - r->playing;
         tide_player_hand_on(p, of, true);
         if (!skip_playing(p)) return false;

@@ -177,14 +177,18 @@ static bool has_repetition(const tide_timeline *t, uint32_t event) {
     return t->repetition_count && t->repetitions[t->repetition_count - 1].last_event > event;
 }
 
+static bool same_bytes(const tide_allocation *a, const tide_allocation *b) {
+    return a->bytes == b->bytes && a->stream == b->stream;
+}
+
 static bool same_request(const tide_allocation *a, const tide_allocation *b) {
-    return a->bytes == b->bytes && a->stream == b->stream && a->used_by == b->used_by;
+    return same_bytes(a, b) && a->used_by == b->used_by;
 }
 
 /* What stretches of `own` allocations have left alive from this one of an earlier stretch on. */
 static bool is_handed_on(const tide_timeline *t, uint32_t which, uint32_t own, uint32_t end) {
     for (uint32_t next = which + own; next < end; next += own)
-        if (!same_request(&t->allocations[which], &t->allocations[next]) || t->allocations[next].died != TIDE_NEVER)
+        if (!same_bytes(&t->allocations[which], &t->allocations[next]) || t->allocations[next].died != TIDE_NEVER)
             return false;
     return true;
 }
@@ -223,12 +227,14 @@ bool tide_timeline_repeats(const tide_timeline *t, tide_timeline_place oldest, t
     for (uint32_t i = 0; i < events; i++) {
         uint32_t before = t->events[first.event + i], now = t->events[second.event + i], which = now & ~TIDE_FREE_BIT;
         if (before == TIDE_EMPTY_CACHE && now == TIDE_EMPTY_CACHE) continue;
-        if (now != before + own || which < oldest.allocation) return false;
+        if (before == TIDE_EMPTY_CACHE || now != before + own || which < oldest.allocation) return false;
         if (which < second.allocation) { /* what a stretch before left */
             if (!is_handed_on(t, which, own, t->allocation_count)) return false;
             left++;
         }
-        if (!(now & TIDE_FREE_BIT) && !same_request(&t->allocations[which - own], &t->allocations[which])) return false;
+        const tide_allocation *a = &t->allocations[which - own], *b = &t->allocations[which];
+        /* which streams use it is known when it is freed */
+        if (now & TIDE_FREE_BIT ? a->used_by != b->used_by : !same_bytes(a, b)) return false;
     }
     for (uint32_t i = second.allocation; i < t->allocation_count; i++) left -= t->allocations[i].died == TIDE_NEVER;
     return left == 0;

@@ -104,7 +104,7 @@ bool tide_write_estimate(tide_writer *w, tide_run *run, const tide_job *job, tid
     tide_write_libraries(w, job);
     tide_write_verdict(&r, false);
     if (run->serving) tide_write_serving(w, run->serving, job, parts & TIDE_WITH_FLAGS);
-    if (parts & TIDE_WITH_OPTIONS && !run->serving && !tide_write_card_options(&r)) return false;
+    if (parts & TIDE_WITH_OPTIONS && !run->serving && !tide_write_card_options(&r, diags)) return false;
     tide_write_peak(&r, false);
     tide_write_ranks(&r);
     if (plainer) tide_write_moves(w, plainer, run, job, tide_job_report_need(&r));

@@ -307,13 +307,21 @@ void tide_write_verdict(tide_job_report *r, bool is_brief) {
     tide_write_close(w, '}');
 }
 
-/* The events are played for each guess; of a long run what most would ask for is said alone. */
-enum { LONG_RUN = 2000000 };
+/* The events are played for each guess: of a long run what most would ask for is said alone, of one that takes about a
+ * second to play nothing. */
+enum { LONG_RUN = 2000000, LONGEST_RUN = 16000000 };
 
-bool tide_write_card_options(tide_job_report *r) {
+bool tide_write_card_options(tide_job_report *r, tide_diagnostics *diags) {
     tide_replay_config config = tide_job_config_on_card(r->job);
     uint64_t smallest;
-    uint64_t need = tide_job_report_need(r);
+    uint64_t need = tide_job_report_need(r), played = r->replay.events + r->replay.replayed;
+    if (played > LONGEST_RUN) {
+        tide_report(diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/allocator",
+                    tide_format(r->w->arena, "no other options are tried on %llu requests and frees",
+                                (unsigned long long)played),
+                    "allocator=expandable_segments:True plays the job with what saves most");
+        return true;
+    }
     bool is_long = tide_events_to_play(&r->source, &r->replay) > LONG_RUN;
     if (is_long && tide_range_high(r->run, r->job, need) > need) return true; /* which no option is told apart in */
     if (is_long)

@@ -12,7 +12,7 @@ void tide_write_ranks(tide_job_report *r);
 void tide_write_verdict(tide_job_report *r, bool is_brief);
 /* "smallest_device_bytes", "options" and "advice": the events are played some twenty times. False when memory ran out.
  */
-bool tide_write_card_options(tide_job_report *r);
+bool tide_write_card_options(tide_job_report *r, tide_diagnostics *diags);
 /* "steps": what torch.cuda would say in each. */
 void tide_write_steps(tide_job_report *r);
 /* "outside": what the device holds besides what is allocated. */
