@@ -18,10 +18,11 @@ static uint64_t larger(uint64_t a, uint64_t b) {
 
 /* How many steps later the playing of a repetition is than the one that is kept. */
 static uint32_t later_steps(const tide_player *p) {
-    const tide_repetition *of = &p->source->repetitions[p->next];
-    if (!p->around.playing) return p->repeating.playing ? p->repeating.playing * of->steps : 0;
-    while (!of->within) of++; /* those within it are of one step */
-    return p->around.playing * of->steps;
+    const tide_repetition *of = p->source->repetitions;
+    uint32_t next = p->next;
+    if (!p->around.playing) return p->repeating.playing ? p->repeating.playing * of[next].steps : 0;
+    while (!of[next].within) next++; /* those within it are of one step */
+    return p->around.playing * of[next].steps;
 }
 
 static void note_phase(tide_step_figures *s, tide_phase phase, uint64_t peak, uint64_t allocated) {
