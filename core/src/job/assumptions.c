@@ -133,6 +133,11 @@ static void assume_training(tide_job_builder *b) {
     if (!has_schedule(job)) assume(b, TIDE_SET_hold_outputs, "the model's output is dropped before backward");
     assume(b, TIDE_SET_checkpointing, "no checkpointing: what backward needs of every layer is kept");
     assume_input_grads(b);
+    if (job->trainer != TIDE_trainer_none)
+        assume(
+            b, TIDE_SET_trainer_save_strategy,
+            "no checkpoint is written; Trainer by itself writes one every 500 steps and behind the last: steps plays "
+            "it");
     bool scores_tokens = job->trainer > TIDE_trainer_hf && job->trainer != TIDE_trainer_reward;
     if (scores_tokens && !b->arguments.is_given[TIDE_SET_trainer_scored_tokens])
         assume(b, TIDE_SET_trainer_prompt_length, "rows without a prompt: every position is scored");
