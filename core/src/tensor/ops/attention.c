@@ -14,12 +14,6 @@ typedef struct attention {
         repeats; /* repeats: enable_gqa, keys and values are copied for their queries; else they broadcast */
 } attention;
 
-tide_tensor *tide_empty_of(tide_machine *m, tide_dtype dtype, int dims, const int64_t *sizes) {
-    tide_shape shape = {.dims = dims};
-    for (int i = 0; i < dims; i++) shape.dim[i].size = sizes[i];
-    return tide_empty(m, &shape, dtype);
-}
-
 /* A tensor with x's dimensions whose memory is ordered batch, sequence, head, width. */
 static tide_tensor *bshd(tide_machine *m, const tide_shape *shape, tide_dtype dtype) {
     int64_t stride[TIDE_MAX_DIMS];
@@ -88,28 +82,6 @@ static tide_tensor *kept(tide_machine *m, tide_node *node, tide_tensor *out, tid
 }
 
 /* ---- flash ---- */
-
-/* flash_api.cpp: num_splits_heuristic with twice the SMs; 1 unless few blocks leave the device idle. */
-int64_t tide_flash_splits(tide_machine *m, int64_t heads, int64_t queries, int64_t keys, int64_t width) {
-    int64_t key_block = width <= 64 ? 256 : width <= 128 ? 128 : 64;
-    int64_t key_blocks = TIDE_CEIL_DIV(keys, key_block), same_keys = key_blocks * key_block - keys;
-    if (same_keys < m->same_keys) m->same_keys = same_keys;
-    int64_t blocks = heads * ((queries + 63) / 64), sms = 2 * (int64_t)m->device.sms;
-    if (10 * blocks >= 8 * sms) return 1;
-    int64_t most = key_blocks < sms ? key_blocks : sms, best = 0;
-    most = most < 128 ? most : 128;
-    int64_t efficiency[129] = {0}; /* parts in 2^20 */
-    for (int64_t n = 1; n <= most; n++) {
-        bool is_eligible = n == 1 || TIDE_CEIL_DIV(key_blocks, n) != TIDE_CEIL_DIV(key_blocks, n - 1);
-        if (!is_eligible) continue;
-        int64_t waves = TIDE_CEIL_DIV(blocks * n, sms);
-        efficiency[n] = (blocks * n << 20) / (waves * sms);
-        if (efficiency[n] > best) best = efficiency[n];
-    }
-    for (int64_t n = 1; n <= most; n++)
-        if (efficiency[n] && 100 * efficiency[n] >= 85 * best) return n;
-    return 1;
-}
 
 static void flash_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *saved[SLOTS];
@@ -230,26 +202,27 @@ static void efficient_run(tide_machine *m, tide_node *node, tide_tensor **grads,
 }
 static const tide_backward efficient_backward = {"ScaledDotProductEfficientAttentionBackward0", efficient_run};
 
+/* _scaled_dot_product_efficient_attention: output, log-sum-exp, seed and offset. */
+static void efficient_forward(tide_machine *m, tide_tensor *q, tide_tensor *v, bool needs_lse, const attention *a,
+                              tide_tensor *made[4]) {
+    for (int i = 2; i < 4; i++) made[i] = a->dropout <= 0 ? TIDE_EMPTY(m, TIDE_INT64, 1) : NULL;
+    tide_shape shape = *q->shape;
+    shape.dim[3] = v->shape->dim[3];
+    made[0] = bshd(m, &shape, q->dtype);
+    made[1] = TIDE_EMPTY(m, TIDE_FP32, a->batch, a->heads, needs_lse ? TIDE_ROUND_UP(a->queries, 32) : 0);
+    if ((a->value_width > 128 || a->width > 128) && q->dtype != TIDE_FP32)
+        tide_alloc_and_free(m, tide_count(made[0]) * 4); /* fp32 accumulator of the output */
+}
+
 static tide_tensor *efficient(tide_machine *m, tide_tensor *q, tide_tensor *k, tide_tensor *v, tide_tensor *bias,
                               const attention *a) {
     tide_node *node = node_of(m, &efficient_backward, q, k, v, bias, true, a);
     tide_tensor *made[4];
-    if (tide_take_kept(m, TIDE_KEPT_ATTENTION, made, 4))
-        return kept(m, node, tide_set_grad_fn(m, node, made[0]), made[1], made[2], made[3]);
-    tide_tensor *seed = NULL, *offset = NULL;
-    if (a->dropout <= 0) {
-        seed = TIDE_EMPTY(m, TIDE_INT64, 1);
-        offset = TIDE_EMPTY(m, TIDE_INT64, 1);
+    if (!tide_take_kept(m, TIDE_KEPT_ATTENTION, made, 4)) {
+        efficient_forward(m, q, v, q->requires_grad || k->requires_grad || v->requires_grad, a, made);
+        tide_keep(m, TIDE_KEPT_ATTENTION, made, 4);
     }
-    tide_shape shape = *q->shape;
-    shape.dim[3] = v->shape->dim[3];
-    tide_tensor *out = tide_set_grad_fn(m, node, bshd(m, &shape, q->dtype));
-    bool needs_lse = q->requires_grad || k->requires_grad || v->requires_grad;
-    tide_tensor *lse = TIDE_EMPTY(m, TIDE_FP32, a->batch, a->heads, needs_lse ? TIDE_ROUND_UP(a->queries, 32) : 0);
-    if ((a->value_width > 128 || a->width > 128) && q->dtype != TIDE_FP32)
-        tide_alloc_and_free(m, tide_count(out) * 4); /* fp32 accumulator of the output */
-    tide_keep(m, TIDE_KEPT_ATTENTION, (tide_tensor *[]){out, lse, seed, offset}, 4);
-    return kept(m, node, out, lse, seed, offset);
+    return kept(m, node, tide_set_grad_fn(m, node, made[0]), made[1], made[2], made[3]);
 }
 
 /* ---- cuDNN ---- */
@@ -558,21 +531,30 @@ static tide_value list_of(tide_machine *m, tide_tensor *const made[4]) {
     return list;
 }
 
-/* Without a node: of ring attention, whose function has one. */
-static tide_value op_flash_forward(tide_machine *m, tide_value *arguments) {
+/* Without a node, which ring attention has itself. Only memory-efficient attention takes two widths. */
+static tide_value op_ring_block(tide_machine *m, tide_value *arguments) {
     tide_tensor *all[3], *made[4];
     for (int i = 0; i < 3; i++) all[i] = tide_arg_tensor(m, arguments[i]);
     attention a = {.dropout = 0};
-    if (!attention_sizes(m, "_scaled_dot_product_flash_attention", all, &a)) return tide_none();
-    if (a.width != a.value_width) {
-        tide_fail_setting(m, TIDE_ERR_UNSUPPORTED, "parallel.cp",
-                          "ring attention is described of the flash kernel alone, which takes keys and values of "
-                          "one width: these have %lld and %lld; near to it is parallel.kind=megatron",
-                          (long long)a.width, (long long)a.value_width);
-        return tide_none();
-    }
-    flash_forward(m, all[0], &a, made);
-    return list_of(m, made);
+    if (!attention_sizes(m, "ring_block", all, &a)) return tide_none();
+    if (a.width != a.value_width && a.queries % 32)
+        tide_fail_setting(m, TIDE_ERR_CONFLICT, "seq",
+                          "ring attention does not take off what rounds log-sum-exp up to "
+                          "32 rows, of %lld; give a multiple of 64 x parallel.cp",
+                          (long long)a.queries);
+    else if (a.width == a.value_width)
+        flash_forward(m, all[0], &a, made);
+    else
+        efficient_forward(m, all[0], all[2], true, &a, made);
+    return m->has_failed ? tide_none() : list_of(m, made);
+}
+
+static tide_value op_efficient_workspace(tide_machine *m, tide_value *arguments) {
+    tide_tensor *all[3];
+    for (int i = 0; i < 3; i++) all[i] = tide_arg_tensor(m, arguments[i]);
+    attention a = {.dropout = 0};
+    if (!attention_sizes(m, "efficient_workspace", all, &a)) return tide_none();
+    return tide_of_tensor(tide_scratch(m, efficient_workspace(&a, (tide_dtype)all[0]->dtype, m->device.capability)));
 }
 
 /* DTensor's own attention is one operation to selective checkpointing, whatever runs inside of it. */
@@ -590,7 +572,8 @@ static tide_value op_keep_attention(tide_machine *m, tide_value *arguments) {
 }
 
 static const tide_op attention_ops[] = {
-    {"_scaled_dot_product_flash_attention", "query, key, value", TIDE_CAST_NONE, op_flash_forward},
+    {"ring_block", "query, key, value", TIDE_CAST_NONE, op_ring_block},
+    {"efficient_workspace", "query, key, value", TIDE_CAST_NONE, op_efficient_workspace},
     {"kept_attention", "", TIDE_CAST_NONE, op_kept_attention},
     {"keep_attention", "out, lse, seed, offset", TIDE_CAST_NONE, op_keep_attention},
     {"flash_attention", "query, key, value, dropout_p=0, sequences=0", TIDE_CAST_LOWER, op_flash_attention},

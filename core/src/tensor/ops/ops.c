@@ -72,3 +72,9 @@ bool tide_arg_shape(tide_machine *m, tide_value v, tide_shape *shape) {
     shape->dim[shape->dims++].name = v.symbol;
     return !m->has_failed;
 }
+
+tide_tensor *tide_empty_of(tide_machine *m, tide_dtype dtype, int dims, const int64_t *sizes) {
+    tide_shape shape = {.dims = dims};
+    for (int i = 0; i < dims; i++) shape.dim[i].size = sizes[i];
+    return tide_empty(m, &shape, dtype);
+}
