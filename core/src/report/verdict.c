@@ -309,7 +309,7 @@ void tide_write_verdict(tide_job_report *r, bool is_brief) {
 
 /* The events are played for each guess: of a long run what most would ask for is said alone, of one that takes about a
  * second to play nothing. */
-enum { LONG_RUN = 2000000, LONGEST_RUN = 32000000 };
+enum { LONG_RUN = 2000000, LONGEST_RUN = 20000000 };
 
 bool tide_write_card_options(tide_job_report *r, tide_diagnostics *diags) {
     tide_replay_config config = tide_job_config_on_card(r->job);
