@@ -213,6 +213,9 @@ bool tide_job_has_zero_init(const tide_job *job);
 bool tide_job_autocasts(const tide_job *job);
 /* Trainer.place_model_on_device, and that there is no trainer: DeepSpeed and FSDP are given a model on the host. */
 bool tide_trainer_places_model(const tide_job *job);
+/* Whose model it is, by its configuration. */
+bool tide_job_is_of_diffusers(const tide_job *job);
+bool tide_job_is_of_timm(const tide_job *job);
 /* Whether the checkpoints of layers are reentrant, and adapters kept in fp32: as given, but TRL's trainers choose for
  * themselves under ZeRO-3. */
 bool tide_job_is_reentrant(const tide_job *job);

@@ -156,16 +156,17 @@ static bool takes_megatron(const tide_job *job) {
     return job->parallel_kind == TIDE_parallel_kind_megatron;
 }
 
-static bool is_of_diffusers(const tide_job *job) {
+bool tide_job_is_of_diffusers(const tide_job *job) {
     return !job->description && tide_json_at(job->config, "_class_name");
 }
 
-static bool is_of_timm(const tide_job *job) {
+bool tide_job_is_of_timm(const tide_job *job) {
     return !job->description && tide_json_at(job->config, "architecture");
 }
 
 static bool is_of_transformers(const tide_job *job) {
-    return !job->description && !is_of_diffusers(job) && !is_of_timm(job) && !is_server(job) && !takes_megatron(job);
+    return !job->description && !tide_job_is_of_diffusers(job) && !tide_job_is_of_timm(job) && !is_server(job) &&
+           !takes_megatron(job);
 }
 
 static bool adapts(const tide_job *job) {

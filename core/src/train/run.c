@@ -80,15 +80,24 @@ static void warm_up(tide_run *run, const tide_job *job) {
     tide_alloc_and_free(&run->machine, bytes / 2 * 2);
 }
 
-/* modeling_utils.py, gradient_checkpointing_enable */
-static bool check_checkpointing(const tide_run *run, tide_arena *arena, tide_diagnostics *diags) {
+/* transformers' modeling_utils.py, gradient_checkpointing_enable(); timm's set_grad_checkpointing() and diffusers'
+ * enable_gradient_checkpointing(), whose checkpoints are not reentrant and keep nothing of a layer. */
+static bool check_checkpointing(const tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
     const tide_model *model = &run->model;
-    if (!model->state.is_checkpointing) return true;
-    for (uint32_t i = 1; i < model->instance_count; i++)
-        if (model->instances[i].of->is_checkpointed) return true;
-    return tide_error(diags, TIDE_ERR_CONFLICT, "/settings/checkpointing",
-                      tide_format(arena, "%s does not support gradient checkpointing", tide_root_name(model)),
-                      "leave it out; in a description of one's own, \"@checkpoint\": true marks the layers");
+    const char *library = tide_job_is_of_timm(job) ? "timm" : tide_job_is_of_diffusers(job) ? "diffusers" : NULL;
+    bool is_found = !model->state.is_checkpointing;
+    for (uint32_t i = 1; i < model->instance_count && !is_found; i++)
+        is_found = model->instances[i].of->is_checkpointed;
+    if (!is_found)
+        return tide_error(diags, TIDE_ERR_CONFLICT, "/settings/checkpointing",
+                          tide_format(arena, "%s does not support gradient checkpointing", tide_root_name(model)),
+                          "leave it out; in a description of one's own, \"@checkpoint\": true marks the layers");
+    bool is_plain = job->checkpointing == TIDE_checkpointing_none || job->checkpointing == TIDE_checkpointing_full;
+    return !library || is_plain ||
+           tide_error(diags, TIDE_ERR_UNSUPPORTED, "/settings/checkpointing",
+                      tide_format(arena, "is not described as %s for a model of %s",
+                                  job->values[TIDE_SET_checkpointing], library),
+                      "write checkpointing=full, as the library does by itself");
 }
 
 /* transformers/trainer.py, validate_quantization_for_training: "You cannot perform fine-tuning on purely quantized
@@ -147,7 +156,7 @@ static void cast_adapters_to_bf16(tide_run *run, const tide_job *job) {
 bool tide_load(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
     prepare(run, job, arena, diags);
     tide_machine *m = &run->machine;
-    if (!tide_make_model(run, job) || !check_checkpointing(run, arena, diags)) return false;
+    if (!tide_make_model(run, job) || !check_checkpointing(run, job, arena, diags)) return false;
     if (run->model.state.is_checkpointing) tide_skip_layers(&run->model, job->every_n_layers);
     if (job->use_liger_kernel == TIDE_use_liger_kernel_true_ && !tide_apply_liger(run, job)) return false;
     tide_check_unread(run, job);

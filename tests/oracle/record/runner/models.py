@@ -11,6 +11,7 @@ from torch import nn
 
 from ..case import Case
 from ..catalogue import Config
+from ..schema import CaseError
 from . import adapters, quantize
 
 DTYPES: dict[str, Any] = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
@@ -150,7 +151,7 @@ def choose_trainable(model: Any, case: Case) -> None:
 
 def enable_checkpointing(model: Any, case: Case) -> None:
     reentrant = case.checkpointing == "full_reentrant"
-    if case.checkpointing.startswith("selective"):
+    if case.checkpointing.startswith("selective") and hasattr(model, "gradient_checkpointing_enable"):
         from . import kernels
 
         keep = case.checkpointing.partition("_")[2] or "attention"
@@ -162,6 +163,8 @@ def enable_checkpointing(model: Any, case: Case) -> None:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": reentrant}, **some)
         if reentrant and (case.lora or case.freeze or case.train_only):
             model.enable_input_require_grads()
+    elif case.checkpointing != "full":
+        raise CaseError(f"timm and diffusers checkpoint layers in one way, which is not {case.checkpointing}")
     elif hasattr(model, "set_grad_checkpointing"):
         model.set_grad_checkpointing()
     else:
