@@ -56,7 +56,8 @@ static bool adapts_under_zero3(const tide_job *job) {
 bool tide_job_is_reentrant(const tide_job *job) {
     bool is_experimental = job->trainer == TIDE_trainer_orpo || job->trainer == TIDE_trainer_cpo,
          is_forced = job->checkpointing == TIDE_checkpointing_full && adapts_under_zero3(job) && !is_experimental;
-    return job->checkpointing == TIDE_checkpointing_full_reentrant || is_forced;
+    bool has_choice = !tide_job_is_of_timm(job) && !tide_job_is_of_diffusers(job);
+    return has_choice && (job->checkpointing == TIDE_checkpointing_full_reentrant || is_forced);
 }
 
 bool tide_job_casts_adapters(const tide_job *job) {

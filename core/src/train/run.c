@@ -80,24 +80,31 @@ static void warm_up(tide_run *run, const tide_job *job) {
     tide_alloc_and_free(&run->machine, bytes / 2 * 2);
 }
 
-/* transformers' modeling_utils.py, gradient_checkpointing_enable(); timm's set_grad_checkpointing() and diffusers'
- * enable_gradient_checkpointing(), whose checkpoints are not reentrant and keep nothing of a layer. */
+/* timm's set_grad_checkpointing() and diffusers' enable_gradient_checkpointing() have one form: not reentrant, and
+ * nothing of a layer is kept. */
+static bool check_form(const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
+    const char *library = tide_job_is_of_timm(job) ? "timm" : tide_job_is_of_diffusers(job) ? "diffusers" : NULL;
+    bool is_reentrant = job->checkpointing == TIDE_checkpointing_full_reentrant;
+    if (!library || job->checkpointing == TIDE_checkpointing_full) return true;
+    const char *what = tide_format(arena,
+                                   is_reentrant ? "is full: checkpoints of %s are not reentrant"
+                                                : "is not described as selective for a model of %s",
+                                   library);
+    tide_report(diags, is_reentrant ? TIDE_WARNING : TIDE_ERROR,
+                is_reentrant ? TIDE_ERR_CONFLICT : TIDE_ERR_UNSUPPORTED, "/settings/checkpointing", what,
+                "write checkpointing=full");
+    return is_reentrant;
+}
+
+/* transformers' modeling_utils.py, gradient_checkpointing_enable() */
 static bool check_checkpointing(const tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
     const tide_model *model = &run->model;
-    const char *library = tide_job_is_of_timm(job) ? "timm" : tide_job_is_of_diffusers(job) ? "diffusers" : NULL;
-    bool is_found = !model->state.is_checkpointing;
-    for (uint32_t i = 1; i < model->instance_count && !is_found; i++)
-        is_found = model->instances[i].of->is_checkpointed;
-    if (!is_found)
-        return tide_error(diags, TIDE_ERR_CONFLICT, "/settings/checkpointing",
-                          tide_format(arena, "%s does not support gradient checkpointing", tide_root_name(model)),
-                          "leave it out; in a description of one's own, \"@checkpoint\": true marks the layers");
-    bool is_plain = job->checkpointing == TIDE_checkpointing_none || job->checkpointing == TIDE_checkpointing_full;
-    return !library || is_plain ||
-           tide_error(diags, TIDE_ERR_UNSUPPORTED, "/settings/checkpointing",
-                      tide_format(arena, "is not described as %s for a model of %s",
-                                  job->values[TIDE_SET_checkpointing], library),
-                      "write checkpointing=full, as the library does by itself");
+    if (!model->state.is_checkpointing) return true;
+    for (uint32_t i = 1; i < model->instance_count; i++)
+        if (model->instances[i].of->is_checkpointed) return check_form(job, arena, diags);
+    return tide_error(diags, TIDE_ERR_CONFLICT, "/settings/checkpointing",
+                      tide_format(arena, "%s does not support gradient checkpointing", tide_root_name(model)),
+                      "leave it out; in a description of one's own, \"@checkpoint\": true marks the layers");
 }
 
 /* transformers/trainer.py, validate_quantization_for_training: "You cannot perform fine-tuning on purely quantized

@@ -23,6 +23,7 @@ _keep: list[Any] = []  # callbacks that the phantom calls
 def environment(tools: Path, devices: int = 1) -> dict[str, str]:
     """What a process needs to run on the phantom of `tools` (the folder cuda-check beside the program)."""
     return {
+        "TORCH_DISABLE_NATIVE_JIT": "1",  # torch/_native: kernels of Triton where its driver starts, which is not described
         "LD_PRELOAD": str(tools / "libcuda.so.1"),
         "LD_LIBRARY_PATH": joined(str(tools), os.environ.get("LD_LIBRARY_PATH")),
         "TRITON_LIBCUDA_PATH": str(tools),

@@ -3,17 +3,22 @@
  * library on the GPU and not counted. */
 #include "tensor/ops/ops.h"
 
-/* Images whose channels lie closest together; a tensor with one channel or one pixel has both layouts. */
-static bool is_channels_last(const tide_tensor *x) {
-    if (x->shape->dims != 4) return false;
+/* Whether channels lie closest together, then pixels or samples of sound. */
+static bool has_channels_last(const tide_tensor *x) {
+    int dims = x->shape->dims;
     int64_t expected = 1;
-    for (int i = 0; i < 4; i++) {
-        int dim = (const int[]){1, 3, 2, 0}[i];
+    for (int i = 0; i < dims; i++) {
+        int dim = i == 0 ? 1 : i == dims - 1 ? 0 : dims - i;
         if (x->shape->dim[dim].size == 1) continue;
         if (x->stride[dim] != expected) return false;
         expected *= x->shape->dim[dim].size;
     }
     return true;
+}
+
+/* An image with one channel or one pixel has both layouts. */
+static bool is_channels_last(const tide_tensor *x) {
+    return x->shape->dims == 4 && has_channels_last(x);
 }
 
 static bool prefers_channels_last(const tide_tensor *x) {
@@ -54,16 +59,20 @@ static void conv_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide
         if (tide_needs_input_grad(node, 1)) results[1] = tide_image_like(m, weight->shape, weight->dtype, true);
         tide_release(m, g);
     } else {
-        for (int i = 0; i < 2; i++) { /* either gradient in a call of its own, with its own copies */
-            tide_tensor *copied = i && tide_needs_input_grad(node, 1) ? in_layout(m, grads[0], is_last) : NULL;
+        /* one of another layout is copied first; any other in either call, for itself */
+        bool is_other = has_channels_last(grads[0]) && !tide_is_contiguous(grads[0]);
+        tide_tensor *g = is_other ? in_layout(m, grads[0], false) : tide_retain(grads[0]);
+        for (int i = 0; i < 2; i++) {
+            tide_tensor *copied = i && tide_needs_input_grad(node, 1) ? in_layout(m, g, is_last) : NULL;
             if (tide_needs_input_grad(node, i))
                 results[i] = tide_image_like(m, i ? weight->shape : x->shape, x->dtype, is_last);
             if (!i && tide_needs_input_grad(node, 0)) {
-                copied = in_layout(m, grads[0], is_last);
+                copied = in_layout(m, g, is_last);
                 tide_release(m, in_layout(m, weight, is_last));
             }
             tide_release(m, copied);
         }
+        tide_release(m, g);
     }
     if (!is_line) tide_release(m, input);
     if (tide_needs_input_grad(node, 2)) {

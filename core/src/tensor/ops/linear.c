@@ -56,12 +56,6 @@ static void multiply(tide_machine *m, const tide_tensor *a, const tide_tensor *b
     tide_release(m, left);
 }
 
-/* The product of batches of matrices. Outer products, of an inner size of 1, are a kernel that copies nothing and takes
- * no workspace: torch/_native/ops/bmm_outer_product. */
-static void multiply_batches(tide_machine *m, const tide_tensor *a, const tide_tensor *b, tide_dim inner) {
-    if (inner.size != 1) multiply(m, a, b, tide_gemm_workspace(m));
-}
-
 /* rows x columns, contiguous, or column-major when is_transposed, with the workspace of the product after it. */
 static tide_tensor *product(tide_machine *m, const tide_tensor *a, const tide_tensor *b, tide_dim rows,
                             tide_dim columns, bool is_transposed, tide_dtype dtype) {
@@ -191,7 +185,7 @@ static void bmm_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_
         if (!tide_needs_input_grad(node, i)) continue;
         const tide_meta *meta = &node->edges[i].node->outputs[node->edges[i].input];
         results[i] = tide_empty(m, meta->shape, grads[0]->dtype);
-        multiply_batches(m, i ? self : grads[0], i ? grads[0] : mat2, grads[0]->shape->dim[i ? 1 : 2]);
+        multiply(m, i ? self : grads[0], i ? grads[0] : mat2, tide_gemm_workspace(m));
     }
     tide_release(m, self);
     tide_release(m, mat2);
@@ -217,7 +211,7 @@ tide_tensor *tide_bmm(tide_machine *m, tide_tensor *a, tide_tensor *b) {
     tide_tensor *out;
     if (tide_take_kept(m, other_product(m), &out, 1)) return tide_set_grad_fn(m, node, out);
     out = tide_empty(m, &shape, a->dtype);
-    multiply_batches(m, a, b, a->shape->dim[2]);
+    multiply(m, a, b, tide_gemm_workspace(m));
     tide_keep(m, other_product(m), &out, 1);
     return tide_set_grad_fn(m, node, out);
 }
@@ -232,8 +226,7 @@ static void baddbmm_grads(tide_machine *m, tide_node *node, tide_tensor **grads,
         if (!tide_needs_input_grad(node, i)) continue;
         const tide_meta *meta = &node->edges[i].node->outputs[node->edges[i].input];
         tide_tensor *plain = tide_empty(m, meta->shape, grads[0]->dtype);
-        multiply_batches(m, i == 1 ? grads[0] : batch1, i == 1 ? batch2 : grads[0],
-                         grads[0]->shape->dim[i == 1 ? 2 : 1]);
+        multiply(m, i == 1 ? grads[0] : batch1, i == 1 ? batch2 : grads[0], tide_gemm_workspace(m));
         results[i] = is_scaled ? tide_scale(m, plain) : tide_retain(plain);
         tide_release(m, plain);
     }
