@@ -40,7 +40,8 @@ typedef struct tide_megatron_main {
     int64_t count;
     tide_tensor *param; /* the fp32 copy, or with a precision-aware optimizer the shard itself */
     tide_tensor *states[STATE_COUNT];
-    bool is_on_host; /* it is updated there */
+    tide_tensor *fp32_grad; /* of a HybridDeviceOptimizer's fp32 copy, where gradients are summed in another type */
+    bool is_on_host;        /* it is updated there */
 } tide_megatron_main;
 
 /* One of the chained optimizers: of dense parameters, or of experts. */

@@ -166,8 +166,25 @@ static void adam_copy_back(const tide_megatron *g, const tide_megatron_optimizer
         if (o->mains[i].is_on_host) adam_drop(g, adam_tensor(g, &o->mains[i], TIDE_FP32, TIDE_FACTOR_TEMPORARY));
 }
 
+/* HybridDeviceOptimizer._set_sub_optimizer_grads: gradients of another type than fp32 are copied to it, on the device
+ * for good, to the host through a copy on the device. */
+static void hybrid_grads(const tide_megatron *g, const tide_megatron_optimizer *o) {
+    bool is_fp32 = !g->buffer_count || g->buffers[0].grad_data->dtype == TIDE_FP32;
+    if (!g->offloads || !g->has_decoupled_grad || is_fp32) return;
+    for (uint32_t i = 0; i < o->count; i++) {
+        tide_megatron_main *p = &o->mains[i];
+        if (p->is_on_host) continue;
+        tide_tensor *before = p->fp32_grad;
+        p->fp32_grad = adam_tensor(g, p, TIDE_FP32, TIDE_FACTOR_GRADIENT);
+        adam_drop(g, before);
+    }
+    for (uint32_t i = 0; i < o->count; i++)
+        if (o->mains[i].is_on_host) adam_drop(g, adam_tensor(g, &o->mains[i], TIDE_FP32, TIDE_FACTOR_TEMPORARY));
+}
+
 void tide_megatron_fused_step(const tide_megatron *g, tide_megatron_optimizer *o) {
     uint32_t first = o->first_group, count = o->count;
+    hybrid_grads(g, o);
     adam_widened *matrices = adam_widen(g, o, 0, first), *vectors;
     adam_scale(g, o, matrices, 0, first);
     vectors = adam_widen(g, o, first, count);
