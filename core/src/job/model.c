@@ -275,20 +275,31 @@ static void read_quantization(tide_job_builder *b) {
                            : NULL);
 }
 
+/* The class of the same family with another head: XForCausalLM, XLMHeadModel, XModel and their like are of X. */
+static void change_head(tide_job_builder *b, tide_json *config, const char *head) {
+    static const char *const endings[] = {"LMHeadModel", "TextModel", "Model"};
+    const tide_json *names = tide_json_at(config, "architectures");
+    tide_json *name = names && names->kind == TIDE_JSON_ARRAY ? names->first : NULL;
+    if (!tide_json_is(name, TIDE_JSON_STRING)) return;
+    const char *task = strstr(name->text.at, "For");
+    size_t length = task && task > name->text.at ? (size_t)(task - name->text.at) : name->text.length;
+    for (size_t i = 0; i < TIDE_COUNT_OF(endings) && length == name->text.length; i++)
+        if (tide_text_ends(name->text, tide_text_of(endings[i]))) length -= strlen(endings[i]);
+    bool has_none = strcmp(head, "none") == 0;
+    name->text = tide_text_of(tide_format(b->arena, "%.*s%s%s", (int)length, name->text.at, has_none ? "Model" : "For",
+                                          has_none ? "" : head));
+}
+
 /* trl/trainer/reward_trainer.py, __init__: AutoModelForSequenceClassification with num_labels=1, of what is named as a
  * causal language model, and with the id of the padding token. peft's PeftModelForSequenceClassification saves its
  * head, "score". */
 static void make_reward_model(tide_job_builder *b) {
     tide_json *config = b->inputs.config;
-    static const char *const endings[] = {"ForCausalLM", "LMHeadModel"};
     const tide_json *names = tide_json_at(config, "architectures"), *pad = tide_json_at(config, "pad_token_id");
-    tide_json *name = names && names->kind == TIDE_JSON_ARRAY ? names->first : NULL;
-    for (size_t i = 0; i < TIDE_COUNT_OF(endings) && tide_json_is(name, TIDE_JSON_STRING); i++) {
-        size_t ending = strlen(endings[i]), length = name->text.length;
-        if (length < ending || memcmp(name->text.at + length - ending, endings[i], ending) != 0) continue;
-        name->text =
-            tide_text_of(tide_format(b->arena, "%.*sForSequenceClassification", (int)(length - ending), name->text.at));
-    }
+    const tide_json *name = names && names->kind == TIDE_JSON_ARRAY ? names->first : NULL;
+    bool speaks = tide_json_is(name, TIDE_JSON_STRING) && (tide_text_ends(name->text, TIDE_TEXT("ForCausalLM")) ||
+                                                           tide_text_ends(name->text, TIDE_TEXT("LMHeadModel")));
+    if (speaks) change_head(b, config, "SequenceClassification");
     if (!pad || pad->kind == TIDE_JSON_NULL)
         tide_json_put(b->arena, config, TIDE_TEXT("pad_token_id"),
                       tide_argument_json(b->arena, TIDE_TEXT("0"), "", b->diags));
@@ -311,7 +322,11 @@ static void put_megatron_dropout(const tide_job_builder *b, tide_json *config) {
 void tide_change_config(tide_job_builder *b) {
     tide_json *config = b->inputs.config;
     if (!config) return;
-    if (tide_argument_is(&b->arguments, TIDE_SET_trainer, "reward")) make_reward_model(b);
+    const char *head = tide_argument_text(&b->arguments, TIDE_SET_head);
+    if (tide_argument_is(&b->arguments, TIDE_SET_trainer, "reward"))
+        make_reward_model(b);
+    else if (head[0] && strcmp(head, "default") != 0)
+        change_head(b, config, head);
     for (uint32_t i = 0; i < b->arguments.override_count; i++)
         tide_config_override(b->arena, config, &b->arguments.overrides[i], b->diags);
     if (tide_argument_text(&b->arguments, TIDE_SET_dropout)[0]) {

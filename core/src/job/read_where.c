@@ -71,6 +71,9 @@ static bool is_plain_loop(const tide_job *job) {
 static bool clips(const tide_job *job) { /* a GradScaler's gradients are unscaled for it */
     return is_plain_loop(job) || (job->autocast.is_set && job->autocast.dtype == TIDE_FP16);
 }
+static bool keeps_head(const tide_job *job) {
+    return job->trainer != TIDE_trainer_reward;
+}
 static bool has_model_loss(const tide_job *job) {
     return job->trainer <= TIDE_trainer_hf;
 }
@@ -132,6 +135,7 @@ static const struct {
 } read_where[] = {
     {ALL_KINDS, TIDE_SET_purpose, never, ": training and fine-tuning are the same allocations"},
     {ALL_KINDS, TIDE_SET_dtype, is_not_gguf, " with engine=llama_cpp: ftype is what weights are kept in"},
+    {ALL_KINDS, TIDE_SET_head, keeps_head, " with trainer=reward, which makes a head of one score"},
     {ALL_KINDS, TIDE_SET_labels, has_model_loss, ": TRL's trainers compute the loss themselves"},
     {ALL_KINDS, TIDE_SET_param_groups, is_plain_loop, " with a trainer, which makes groups of its own"},
     {ALL_KINDS, TIDE_SET_clip, clips, " with a trainer, which computes the norm in any case"},

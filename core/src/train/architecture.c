@@ -144,9 +144,49 @@ static const tide_json *root_of_task(const tide_json *roots, tide_text name) {
     return roots->first;
 }
 
-/* The class that the configuration's architectures[0] names. */
-static bool root_class(const tide_job *job, bool is_stand_in, const tide_description *description,
-                       tide_text *class_name, tide_diagnostics *diags, tide_arena *arena) {
+/* Whether XModel, or XTextModel of a model_type "x_text", is what the heads XForTask and XLMHeadModel among the roots
+ * stand on: the module of AutoModel. */
+static bool is_base_model(const tide_json *config, const tide_json *roots, tide_text name) {
+    const tide_json *type = tide_config_type(config);
+    bool is_text = type && type->kind == TIDE_JSON_STRING && tide_text_ends(type->text, TIDE_TEXT("_text"));
+    if (!is_without_head(name) || (is_text && !tide_text_ends(name, TIDE_TEXT("TextModel")))) return false;
+    size_t length = name.length - strlen(is_text ? "TextModel" : "Model");
+    for (const tide_json *root = roots->first; root; root = root->next)
+        if (root->key.length > length && memcmp(root->key.at, name.at, length) == 0 &&
+            (strncmp(root->key.at + length, "For", 3) == 0 || strncmp(root->key.at + length, "LMHead", 6) == 0))
+            return true;
+    return false;
+}
+
+/* Whether a root is of this module: what AutoModel is described by has a head then. */
+static bool is_of_root(const tide_json *roots, tide_text module) {
+    for (const tide_json *root = roots->first; root; root = root->next)
+        if (root->kind == TIDE_JSON_STRING && tide_text_equal(root->text, module)) return true;
+    return false;
+}
+
+/* transformers, utils/output_capturing.py: the model's output keeps the logits of all routers. */
+static bool check_router_logits(tide_run *run, const tide_job *job) {
+    const tide_json *keeps = tide_json_at(job->config, "output_router_logits");
+    if (!keeps || !keeps->is_true) return true;
+    return tide_error(run->machine.diags, TIDE_ERR_UNSUPPORTED, tide_job_config_place(run->machine.arena, job, keeps),
+                      "output_router_logits is described for models with a head for language",
+                      "write overrides.output_router_logits=false");
+}
+
+static const char *roots_named(tide_arena *arena, const tide_json *roots) {
+    const char *names = roots->first->key.at;
+    for (const tide_json *root = roots->first->next; root; root = root->next)
+        names = tide_format(arena, "%s, %s", names, root->key.at);
+    return names;
+}
+
+/* The class that the configuration's architectures[0] names; class_name is that of AutoModel, and "" where none is
+ * known. */
+static bool root_class(tide_run *run, const tide_job *job, const tide_description *description, tide_text *class_name) {
+    tide_diagnostics *diags = run->machine.diags;
+    tide_arena *arena = run->machine.arena;
+    bool is_stand_in = run->stand_in_of != NULL;
     const tide_json *roots = tide_description_at(description, "roots"),
                     *architectures = tide_json_at(job->config, "architectures");
     const tide_json *named = architectures && architectures->kind == TIDE_JSON_ARRAY ? architectures->first : NULL;
@@ -160,11 +200,18 @@ static bool root_class(const tide_job *job, bool is_stand_in, const tide_descrip
         return tide_error(diags, TIDE_ERR_DESCRIPTION, "/model", "the description has no \"roots\"", NULL);
     if (named && named->kind == TIDE_JSON_STRING) {
         const tide_json *found = is_stand_in ? root_of_task(roots, named->text) : tide_json_find(roots, named->text);
+        bool is_base = !found && class_name->length && !is_of_root(roots, *class_name) &&
+                       is_base_model(job->config, roots, named->text);
+        if (job->head == TIDE_head_none && found && tide_text_contains(found->text, TIDE_TEXT("For"))) found = NULL;
+        if (is_base || (found && !tide_text_contains(named->text, TIDE_TEXT("LM"))))
+            if (!check_router_logits(run, job)) return false;
+        if (is_base) return run->is_base_model = true;
         if (!found || found->kind != TIDE_JSON_STRING)
-            return tide_error(diags, TIDE_ERR_UNSUPPORTED, "/config.json/architectures/0",
-                              tide_format(arena, "'%s' is not described; known: %s", tide_shown(arena, named->text),
-                                          roots->first->key.at),
-                              "use the causal language model, or write a description");
+            return tide_error(
+                diags, TIDE_ERR_UNSUPPORTED, "/config.json/architectures/0",
+                tide_format(arena, "'%s' is not described; of this family are: %s", tide_shown(arena, named->text),
+                            roots_named(arena, roots)),
+                tide_format(arena, "write overrides.architectures=[\"%s\"], or a description", roots->first->key.at));
         *class_name = found->text;
         return true;
     }
@@ -306,7 +353,7 @@ bool tide_make_model(tide_run *run, const tide_job *job) {
     tide_arena *arena = run->machine.arena;
     tide_diagnostics *diags = run->machine.diags;
     const tide_json *type = tide_config_type(job->config);
-    tide_text description_name, class_name;
+    tide_text description_name, class_name = {"", 0};
     uint32_t errors = diags->error_count;
     const tide_json *own_types = tide_json_at(job->description, "model_type");
     bool has_type = type && type->kind == TIDE_JSON_STRING;
@@ -314,8 +361,7 @@ bool tide_make_model(tide_run *run, const tide_job *job) {
         description_name = given_name(job);
         if (!load_library(run, job)) return false;
         tide_description *alone = tide_description_load(&run->descriptions, description_name);
-        return alone && root_class(job, false, alone, &class_name, diags, arena) &&
-               take_attention(run, job, alone, arena, diags) &&
+        return alone && root_class(run, job, alone, &class_name) && take_attention(run, job, alone, arena, diags) &&
                tide_model_build(&run->model, alone, class_name, job->config);
     }
     if (job->description && has_type && !tide_json_find(own_types, type->text))
@@ -339,8 +385,7 @@ bool tide_make_model(tide_run *run, const tide_job *job) {
                                 "see 'How to add a model' in the README");
     if (!tide_job_check_config(arena, job, diags)) return false;
     tide_description *description = tide_description_load(&run->descriptions, description_name);
-    if (!description || !root_class(job, run->stand_in_of != NULL, description, &class_name, diags, arena))
-        return false;
+    if (!description || !root_class(run, job, description, &class_name)) return false;
     return take_attention(run, job, description, arena, diags) &&
            tide_model_build(&run->model, description, class_name, job->config);
 }

@@ -23,6 +23,11 @@ bool tide_make_batch(tide_run *run, const tide_job *job, tide_batch *b, tide_dia
         if (item->kind != TIDE_JSON_STRING)
             return tide_error(diags, TIDE_ERR_DESCRIPTION, "/inputs", "an input is an expression in quotes", NULL);
         if (strcmp(item->key.at, "labels") == 0 && !tide_model_takes(&run->model, "labels")) continue; /* no head */
+        if (run->is_base_model && !tide_model_takes(&run->model, item->key.at))
+            return tide_error(
+                diags, TIDE_ERR_UNSUPPORTED, "/config.json/architectures/0",
+                tide_format(m->arena, "is not described without a head, which makes its %s", item->key.at),
+                "name the class with its head");
         tide_value value =
             tide_model_evaluate(&run->model, item->text, tide_format(m->arena, "/inputs/%s", item->key.at));
         if (m->has_failed) return false;

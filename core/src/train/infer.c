@@ -170,7 +170,8 @@ static void decode(generation *g, unsigned step) {
 static void greedy(generation *g, unsigned step, const tide_batch *batch) {
     tide_machine *m = &g->run->machine;
     tide_model *model = &g->run->model;
-    bool generates = g->job->cache != TIDE_cache_none && !model->instances[model->root].of->never_generates;
+    bool has_generate = !g->run->is_base_model && !model->instances[model->root].of->never_generates,
+         generates = has_generate && g->job->cache != TIDE_cache_none;
     int64_t prompt = tide_model_setting(model, "seq")->integer;
     g->past = (tide_value){.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
     g->batch = *batch;
@@ -196,6 +197,7 @@ static void greedy(generation *g, unsigned step, const tide_batch *batch) {
     tide_timeline_mark(&m->timeline, step, TIDE_PHASE_PREFILL);
     g->prompt = prompt;
     if (generates) decode(g, step);
+    g->run->has_decoded = generates;
     if (generates) tide_timeline_mark(&m->timeline, step, TIDE_PHASE_DECODE);
     tide_value_release(m, *kept);
     *kept = tide_none();

@@ -66,6 +66,8 @@ typedef struct tide_run {
     bool engine_may_refuse;            /* to start in the trainer's process */
     uint64_t margin;    /* bytes by which what is reserved may be more or less; see Note [Small requests] */
     bool has_barrier;   /* see train/strategy.h */
+    bool is_base_model; /* its class is XModel, without a head */
+    bool has_decoded;   /* tokens, one after another */
     bool plays_loops;   /* each iteration of each loop: one of this job's could not be folded */
     bool plays_all;     /* each micro-batch and each call of a layer, none is taken from another: for tests */
     uint32_t in_flight; /* see train/strategy.h */

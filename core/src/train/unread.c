@@ -125,6 +125,12 @@ static bool is_marked(const tide_run *run, tide_setting_id id) {
     return id != TIDE_SET_trainer_disable_dropout || model_reads(run, "dropout_is_disabled");
 }
 
+/* Settings of a generation, in one forward pass of a class that has none. */
+static bool is_of_generation(const tide_run *run, const tide_job *job, tide_setting_id id) {
+    return job->mode == TIDE_mode_infer && !run->has_decoded && job->cache != TIDE_cache_none &&
+           (id == TIDE_SET_decode || id == TIDE_SET_cache || id == TIDE_SET_logits_to_keep);
+}
+
 static bool is_warned(const tide_diagnostics *diags, const char *place) {
     for (uint32_t i = 0; i < diags->count; i++)
         if (strcmp(diags->items[i].place, place) == 0 && diags->items[i].severity == TIDE_WARNING) return true;
@@ -145,8 +151,11 @@ void tide_check_unused(tide_run *run, const tide_job *job) {
         is_said = is_said || model_reads(run, row->variable);
         const char *place = tide_format(m->arena, "/settings/%s", row->name);
         bool is_given = row->origin == TIDE_ORIGIN_USER && !row->is_default;
-        if (!is_said || (is_given && !is_marked(run, row->id) && !is_warned(m->diags, place)))
-            tide_report(m->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, place, "changes nothing: the model does not read it",
+        bool is_idle = is_given && is_of_generation(run, job, row->id);
+        if (is_idle || !is_said || (is_given && !is_marked(run, row->id) && !is_warned(m->diags, place)))
+            tide_report(m->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, place,
+                        is_idle ? "changes nothing: inference of this class is one forward pass"
+                                : "changes nothing: the model does not read it",
                         NULL);
     }
 }

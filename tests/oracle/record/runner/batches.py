@@ -60,7 +60,7 @@ def make(case: Case, model: Model) -> Batch:
     torch.manual_seed(case.seed)
     batch = maker_of(model)(Maker(case, model))
     if case.mode == "infer" or not case.labels:
-        batch = {k: v for k, v in batch.items() if k not in ("labels", "target", "return_loss")}
+        batch = {k: v for k, v in batch.items() if k not in ("labels", "target", "return_loss", *SPANS)}
     return {k: v.to("cuda") if isinstance(v, torch.Tensor) and k not in HOST_ARGUMENTS else v for k, v in batch.items()}
 
 
@@ -96,6 +96,7 @@ def maker_of(model: Model) -> Callable[[Maker], Batch]:
     return seq2seq_batch if transformers.AutoConfig.for_model(**config).is_encoder_decoder else text_batch
 
 
+SPANS = ("start_positions", "end_positions")  # what is asked for in a text
 CONTRASTIVE = ("clip", "siglip", "siglip2")
 
 
@@ -108,6 +109,9 @@ def text_batch(make: Maker) -> Batch:
         batch["position_ids"] = packed_positions(make.case)
     if make.config["architectures"][0].endswith("SequenceClassification"):
         batch["labels"] = torch.zeros(make.case.batch, dtype=torch.long)
+    elif make.config["architectures"][0].endswith("QuestionAnswering"):
+        for name in SPANS:
+            batch[name] = torch.zeros(make.case.batch, dtype=torch.long)
     else:
         batch["labels"] = ids.clone()
     return batch
