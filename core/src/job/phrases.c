@@ -362,16 +362,17 @@ static const char *meant_setting(tide_arena *arena, tide_text word, size_t name)
 /* A setting as such, "batch=4", and what says nothing. */
 static uint32_t take_others(phrase *p) {
     static const char fillers[] =
-        "a|an|the|on|of|for|in|at|with|and|using|by|to|do|does|i|my|me|it|is|can|will|run|how|much|many|memory|vram|"
-        "need|needs|needed|require|requires|required|what|which|single|one|full|model|llm|parameters|parameter|weights|"
-        "gpu|gpus|card|cards|nvidia|geforce|tesla|ram|fit|fits|get|long|size|mode|step|steps|each|per|users|job|that|+|"
-        "&|fully|laptop|pc|desktop|please|would|should|when|if|without|anything|else|tokens|precision|want|try|would|"
-        "like|batch|max|maximum|largest|biggest|highest|longest|possible|there|language|modeling|big|large|long|take|"
-        "takes|why|go|goes|out|oom|enough|so|bs|machine|node|cluster|instance|colab|kaggle|have|has|only|we|am|are|be|"
-        "trying|going|just|whole|total|all|least|minimum|min|smallest|cheapest|best|good|use|using|used|does|get|load|"
-        "loading|still|or|more|than|less|under|inside|into|from|this|these|their|his|its|as|not|runs|running|work|"
-        "works|working|possibly|could|might|may|hold|holds|handle|support|video|graphics|device|devices|about|around|"
-        "roughly|approximately|version|variant|tuned|dataset|data|samples|sample|now|here|hi|hello|thanks";
+        "a|an|the|on|of|for|in|at|with|and|using|by|to|do|does|i|my|me|it|is|can|will|run|how|much|many|memory|"
+        "vram|need|needs|needed|require|requires|required|what|which|single|one|full|model|llm|parameters|"
+        "parameter|weights|gpu|gpus|card|cards|nvidia|geforce|tesla|ram|fit|fits|get|long|size|mode|step|steps|"
+        "each|per|users|job|that|+|&|fully|laptop|pc|desktop|please|would|should|when|if|without|anything|else|"
+        "tokens|precision|want|try|like|batch|max|maximum|largest|biggest|highest|longest|possible|there|"
+        "language|modeling|big|large|take|takes|why|go|goes|out|oom|enough|so|bs|machine|node|cluster|instance|"
+        "colab|kaggle|have|has|only|we|am|are|be|trying|going|just|whole|total|all|least|minimum|min|smallest|"
+        "cheapest|best|good|use|used|load|loading|still|or|more|than|less|under|inside|into|from|this|these|"
+        "their|his|its|as|not|runs|running|work|works|working|possibly|could|might|may|hold|holds|handle|support|"
+        "video|graphics|device|devices|about|around|roughly|approximately|version|variant|tuned|dataset|data|"
+        "samples|sample|now|here|hi|hello|thanks";
     tide_text piece = p->pieces[p->at];
     const char *equals = memchr(piece.at, '=', piece.length);
     if (equals && equals > piece.at && equals + 1 < piece.at + piece.length) {
