@@ -1,422 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A job in words: "llama 3 8b qlora on a 4090, batch 4". The model is the longest run of words that the catalogue has;
- * the others are words of words.def, choices, GPUs, sizes, names of settings beside a number, or say nothing. */
+/* Words of a request that hold blanks are jobs in words: what they come to takes their place, and is said. */
 #include <string.h>
 
-#include "base/units.h"
-#include "job/builder.h"
+#include "base/rounding.h"
 #include "job/model_names.h"
+#include "job/phrase.h"
 
-enum { PHRASE_LIMIT = 400, PHRASE_PIECES = 64, RUN_OF_NAME = 8, RUN_OF_ENTRY = 3, WORDS_OF_PHRASE = 96 };
-
-typedef struct phrase {
-    tide_arena *arena;
-    tide_diagnostics *diags;
-    const tide_json *gpus;
-    tide_text pieces[PHRASE_PIECES];
-    uint32_t count, at;
-    const char *model;   /* NULL: none yet */
-    const char *second;  /* another of the catalogue behind it; NULL: none */
-    const char *remedy;  /* of the first word of words.def that is not understood; NULL: none */
-    const char *unknown; /* what was not understood; "": all was */
-    char *settings;      /* "quant=nf4 adapter=lora" */
-    bool is_meant;       /* the model is one that has the words, and more */
-    const char *others;  /* older models that the same words may mean; NULL: none */
-    const char *asks;    /* the setting whose largest value is asked for: "seq"; NULL: none */
-    int64_t gpu_count;   /* 0: not said */
-    bool serves;
-    bool is_told;   /* a word beside the phrase says whether it trains or runs */
-    bool runs;      /* "run" is among the pieces */
-    bool generates; /* a trainer that generates is among the pieces: it may do so with vLLM */
-    bool has_stage; /* of DeepSpeed's ZeRO */
-} phrase;
-
-/* ---- pieces ---- */
-
-static size_t digits_of(tide_text piece) {
-    size_t count = 0;
-    while (count < piece.length && piece.at[count] >= '0' && piece.at[count] <= '9') count++;
-    return count;
-}
-
-static bool is_unit(tide_text piece) {
-    return tide_text_is_among(piece, "g|gb|gib");
-}
-
-/* Whether "8x" counts what follows it: "h100", "24gb" and "4090", and not "7b" of a mixture's name or "336". */
-static bool is_counted(tide_text rest) {
-    size_t digits = digits_of(rest);
-    return digits == rest.length ? digits >= 4
-                                 : !digits || is_unit((tide_text){rest.at + digits, rest.length - digits});
-}
-
-/* "8xh100" is two pieces. */
-static void take_apart(phrase *p, tide_text text) {
-    tide_text rest = tide_text_of(tide_lowered(p->arena, text)), piece;
-    for (char *c = (char *)rest.at; *c; c++)
-        if (strchr("\t\n\r,;?!()", *c) || (*c == ':' && (!c[1] || strchr(" \t", c[1])))) *c = ' ';
-    while (p->count < PHRASE_PIECES && tide_piece_next(&rest, ' ', &piece)) {
-        size_t digits = digits_of(piece);
-        bool counts = digits && digits < 4 && digits + 1 < piece.length && piece.at[digits] == 'x' &&
-                      is_counted((tide_text){piece.at + digits + 1, piece.length - digits - 1});
-        if (counts) p->pieces[p->count++] = (tide_text){piece.at, digits + 1};
-        if (counts) piece = (tide_text){piece.at + digits + 1, piece.length - digits - 1};
-        if (piece.length && p->count < PHRASE_PIECES) p->pieces[p->count++] = piece;
-    }
-}
-
-static tide_text piece_at(const phrase *p, uint32_t number) {
-    return number < p->count ? p->pieces[number] : TIDE_TEXT("");
-}
-
-static const char *run_text(const phrase *p, uint32_t first, uint32_t length, const char *separator) {
-    const char *text = "";
-    for (uint32_t i = 0; i < length; i++) {
-        tide_text piece = p->pieces[first + i];
-        text = tide_format(p->arena, "%s%s%.*s", text, i ? separator : "", (int)piece.length, piece.at);
-    }
-    return text;
-}
-
-static uint32_t longest_run(const phrase *p, uint32_t first, uint32_t most) {
-    uint32_t left = p->count - first;
-    return left < most ? left : most;
-}
-
-/* 4, 4096 or 8k; 8k is 8192. NULL: none of these. */
-static const char *number_in(const phrase *p, tide_text piece) {
-    size_t digits = digits_of(piece);
-    int64_t value;
-    if (!digits || !tide_text_to_i64(&value, (tide_text){piece.at, digits})) return NULL;
-    if (digits == piece.length) return tide_text_copy(p->arena, piece);
-    bool is_k = digits + 1 == piece.length && piece.at[digits] == 'k' && value < 1 << 20;
-    return is_k ? tide_format(p->arena, "%d", (int)value * 1024) : NULL;
-}
-
-static void add_meaning(phrase *p, const char *settings) {
-    p->settings = tide_format(p->arena, "%s%s%s", p->settings, *p->settings && *settings ? " " : "", settings);
-    p->serves = p->serves || strstr(settings, "mode=serve");
-}
-
-/* ---- what begins at p->at: each returns how many pieces it is, 0 if it is none of that ---- */
-
-/* What a choice's setting comes to with a word as its value; NULL: it is none of its values. */
-static const char *choice_in(const phrase *p, tide_setting_id id, tide_text word) {
-    tide_diagnostics scratch;
-    tide_diagnostics_init(&scratch, p->arena);
-    const char *value = tide_setting_read(p->arena, id, word, &scratch);
-    return scratch.error_count ? NULL : value;
-}
-
-/* What may stand in a variant's name behind the size: no word of its own. "phi-4 dpo" is a trainer of phi-4. */
-static bool may_be_of_name(const phrase *p, uint32_t length) {
-    for (uint32_t i = 1; i < length; i++) {
-        tide_text piece = p->pieces[p->at + i];
-        const char *meaning = tide_text_is_among(piece, "chat") ? NULL : tide_word_meaning(piece);
-        if (meaning && meaning[strlen(meaning) - 1] != '=') return false;
-        if (piece.length > 2 && choice_in(p, TIDE_SET_trainer, piece)) return false;
-        if (piece.length > 3 && number_in(p, piece)) return false;
-    }
-    return true;
-}
-
-/* By its name, as the catalogue or the Hub has it, or by words that only one model has. */
-static bool take_named(phrase *p, uint32_t length) {
-    const char *name = run_text(p, p->at, length, "-");
-    const tide_source *source = tide_catalogue_find(p->arena, name);
-    bool may_be = source || may_be_of_name(p, length);
-    if (source || (may_be && tide_model_is_known(p->arena, name))) {
-        p->model = source && !strchr(name, '/') ? source->name : name;
-        return true;
-    }
-    source = may_be ? tide_catalogue_meant(p->arena, name, &p->others) : NULL;
-    if (!source) return false;
-    p->model = source->name;
-    p->is_meant = true;
-    return true;
-}
-
-static uint32_t take_model(phrase *p) {
-    for (uint32_t length = p->model ? 0 : longest_run(p, p->at, RUN_OF_NAME); length; length--)
-        if (take_named(p, length)) return length;
-    return 0;
-}
-
-/* Another model that begins here: "vs llama 3.2 3b". NULL: none. */
-static const char *second_model(const phrase *p) {
-    for (uint32_t length = longest_run(p, p->at, RUN_OF_NAME); length; length--) {
-        const tide_source *source = tide_catalogue_find(p->arena, run_text(p, p->at, length, "-"));
-        if (source) return source->name;
-    }
-    return NULL;
-}
-
-/* Its name with dashes and blanks as underscores: "fine-tune", "gradient checkpointing". */
-static tide_text entry_at(const phrase *p, uint32_t first, uint32_t length) {
-    const char *text = run_text(p, first, length, "_");
-    for (char *c = (char *)text; *c; c++)
-        if (*c == '-') *c = '_';
-    return tide_text_of(text);
-}
-
-/* NAME= of what begins at a piece and takes a number; NULL: nothing does. */
-static const char *taker_at(const phrase *p, uint32_t first, uint32_t *length) {
-    for (*length = longest_run(p, first, RUN_OF_ENTRY); *length; --*length) {
-        tide_text entry = entry_at(p, first, *length);
-        const char *meaning = tide_word_meaning(entry);
-        if (meaning && meaning[strlen(meaning) - 1] == '=') return meaning;
-        tide_setting_id id = tide_setting_find(entry);
-        bool is_counted_by = id != TIDE_SET_COUNT && tide_settings[id].type == TIDE_SETTING_INT;
-        bool is_name_kept = tide_setting_is_world_size(entry);
-        if (is_counted_by || id == TIDE_SET_image_size)
-            return tide_format(p->arena, "%s=", is_name_kept ? entry.at : tide_settings[id].name);
-    }
-    return NULL;
-}
-
-/* "batch size of 4", "4k context" */
-static uint32_t take_sized(phrase *p) {
-    uint32_t length, end = p->at;
-    const char *number = number_in(p, p->pieces[p->at]);
-    const char *taker = taker_at(p, number ? p->at + 1 : p->at, &length);
-    if (number && !taker) return 0;
-    end += length + (number != NULL);
-    while (!number && taker && tide_text_is_among(piece_at(p, end), "of|is|=|:|at|size")) end++;
-    if (!number) number = number_in(p, piece_at(p, end++));
-    if (!number || !taker) return 0;
-    add_meaning(p, tide_format(p->arena, "%s%s", taker, number));
-    return end - p->at;
-}
-
-/* "max context length", "how big a batch": what is asked for. */
-static uint32_t take_asked(phrase *p) {
-    static const char most[] = "max|maximum|largest|biggest|highest|longest|big|large|long";
-    uint32_t end = p->at + 1, length;
-    if (!tide_text_is_among(p->pieces[p->at], most)) return 0;
-    while (tide_text_is_among(piece_at(p, end), "a|an|the|possible|number|of")) end++;
-    const char *taker = end < p->count ? taker_at(p, end, &length) : NULL;
-    tide_text name = {taker, taker ? strlen(taker) - 1 : 0};
-    tide_setting_id id = taker ? tide_setting_find(name) : TIDE_SET_COUNT;
-    if (id == TIDE_SET_COUNT || tide_settings[id].type != TIDE_SETTING_INT) return 0;
-    end += length;
-    while (tide_text_is_among(piece_at(p, end), "size|sizes|length|window|len")) end++;
-    if (number_in(p, piece_at(p, end))) return 0;
-    p->asks = tide_text_copy(p->arena, name);
-    return end - p->at;
-}
-
-/* "cpu offload", of what the framework among the words can. */
-static uint32_t take_offload(phrase *p) {
-    static const struct {
-        const char *kind, *settings;
-    } rows[] = {{"=zero1", "parallel.offload_optimizer=cpu"},
-                {"=zero2", "parallel.offload_optimizer=cpu"},
-                {"=zero3", "parallel.offload_optimizer=cpu parallel.offload_param=cpu"},
-                {"=fsdp", "parallel.offload=true"}};
-    bool is_cpu = tide_text_is(p->pieces[p->at], "cpu");
-    if (!tide_text_is_among(piece_at(p, p->at + is_cpu), "offload|offloading")) return 0;
-    for (size_t i = 0; i < TIDE_COUNT_OF(rows); i++) {
-        if (!strstr(p->settings, rows[i].kind)) continue;
-        add_meaning(p, rows[i].settings);
-        return 1 + is_cpu;
-    }
-    return 0;
-}
-
-static uint32_t take_word(phrase *p) {
-    for (uint32_t length = longest_run(p, p->at, RUN_OF_ENTRY); length; length--) {
-        const char *meaning = tide_word_meaning(entry_at(p, p->at, length));
-        if (!meaning || meaning[strlen(meaning) - 1] == '=') continue;
-        add_meaning(p, meaning);
-        return length;
-    }
-    return 0;
-}
-
-/* "adafactor", "zero3", "dpo", "inference": what only one setting can be. */
-static uint32_t take_choice(phrase *p) {
-    static const tide_setting_id ids[] = {TIDE_SET_mode,          TIDE_SET_trainer,   TIDE_SET_optimizer,
-                                          TIDE_SET_parallel_kind, TIDE_SET_attention, TIDE_SET_engine,
-                                          TIDE_SET_quantization,  TIDE_SET_ftype};
-    tide_text entry = entry_at(p, p->at, 1);
-    if (p->generates && tide_text_is_among(entry, "vllm")) {
-        add_meaning(p, "trainer.use_vllm=true");
-        return 1;
-    }
-    if (entry.at[0] < 'a' || tide_text_is_among(entry, "none|auto|default|native|transformers")) return 0;
-    for (size_t i = 0; i < TIDE_COUNT_OF(ids); i++) {
-        if (ids[i] == TIDE_SET_quantization && !p->serves) continue;
-        const char *value = choice_in(p, ids[i], entry);
-        if (!value) continue;
-        if (ids[i] == TIDE_SET_engine && p->generates) return 0;
-        const char *before = ids[i] == TIDE_SET_engine  ? "mode=serve "
-                             : ids[i] == TIDE_SET_ftype ? "mode=serve engine=llama_cpp "
-                                                        : "";
-        add_meaning(p, tide_format(p->arena, "%s%s=%s", before, tide_settings[ids[i]].name, value));
-        return 1;
-    }
-    return 0;
-}
-
-/* "rtx 4090", "a100 80 gb", "h100s": from piece `first`; no size alone. */
-static uint32_t gpu_at(const phrase *p, uint32_t first, const char **name) {
-    tide_text head = piece_at(p, first);
-    size_t digits = digits_of(head);
-    tide_text unit = {head.at + digits, head.length - digits};
-    bool is_size = digits && (unit.length ? is_unit(unit) : digits < 4);
-    for (uint32_t length = is_size || !head.length ? 0 : longest_run(p, first, RUN_OF_NAME); length; length--) {
-        const char *text = run_text(p, first, length, "-");
-        size_t end = strlen(text);
-        *name = text;
-        if (tide_gpu_is_named(p->arena, p->gpus, text)) return length;
-        *name = tide_text_copy(p->arena, (tide_text){text, end - 1});
-        if (text[end - 1] == 's' && tide_gpu_is_named(p->arena, p->gpus, *name)) return length;
-    }
-    return 0;
-}
-
-/* 8, 8x, x8 or eight; 0: none of these. */
-static int64_t count_of(tide_text piece) {
-    static const char *const numbers[] = {"a", "two", "three", "four", "five", "six", "seven", "eight"};
-    size_t digits = digits_of(piece);
-    int64_t count = 0;
-    if (digits && (digits == piece.length || tide_text_is((tide_text){piece.at + digits, piece.length - digits}, "x")))
-        tide_text_to_i64(&count, (tide_text){piece.at, digits});
-    bool is_behind = piece.length > 1 && piece.length < 5 && piece.at[0] == 'x';
-    tide_text behind = {piece.at + 1, piece.length - 1};
-    if (is_behind && digits_of(behind) == behind.length) tide_text_to_i64(&count, behind);
-    for (int64_t i = 1; i < (int64_t)TIDE_COUNT_OF(numbers); i++)
-        if (tide_text_is(piece, numbers[i])) count = i + 1;
-    return count;
-}
-
-/* "24gb", "24 GB": how many pieces it is; the number before the unit. */
-static uint32_t gib_at(const phrase *p, uint32_t first, tide_text *number) {
-    tide_text head = piece_at(p, first);
-    size_t digits = digits_of(head);
-    bool is_apart = digits && digits == head.length;
-    tide_text unit = is_apart ? piece_at(p, first + 1) : (tide_text){head.at + digits, head.length - digits};
-    *number = (tide_text){head.at, digits};
-    return !digits || !is_unit(unit) ? 0 : is_apart ? 2 : 1;
-}
-
-/* "8x h100", "two 4090s", "4 gpus", "an l40s", "2x 24gb" */
-static uint32_t take_gpus(phrase *p) {
-    const char *name = NULL;
-    tide_text gib = TIDE_TEXT("");
-    uint32_t length = gpu_at(p, p->at, &name), counted = 0;
-    int64_t count = length ? 0 : count_of(p->pieces[p->at]);
-    if (count) {
-        counted = tide_text_is_among(piece_at(p, p->at + 1), "x|of") ? 2 : 1;
-        length = gpu_at(p, p->at + counted, &name);
-        if (!length) name = NULL;
-        if (!length) length = gib_at(p, p->at + counted, &gib);
-        if (!length) gib = TIDE_TEXT("");
-        if (!length && tide_text_is_among(piece_at(p, p->at + counted), "gpu|gpus|card|cards")) length = 1;
-    }
-    bool is_behind = name && !counted && piece_at(p, p->at + length).length && piece_at(p, p->at + length).at[0] == 'x';
-    if (is_behind) count = count_of(piece_at(p, p->at + length)); /* "t4 x2" */
-    if (is_behind && count) length++;
-    if (!length) return 0;
-    p->gpu_count = count;
-    if (name) add_meaning(p, tide_format(p->arena, "gpu=%s", name));
-    if (gib.length) add_meaning(p, tide_format(p->arena, "gpu_gib=%.*s", (int)gib.length, gib.at));
-    if (count > 1) add_meaning(p, tide_format(p->arena, "gpus=%d", (int)count));
-    return counted + length;
-}
-
-/* "512x512" */
-static bool is_image_size(tide_text piece) {
-    size_t high = digits_of(piece);
-    if (!high || high + 1 >= piece.length || piece.at[high] != 'x') return false;
-    size_t wide = digits_of((tide_text){piece.at + high + 1, piece.length - high - 1});
-    return high > 1 && wide > 1 && high + 1 + wide == piece.length;
-}
-
-/* "24gb", "24 GB": of a GPU. "8k": tokens. "512x512": an image. */
-static uint32_t take_size(phrase *p) {
-    tide_text head = p->pieces[p->at], gib;
-    if (is_image_size(head)) {
-        add_meaning(p, tide_format(p->arena, "image_size=%s", tide_text_copy(p->arena, head)));
-        return 1;
-    }
-    const char *number = number_in(p, head);
-    uint32_t length = gib_at(p, p->at, &gib);
-    if (length) {
-        add_meaning(p, tide_format(p->arena, "gpu_gib=%.*s", (int)gib.length, gib.at));
-        return length;
-    }
-    if (!number || digits_of(head) == head.length) return 0;
-    add_meaning(p, tide_format(p->arena, "seq=%s", number));
-    return 1;
-}
-
-/* "adapter.r=16" of "r=16", where r is a word for adapter.r and no setting; NULL: the setting is as it is. */
-static const char *meant_setting(tide_arena *arena, tide_text word, size_t name) {
-    const char *meaning = tide_word_meaning((tide_text){word.at, name});
-    bool is_one = meaning && meaning[strlen(meaning) - 1] == '=' && !strchr(meaning, ' ');
-    if (!is_one || tide_setting_find((tide_text){word.at, name}) != TIDE_SET_COUNT) return NULL;
-    return tide_format(arena, "%s%.*s", meaning, (int)(word.length - name - 1), word.at + name + 1);
-}
-
-/* A setting as such, "batch=4", and what says nothing. */
-static uint32_t take_others(phrase *p) {
-    static const char fillers[] =
-        "a|an|the|on|of|for|in|at|with|and|using|by|to|do|does|i|my|me|it|is|can|will|run|how|much|many|memory|"
-        "vram|need|needs|needed|require|requires|required|what|which|single|one|full|model|llm|parameters|"
-        "parameter|weights|gpu|gpus|card|cards|nvidia|geforce|tesla|ram|fit|fits|get|long|size|mode|step|steps|"
-        "each|per|users|job|that|+|&|fully|laptop|pc|desktop|please|would|should|when|if|without|anything|else|"
-        "tokens|precision|want|try|like|batch|max|maximum|largest|biggest|highest|longest|possible|there|"
-        "language|modeling|big|large|take|takes|why|go|goes|out|oom|enough|so|bs|machine|node|cluster|instance|"
-        "colab|kaggle|have|has|only|we|am|are|be|trying|going|just|whole|total|all|least|minimum|min|smallest|"
-        "cheapest|best|good|use|used|load|loading|still|or|more|than|less|under|inside|into|from|this|these|"
-        "their|his|its|as|not|runs|running|work|works|working|possibly|could|might|may|hold|holds|handle|support|"
-        "video|graphics|device|devices|about|around|roughly|approximately|version|variant|tuned|dataset|data|"
-        "samples|sample|now|here|hi|hello|thanks";
-    tide_text piece = p->pieces[p->at];
-    const char *equals = memchr(piece.at, '=', piece.length);
-    if (equals && equals > piece.at && equals + 1 < piece.at + piece.length) {
-        const char *meant = meant_setting(p->arena, piece, (size_t)(equals - piece.at));
-        add_meaning(p, meant ? meant : tide_text_copy(p->arena, piece));
-        return 1;
-    }
-    return tide_text_is_among(piece, fillers) || (p->has_stage && tide_text_is_among(piece, "deepspeed")) ? 1 : 0;
-}
-
-/* ---- the whole ---- */
-
-/* What stays, with the word to use in its place where words.def has one. */
-static uint32_t leave_unknown(phrase *p) {
-    const char *remedy = NULL;
-    uint32_t length = longest_run(p, p->at, RUN_OF_ENTRY);
-    while (length > 1 && !(remedy = tide_word_remedy(entry_at(p, p->at, length)))) length--;
-    if (!remedy) remedy = tide_word_remedy(entry_at(p, p->at, length));
-    if (!p->remedy) p->remedy = remedy;
-    const char *left = run_text(p, p->at, length, " ");
-    p->unknown = tide_format(p->arena, "%s%s%s", p->unknown, *p->unknown ? " " : "", left);
-    return length;
-}
-
-static void read_pieces(phrase *p) {
-    uint32_t (*const takers[])(phrase *) = {take_model, take_gpus,   take_sized, take_asked, take_offload,
-                                            take_word,  take_choice, take_size,  take_others};
-    for (uint32_t i = 0; i < p->count; i++) { /* wherever they stand, they say what others mean: "fp8", "8k", "vllm" */
-        p->generates = p->generates || tide_text_is_among(p->pieces[i], "grpo|rloo|gspo|dapo");
-        p->runs = p->runs || tide_text_is_among(p->pieces[i], "run|runs|running|load");
-        p->has_stage = p->has_stage || tide_text_starts(p->pieces[i], TIDE_TEXT("zero"));
-    }
-    for (uint32_t i = 0; i < p->count && !p->generates; i++)
-        p->serves = p->serves || tide_text_is_among(p->pieces[i], "serving|vllm|sglang");
-    while (p->at < p->count) {
-        uint32_t taken = 0;
-        for (size_t i = 0; i < TIDE_COUNT_OF(takers) && !taken; i++) taken = takers[i](p);
-        if (!taken) {
-            if (p->model && !p->second) p->second = second_model(p);
-            taken = leave_unknown(p);
-        }
-        p->at += taken;
-    }
-}
+enum { PHRASE_LIMIT = 400, WORDS_OF_PHRASE = 96 };
 
 typedef struct word_list {
     tide_text *words;
@@ -441,7 +31,7 @@ static const char *const tells_mode[] = {
     "mode=",          "trainer",    "adapter",          "optimizer", "engine=",     "parallel.",
     "checkpointing=", "grad_accum", "use_liger_kernel", "recipe=",   "concurrency="};
 
-static bool says_mode(const phrase *p) {
+static bool says_mode(const tide_phrase *p) {
     tide_hub_name read;
     if (p->model && !tide_catalogue_find(p->arena, p->model) && tide_catalogue_variant(p->arena, p->model, &read) &&
         read.format)
@@ -452,33 +42,36 @@ static bool says_mode(const phrase *p) {
 }
 
 /* What runs on several GPUs is served; weights of bitsandbytes, without an adapter beside them, do not train. */
-static void choose_mode(phrase *p) {
+static void choose_mode(tide_phrase *p) {
     bool is_quantised = strstr(p->settings, "quant="), is_served = p->gpu_count > 1 && !is_quantised;
     char *infers = strstr(p->settings, "mode=infer");
     if (p->model && is_served && infers && !p->is_told) memcpy(infers, "mode=serve", strlen("mode=serve"));
     p->serves = p->serves || strstr(p->settings, "mode=serve");
     if (!p->model || says_mode(p) || !(p->runs || is_quantised)) return;
-    add_meaning(p, is_served ? "mode=serve" : "mode=infer");
+    tide_phrase_add(p, is_served ? "mode=serve" : "mode=infer");
 }
 
-static const char *remedy_of(const phrase *p, const char *typed) {
+static const char *remedy_of(const tide_phrase *p, const char *typed) {
     if (p->second)
         return tide_format(p->arena, "a job has one model: write %s, and compare it with model=%s", typed, p->second);
     return p->remedy ? p->remedy : tide_format(p->arena, "write %s, and settings as NAME=VALUE", typed);
 }
 
 /* Which models the same words may mean. */
-static const char *older_of(const phrase *p) {
+static const char *older_of(const tide_phrase *p) {
     return p->others ? tide_format(p->arena, " (the newest; older: %s)", p->others) : "";
 }
 
-/* What answers a question for the largest value. */
-static const char *answer_of(const phrase *p, const char *typed) {
-    if (!p->asks || p->serves) return "";
-    return tide_format(p->arena, "; the largest is told by `tidemark fit %s --knob %s`", typed, p->asks);
+/* What answers a question for the largest value, or for how many GPUs. */
+static const char *answer_of(const tide_phrase *p, const char *typed) {
+    if (p->serves) return "";
+    if (p->asks) return tide_format(p->arena, "; the largest is told by `tidemark fit %s --knob %s`", typed, p->asks);
+    if (!p->counts_gpus || p->gpu_count) return "";
+    const char *kind = strstr(p->settings, "parallel.kind=") ? "" : " parallel.kind=fsdp2 parallel.meta_init=true";
+    return tide_format(p->arena, "; how many GPUs is told by `tidemark gpus %s%s`", typed, kind);
 }
 
-static void say_phrase(const phrase *p, tide_text text, const char *typed, bool is_unsaid) {
+static void say_phrase(const tide_phrase *p, tide_text text, const char *typed, bool is_unsaid) {
     const char *shown = tide_shown(p->arena, text);
     if (p->model && *p->unknown)
         tide_error(p->diags, TIDE_ERR_MODEL_UNKNOWN, "/settings/model",
@@ -499,7 +92,7 @@ static void say_phrase(const phrase *p, tide_text text, const char *typed, bool 
 }
 
 /* A server's requests have a length of their own. */
-static tide_text server_word(const phrase *p, tide_text setting) {
+static tide_text server_word(const tide_phrase *p, tide_text setting) {
     const char *name = strstr(p->settings, "engine=llama_cpp") ? "ctx_size"
                        : strstr(p->settings, "engine=sglang")  ? "context_length"
                                                                : "max_model_len";
@@ -516,17 +109,16 @@ static void put_once(word_list *out, tide_text word) {
 
 static void put_phrase(word_list *out, tide_arena *arena, const tide_json *gpus, tide_text text, bool serves,
                        bool is_told, tide_diagnostics *diags, const char **asks) {
-    phrase *p = TIDE_NEW(arena, phrase, 1);
+    tide_phrase *p = TIDE_NEW(arena, tide_phrase, 1);
     uint32_t from = out->count;
-    *p = (phrase){.arena = arena,
-                  .diags = diags,
-                  .gpus = gpus,
-                  .unknown = "",
-                  .settings = "",
-                  .serves = serves,
-                  .is_told = is_told};
-    take_apart(p, text);
-    read_pieces(p);
+    *p = (tide_phrase){.arena = arena,
+                       .diags = diags,
+                       .gpus = gpus,
+                       .unknown = "",
+                       .settings = "",
+                       .serves = serves,
+                       .is_told = is_told};
+    tide_phrase_read(p, text);
     choose_mode(p);
     bool is_unsaid = p->model && !says_mode(p);
     bool is_whole = tide_text_same(text, tide_text_of(p->unknown)); /* then as it is spelled */
@@ -584,7 +176,7 @@ tide_text *tide_phrases_read(tide_arena *arena, const tide_text *words, uint32_t
         if (text.length && !gpus) gpus = tide_gpu_list(arena, diags);
         const char *equals = memchr(words[i].at, '=', words[i].length);
         const char *meant =
-            !text.length && equals ? meant_setting(arena, words[i], (size_t)(equals - words[i].at)) : NULL;
+            !text.length && equals ? tide_meant_setting(arena, words[i], (size_t)(equals - words[i].at)) : NULL;
         bool is_length =
             meant && serves && tide_text_starts(tide_text_of(meant), TIDE_TEXT("seq=")); /* of which kind? */
         if (meant && !is_length)
