@@ -66,6 +66,9 @@ enum {
 };
 bool tide_is_of_kinds(const tide_job *job, int kinds);
 void tide_check_rank_conflicts(tide_job_builder *b);
+
+/* trainer_conflicts.c */
+void tide_check_trainer_conflicts(tide_job_builder *b);
 /* Whether it is given, with another value than the default. */
 bool tide_builder_changes(const tide_job_builder *b, tide_setting_id id);
 /* Whether the loop of the job's parallel.kind takes no other value than the default. */

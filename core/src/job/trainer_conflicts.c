@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What trainers' settings, what they generate, evaluate and the lengths of their samples cannot have together. */
+#include "job/builder.h"
+
+#include <string.h>
+
+#include "base/units.h"
+
+static bool are_all_among(const char *given, const char *list) {
+    tide_text rest = tide_text_of(given), one;
+    while (tide_piece_next(&rest, ',', &one))
+        if (!tide_text_is_among(one, list)) return false;
+    return true;
+}
+
+/* The losses of TRL's trainers by name, dpo's several of them: those that are played, the first where none is given;
+ * and those that work on one value per row as that one does, and are played as it. */
+static void check_loss_type(tide_job_builder *b, const char *kind) {
+    static const struct {
+        const char *first, *played, *alike;
+    } losses[TIDE_trainer_COUNT] = {
+        [TIDE_trainer_sft] = {"nll", "nll|dft|chunked_nll", NULL},
+        [TIDE_trainer_dpo] = {"sigmoid", "sigmoid|ipo|sigmoid_norm|sft|bco_pair",
+                              "hinge|exo_pair|nca_pair|robust|sppo_hard|aot|aot_unpaired|apo_zero|apo_down|"
+                              "discopop"},
+        [TIDE_trainer_kto] = {"kto", "kto|apo_zero_unpaired", NULL},
+        [TIDE_trainer_cpo] = {"sigmoid", "sigmoid", "hinge|ipo|simpo"},
+        [TIDE_trainer_grpo] = {"dapo", "dapo|grpo|bnpo|dr_grpo|cispo|sapo|luspo|vespo", NULL},
+    };
+    const char *given = b->job->trainer_loss_type, *played = losses[b->job->trainer].played,
+               *alike = losses[b->job->trainer].alike;
+    bool is_one = b->job->trainer != TIDE_trainer_dpo;
+    if (!given || !given[0] || !played || are_all_among(given, played)) return;
+    if (alike && (is_one ? tide_text_is_among(tide_text_of(given), alike)
+                         : are_all_among(given, tide_format(b->arena, "%s|%s", played, alike))))
+        tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_trainer_loss_type),
+                    tide_format(b->arena, "%s is played as %s: both compute with one value per row", given,
+                                losses[b->job->trainer].first),
+                    NULL);
+    else
+        tide_builder_refuse(
+            b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_loss_type,
+            tide_format(b->arena, "%s is not described with %s", tide_shown(b->arena, tide_text_of(given)), kind),
+            tide_format(b->arena, "one of %s%s%s", played, alike ? "|" : "", alike ? alike : ""));
+}
+
+/* trl/generation/vllm_generation.py: how the engine starts beside a trainer, and how it is given the weights. */
+static void check_vllm_generation(tide_job_builder *b) {
+    const tide_job *job = b->job;
+    static const tide_setting_id of_colocated[] = {
+        TIDE_SET_trainer_vllm_gpu_memory_utilization, TIDE_SET_trainer_vllm_enable_sleep_mode,
+        TIDE_SET_trainer_vllm_max_model_length, TIDE_SET_trainer_vllm_tensor_parallel_size};
+    bool gathers = job->parallel_kind == TIDE_parallel_kind_zero3 || job->parallel_kind == TIDE_parallel_kind_fsdp2;
+    if (!job->trainer_use_vllm) return;
+    for (size_t i = 0; i < TIDE_COUNT_OF(of_colocated) && !tide_has_colocated_engine(job); i++)
+        if (b->arguments.is_given[of_colocated[i]])
+            tide_report(b->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, tide_builder_place(b, of_colocated[i]),
+                        "changes nothing with trainer.vllm_mode=server", "give it to the server");
+    if (tide_has_colocated_engine(job) && !job->device_bytes)
+        tide_builder_refuse(b, TIDE_ERR_FIELD_MISSING, TIDE_SET_trainer_use_vllm,
+                            "takes a share of a GPU for the colocated engine", "give gpu=NAME, as gpu=h100-80");
+    if (job->quant != TIDE_quant_none)
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_use_vllm,
+                            "over quantised weights is not described", "leave quant out, or use_vllm");
+    if (gathers && job->adapter != TIDE_adapter_none)
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_use_vllm,
+                            tide_format(b->arena,
+                                        "merges adapters into weights that %s has cut, which is not described",
+                                        job->values[TIDE_SET_parallel_kind]),
+                            "use ddp or zero2, or train the model itself");
+    if (job->adapter_dora)
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_use_vllm,
+                            "merges adapters: DoRA's are not described", "leave adapter.dora out");
+    if (tide_has_colocated_engine(job) && job->trainer_vllm_tensor_parallel_size > 1)
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_vllm_tensor_parallel_size,
+                            "is described with 1: an engine on each GPU", "leave it out");
+    tide_report(
+        b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_trainer_use_vllm),
+        tide_has_colocated_engine(job)
+            ? "the trainer's loop is TRL 1.16's and the engine's start vLLM 0.32.0's: they are played together, "
+              "and not recorded in one process; a generation takes at most what the engine's profile run did"
+            : "the server is on other GPUs: what the weights are sent in, and NCCL, is all that it needs here",
+        NULL);
+}
+
+/* TRL's GRPOConfig.__post_init__: the rows that all ranks generate at once are whole groups. A file of another program
+ * may ask for groups of one. */
+static void check_groups(tide_job_builder *b) {
+    const tide_job *job = b->job;
+    int64_t ranks = job->parallel_kind == TIDE_parallel_kind_none ? 1 : job->parallel_dp,
+            steps = tide_steps_per_generation(job), group = job->trainer_num_generations,
+            rows = job->batch * ranks * steps;
+    if (group < 2 && b->arguments.origins[TIDE_SET_trainer_num_generations] == TIDE_ORIGIN_USER)
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer_num_generations,
+                            "advantages are taken within a group: TRL requires at least 2 generations per prompt",
+                            "write trainer.num_generations=2 or more");
+    if (rows % group)
+        tide_builder_refuse(
+            b, TIDE_ERR_CONFLICT, TIDE_SET_trainer_num_generations,
+            tide_format(b->arena,
+                        "%lld completions for each prompt do not divide a generation of %lld rows, which is "
+                        "batch times GPUs times steps_per_generation; TRL refuses this too",
+                        (long long)group, (long long)rows),
+            tide_format(b->arena, "write batch=%lld, or change grad_accum or trainer.num_generations",
+                        (long long)tide_least_batch(job)));
+}
+
+static void check_rollouts(tide_job_builder *b) {
+    const tide_job *job = b->job;
+    int64_t prompt = tide_prompt_length(job), total = prompt + job->trainer_max_completion_length;
+    if (prompt < 1)
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer_max_completion_length,
+                            "leaves nothing of seq for the prompt", "give trainer.prompt_length, or a larger seq");
+    else if (b->arguments.is_given[TIDE_SET_seq] && job->seq != total)
+        tide_builder_refuse(
+            b, TIDE_ERR_CONFLICT, TIDE_SET_seq,
+            tide_format(b->arena, "rows have %lld tokens: trainer.prompt_length and trainer.max_completion_length",
+                        (long long)total),
+            "leave it out");
+    check_groups(b);
+    check_vllm_generation(b);
+    tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_trainer),
+                job->trainer_use_vllm
+                    ? "each completion is as long as it may be; rewards are functions without a model "
+                      "on the GPU"
+                    : "transformers' generate() makes the completions, each of them as long as it may be; rewards are "
+                      "functions without a model on the GPU",
+                NULL);
+}
+
+enum { ROWS_MOST = 1000000 };
+
+/* From a file they may be there for what it does not say. */
+static void check_unused_lengths(tide_job_builder *b) {
+    static const tide_setting_id ids[] = {TIDE_SET_pad_to_multiple_of, TIDE_SET_data_seed};
+    for (size_t i = 0; i < TIDE_COUNT_OF(ids); i++)
+        if (b->arguments.is_given[ids[i]] && b->arguments.origins[ids[i]] == TIDE_ORIGIN_USER)
+            tide_report(b->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, tide_builder_place(b, ids[i]),
+                        "changes nothing: without lengths every sample fills seq", "give lengths");
+}
+
+/* Samples of different lengths, and who takes no batch of them. */
+static void check_lengths(tide_job_builder *b) {
+    const tide_job *job = b->job;
+    int64_t rows = tide_job_rows(job) * job->grad_accum, prompt = job->trainer_prompt_length;
+    tide_parallel_kind_choice kind = job->parallel_kind;
+    bool is_cut =
+        kind == TIDE_parallel_kind_pp || kind == TIDE_parallel_kind_native || kind == TIDE_parallel_kind_megatron;
+    if (!tide_job_has_lengths(job)) {
+        check_unused_lengths(b);
+        return;
+    }
+    if (is_cut)
+        tide_builder_refuse(
+            b, TIDE_ERR_UNSUPPORTED, TIDE_SET_lengths,
+            tide_format(b->arena, "is not described with parallel.kind=%s", job->values[TIDE_SET_parallel_kind]),
+            "give seq");
+    if (job->packing || tide_trainer_generates(job))
+        tide_builder_refuse(
+            b, TIDE_ERR_UNSUPPORTED, TIDE_SET_lengths,
+            job->packing ? "packed rows are all of seq tokens"
+                         : tide_format(b->arena, "is not described with trainer=%s", job->values[TIDE_SET_trainer]),
+            "give seq");
+    if (job->pad_to_multiple_of > 1 && (job->trainer == TIDE_trainer_orpo || job->trainer == TIDE_trainer_cpo))
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_pad_to_multiple_of,
+                            tide_format(b->arena, "trainer=%s has no such argument", job->values[TIDE_SET_trainer]),
+                            "leave it out");
+    bool may_pad = tide_job_rows(job) > 1 || job->pad_to_multiple_of > 1;
+    if (job->attention == TIDE_attention_flash_attention_2 && may_pad && !job->trainer_padding_free)
+        tide_builder_refuse(
+            b, TIDE_ERR_UNSUPPORTED, TIDE_SET_attention,
+            "flash_attention_2 of padded rows takes what is no padding out, whose size depends on the batch",
+            "use sdpa, or trainer=sft with trainer.padding_free");
+    if (job->padding)
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_padding, "lengths say which batches are padded",
+                            "leave it out");
+    if (job->trainer_scored_tokens > 0)
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer_scored_tokens, "lengths say what each batch has",
+                            "leave it out");
+    if (job->trainer > TIDE_trainer_hf && tide_lengths_shortest(&job->lengths) <= (prompt > 1 ? prompt : 1))
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_lengths,
+                            tide_format(b->arena, "a sample of %lld tokens leaves nothing to be scored",
+                                        (long long)tide_lengths_shortest(&job->lengths)),
+                            "give longer ones, or a shorter trainer.prompt_length");
+    if (rows > ROWS_MOST / job->steps)
+        tide_builder_refuse(b, TIDE_ERR_LIMIT, TIDE_SET_lengths,
+                            tide_format(b->arena, "%lld rows in each of %lld steps are more than tidemark draws",
+                                        (long long)rows, (long long)job->steps),
+                            "give fewer steps");
+}
+
+/* Trainers on several GPUs: what accelerate makes of the model is described for some. */
+static void check_spread_trainer(tide_job_builder *b, const char *kind) {
+    const tide_job *job = b->job;
+    const char *strategy = job->values[TIDE_SET_parallel_kind], *plain = "use one GPU, or leave the trainer out";
+    bool has_deepspeed = tide_job_has_deepspeed(job), is_zero3 = job->parallel_kind == TIDE_parallel_kind_zero3,
+         is_fsdp2 = job->parallel_kind == TIDE_parallel_kind_fsdp2,
+         is_ddp = job->parallel_kind == TIDE_parallel_kind_ddp, is_quantised = job->quant != TIDE_quant_none;
+    if (job->parallel_kind == TIDE_parallel_kind_none) return;
+    if (!is_ddp && !has_deepspeed && !is_fsdp2)
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_parallel_kind,
+                            tide_format(b->arena, "%s is not described with trainers", strategy),
+                            "use ddp, zero1, zero2, zero3 or fsdp2, or leave the trainer out");
+    else if (is_zero3 && job->trainer_precompute_ref_log_probs)
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_precompute_ref_log_probs,
+                            tide_format(b->arena, "is not described with %s and zero3", kind),
+                            "use ddp, zero2 or fsdp2, or leave it out");
+    else if (is_zero3 && !tide_job_has_zero_init(job) && !is_quantised)
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_parallel_zero_init,
+                            "trainers are described with models that deepspeed.zero.Init() has cut", "leave it out");
+    else if (is_fsdp2 && is_quantised && tide_job_sets(job, TIDE_SET_parallel_meta_init) && job->parallel_meta_init)
+        tide_report(b->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, tide_builder_place(b, TIDE_SET_parallel_meta_init),
+                    "changes nothing: accelerate leaves models of 4 bits on the device", NULL);
+    else if (is_fsdp2 && tide_job_is_on_meta(job))
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_parallel_meta_init,
+                            tide_format(b->arena, "cpu_ram_efficient_loading is not described with %s", kind),
+                            "leave it out");
+    else if (is_fsdp2 && job->parallel_offload)
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_parallel_offload,
+                            tide_format(b->arena, "is not described with %s", kind), plain);
+    if (has_deepspeed && job->autocast.is_set &&
+        !(job->parallel_half.is_set && job->parallel_half.dtype == job->autocast.dtype))
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_autocast,
+                            "is not DeepSpeed's parallel.half, which Trainer holds it against", "leave it out");
+}
+
+/* trl/trainer/dpo_trainer.py and its kin, __init__. */
+static void check_synced_reference(tide_job_builder *b) {
+    const tide_job *job = b->job;
+    const char *why = job->adapter != TIDE_adapter_none ? "TRL refuses it with an adapter, without which there is no "
+                                                          "reference model"
+                      : job->trainer_precompute_ref_log_probs ? "TRL refuses it with trainer.precompute_ref_log_probs"
+                      : tide_trainer_generates(job) && !tide_keeps_reference(job)
+                          ? "TRL refuses it with beta=0, where there is no reference model"
+                      : job->parallel_kind == TIDE_parallel_kind_zero3 ? "is not described with zero3"
+                                                                       : NULL;
+    if (job->trainer_sync_ref_model && why)
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer_sync_ref_model, why, "leave it out");
+}
+
+/* trl/trainer/reward_trainer.py, __init__: over quantised weights all that trains goes to bf16, the score with it. What
+ * it reads has the type of the norm before it. */
+static void check_quantised_reward(tide_job_builder *b) {
+    const tide_job *job = b->job;
+    bool is_quantised =
+             job->trainer == TIDE_trainer_reward && job->quant != TIDE_quant_none && job->adapter != TIDE_adapter_none,
+         is_in_one_type = job->autocast.is_set || tide_job_has_deepspeed(job), is_prepared = tide_prepares_kbit(job);
+    bool is_fp32 = is_prepared || (job->dtype.is_set && job->dtype.dtype == TIDE_FP32);
+    if (!is_quantised || is_in_one_type || !is_fp32) return;
+    tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_autocast,
+                        tide_format(b->arena,
+                                    "none: RewardTrainer has the score of a quantised model in bf16, and what it reads "
+                                    "is fp32 (%s); PyTorch refuses their product",
+                                    is_prepared ? "kbit_prepare=true" : "dtype=fp32"),
+                        "use autocast=bf16, as RewardConfig does");
+}
+
+static void check_trainer(tide_job_builder *b) {
+    const tide_job *job = b->job;
+    if (job->trainer == TIDE_trainer_none) return;
+    const char *kind = tide_format(b->arena, "trainer=%s", job->values[TIDE_SET_trainer]);
+    if (job->mode != TIDE_mode_train)
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer, "trainers train",
+                            "use mode=train, or leave it out");
+    check_spread_trainer(b, kind);
+    int64_t rows = job->batch * (job->trainer == TIDE_trainer_dpo ? 2 : 1);
+    bool scores_tokens =
+        job->trainer > TIDE_trainer_hf && job->trainer != TIDE_trainer_reward && !tide_trainer_generates(job);
+    if (scores_tokens && (job->seq < 2 || job->trainer_prompt_length >= job->seq))
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer_prompt_length, "leaves nothing of seq to be scored",
+                            "give a larger seq");
+    else if (job->trainer_scored_tokens > rows * (job->seq - 1))
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer_scored_tokens,
+                            "is more than the micro-batch has positions", "give less, or leave it out");
+    if (job->trainer > TIDE_trainer_hf && job->adapter != TIDE_adapter_none && job->adapter != TIDE_adapter_lora)
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_adapter,
+                            tide_format(b->arena, "%s is not described with %s", job->values[TIDE_SET_adapter], kind),
+                            "use lora");
+    if (job->quant != TIDE_quant_none && !job->kbit_prepare && tide_trainer_prepares_kbit(job))
+        tide_report(b->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, tide_builder_place(b, TIDE_SET_kbit_prepare),
+                    tide_format(b->arena, "changes nothing with %s, which prepares the model itself", kind), NULL);
+    check_quantised_reward(b);
+    check_synced_reference(b);
+    if (tide_trainer_generates(job)) check_rollouts(b);
+    check_loss_type(b, kind);
+    bool offloads = job->offload_activations != TIDE_offload_activations_none,
+         has_offloading = job->trainer == TIDE_trainer_sft || job->trainer == TIDE_trainer_dpo ||
+                          job->trainer == TIDE_trainer_reward;
+    if (offloads && !has_offloading)
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_offload_activations,
+                            "is an option of TRL's sft, dpo and reward", "leave it out");
+    static const tide_setting_id of_the_plain_loop[] = {TIDE_SET_scaler,       TIDE_SET_main_grads,
+                                                        TIDE_SET_ema,          TIDE_SET_zero_grad,
+                                                        TIDE_SET_zero_grad_at, TIDE_SET_hold_outputs};
+    if (job->packing && job->trainer != TIDE_trainer_sft)
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_packing,
+                            tide_format(b->arena, "is not described with %s", kind), "leave it out");
+    for (size_t i = 0; i < TIDE_COUNT_OF(of_the_plain_loop); i++) {
+        tide_setting_id id = of_the_plain_loop[i];
+        if (b->arguments.is_given[id] && strcmp(job->values[id], tide_setting_default(id)) != 0)
+            tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, id, tide_format(b->arena, "is not described with %s", kind),
+                                "leave it out");
+    }
+}
+
+enum { EVAL_BATCHES_LIMIT = 10000 };
+
+/* Trainer.evaluate between steps. */
+static void check_evaluation(tide_job_builder *b) {
+    const tide_job *job = b->job;
+    if (job->trainer_eval_strategy == TIDE_trainer_eval_strategy_no || job->trainer == TIDE_trainer_none) return;
+    const char *kind = tide_format(b->arena, "trainer=%s", job->values[TIDE_SET_trainer]);
+    bool keeps = job->trainer_compute_metrics && !job->trainer_prediction_loss_only && !job->trainer_batch_eval_metrics;
+    int64_t batch = job->trainer_per_device_eval_batch_size;
+    if (tide_trainer_generates(job) || !job->labels)
+        tide_builder_refuse(
+            b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_eval_strategy,
+            tide_format(b->arena, "evaluation is not described with %s", job->labels ? kind : "labels=false"),
+            "leave it out: the training alone is played then");
+    if (job->trainer_scored_tokens)
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_scored_tokens,
+                            "is of the batches that are trained: those of an evaluation are not described",
+                            "leave it out");
+    if (job->trainer_compute_metrics && job->trainer != TIDE_trainer_hf)
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_compute_metrics,
+                            tide_format(b->arena, "is not described with %s", kind), "use trainer=hf");
+    else if (keeps && !job->trainer_predict_with_generate && !job->trainer_max_eval_samples)
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer_compute_metrics,
+                            "keeps the predictions of all samples on the device: their number decides",
+                            "give trainer.max_eval_samples, the rows of the data that is evaluated");
+    if (job->trainer_predict_with_generate && job->parallel_kind != TIDE_parallel_kind_none)
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_predict_with_generate,
+                            "is not described on several GPUs", "leave it out: predictions are logits then");
+    if (job->trainer_predict_with_generate && !keeps)
+        tide_report(b->diags, TIDE_WARNING, TIDE_ERR_CONFLICT,
+                    tide_builder_place(b, TIDE_SET_trainer_predict_with_generate),
+                    "changes nothing without trainer.compute_metrics=true: no predictions are made", NULL);
+    if (job->trainer_max_eval_samples / batch > EVAL_BATCHES_LIMIT)
+        tide_builder_refuse(b, TIDE_ERR_LIMIT, TIDE_SET_trainer_max_eval_samples,
+                            tide_format(b->arena, "more than %d batches are not played", EVAL_BATCHES_LIMIT),
+                            keeps ? "give less" : "leave it out: all batches need the same memory");
+    tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_trainer_eval_strategy),
+                "rows that are evaluated are as long as those of the training; the last evaluation is behind the last "
+                "step that is played",
+                NULL);
+}
+
+void tide_check_trainer_conflicts(tide_job_builder *b) {
+    check_trainer(b);
+    check_evaluation(b);
+    check_lengths(b);
+}
