@@ -36,6 +36,14 @@ export default function ({ visit, field, fragmentOf, fromCore, exampleWords, ser
     assert.ok(rows.length >= 3);
   }));
 
+  for (const job of ['model=sd3-medium&gpu=h100-80', 'model=qwen3-8b&gpu=h100-80&trainer=grpo&parallel.kind=zero3&parallel.dp=8']) {
+    test(`no column of the table is cut: ${job}`, () => visit(async (page) => {
+      const { inner, outer } = await page.locator('.scroll:has(.factor-table)').evaluate((/** @type {any} */ box) => ({ inner: box.scrollWidth, outer: box.clientWidth }));
+      assert.ok(inner <= outer, `${inner} of ${outer} px`);
+      assert.equal(/grpo/.test(await page.locator('.job-words').innerText()), /grpo/.test(job));
+    }, { at: `#${job}&v=1` }));
+  }
+
   /* ---- the job ---- */
 
   test('pick a model by keyboard', () => visit(async (page) => {

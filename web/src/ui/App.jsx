@@ -37,6 +37,8 @@ function JobLine({ r }) {
     `${params(total)} parameters${rank === undefined ? '' : ` on rank ${rank}`}${trains && trainable < total ? `, ${params(trainable)} trained` : ''}`,
     mode !== 'serve' && `${used('batch')} × ${fixed(Number(used('seq')))} tokens`,
     used('dtype') !== 'auto' && used('dtype') + (/^(|none)$/.test(used('autocast')) ? '' : `, autocast ${used('autocast')}`),
+    !/^(|default)$/.test(used('head')) && `head ${used('head')}`,
+    trains && !/^(|none)$/.test(used('trainer')) && used('trainer'),
     trains ? used('optimizer') : mode === 'serve' ? r.serving?.engine : `${used('decode')} tokens generated`,
     used('quant') && used('quant') !== 'none' && `base in ${used('quant')}`,
     used('adapter') && used('adapter') !== 'none' && used('adapter'),

@@ -39,15 +39,18 @@ function move(event) {
 }
 
 const MOST_COLUMNS = 5;
+const ROOM = 49; /* letters that fit beside each other: the longest name of a factor, and the longest words of the headings */
 const LEAST = 1000; /* times smaller than the largest: among the others */
 
 /** The parts as columns: all, or where there are many, the largest and one for the others.
- * @param {import('../types.js').Part[]} parts @returns {{part: string, title: string, help?: string, bytes: number, factors: Record<string, number>}[]} */
-function columnsOf(parts) {
+ * @param {import('../types.js').Part[]} parts @param {number} labels letters of the longest factor's name @returns {{part: string, title: string, help?: string, bytes: number, factors: Record<string, number>}[]} */
+function columnsOf(parts, labels) {
   const named = parts.map((part) => (part.part === '' ? { ...part, title: 'Rest', help: part.title } : part));
   const sizes = parts.map((part) => part.bytes).sort((a, b) => b - a);
   const shown = Math.max(1, sizes.filter((bytes) => bytes >= sizes[0] / LEAST).length);
-  const most = parts.some(({ title }) => /\S{10}/.test(title)) ? MOST_COLUMNS - 1 : MOST_COLUMNS; /* long names are wide */
+  const widest = (/** @type {string} */ title) => Math.max(...title.split(/\s/).map((word) => word.length));
+  const letters = [...named].sort((a, b) => b.bytes - a.bytes).slice(0, MOST_COLUMNS).reduce((sum, { title }) => sum + widest(title), labels);
+  const most = letters > ROOM ? MOST_COLUMNS - 1 : MOST_COLUMNS;
   if (parts.length <= most && shown >= parts.length - 1) return named;
   const least = sizes[Math.min(most - 1, shown) - 1];
   const large = named.filter((part) => part.bytes >= least);
@@ -61,9 +64,9 @@ function columnsOf(parts) {
 
 /** @param {{r: import('../types.js').Report, panel: import('../panels.js').Panel}} props */
 export function FactorTable({ r, panel }) {
-  const parts = columnsOf(r.breakdown.filter((part) => part.bytes > 0));
   const byName = new Map(r.factors.map((f) => [f.name, f.bytes]));
   const names = inOrder([...byName.keys()].filter((name) => byName.get(name)));
+  const parts = columnsOf(r.breakdown.filter((part) => part.bytes > 0), Math.max(...names.map((name) => factor(name).title.length)));
   const { title: all, bytes: device } = totalOf(r);
   const light = (/** @type {string} */ name) => ({
     onPointerEnter: () => { lit.value = name; },
