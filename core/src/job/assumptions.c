@@ -110,6 +110,19 @@ static void assume_input_grads(tide_job_builder *b) {
                                                                         : NULL);
 }
 
+/* modeling_m2m_100.py and its kin: a layer whose number is below layerdrop is not run in this step. */
+static void assume_layerdrop(tide_job_builder *b) {
+    static const char *const keys[] = {"encoder_layerdrop", "decoder_layerdrop", "layerdrop"};
+    bool is_on = false;
+    for (size_t i = 0; i < TIDE_COUNT_OF(keys); i++) {
+        const tide_json *share = tide_json_at(b->job->config, keys[i]);
+        is_on = is_on || (tide_json_is(share, TIDE_JSON_NUMBER) && share->number > 0);
+    }
+    if (is_on)
+        tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, "/model",
+                    "every layer runs: a step in which layerdrop leaves some out needs less", NULL);
+}
+
 static void assume_training(tide_job_builder *b) {
     const tide_job *job = b->job;
     bool has_steps = job->optimizer != TIDE_optimizer_none;
@@ -133,6 +146,7 @@ static void assume_training(tide_job_builder *b) {
     if (!has_schedule(job)) assume(b, TIDE_SET_hold_outputs, "the model's output is dropped before backward");
     assume(b, TIDE_SET_checkpointing, "no checkpointing: what backward needs of every layer is kept");
     assume_input_grads(b);
+    assume_layerdrop(b);
     if (job->trainer != TIDE_trainer_none)
         assume(
             b, TIDE_SET_trainer_save_strategy,
