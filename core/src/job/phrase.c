@@ -40,13 +40,13 @@ static void take_apart(tide_phrase *p, tide_text text) {
     tide_text rest = tide_text_of(tide_lowered(p->arena, text)), piece;
     for (char *c = (char *)rest.at; *c; c++)
         if (strchr("\t\n\r,;?!()", *c) || (*c == ':' && (!c[1] || strchr(" \t", c[1])))) *c = ' ';
-    while (p->count < PHRASE_PIECES && tide_piece_next(&rest, ' ', &piece)) {
+    while (p->count < TIDE_PHRASE_PIECES && tide_piece_next(&rest, ' ', &piece)) {
         size_t digits = digits_of(piece);
         bool counts = digits && digits < 4 && digits + 1 < piece.length && piece.at[digits] == 'x' &&
                       is_counted((tide_text){piece.at + digits + 1, piece.length - digits - 1});
         if (counts) p->pieces[p->count++] = (tide_text){piece.at, digits + 1};
         if (counts) piece = (tide_text){piece.at + digits + 1, piece.length - digits - 1};
-        if (piece.length && p->count < PHRASE_PIECES) p->pieces[p->count++] = piece;
+        if (piece.length && p->count < TIDE_PHRASE_PIECES) p->pieces[p->count++] = piece;
     }
 }
 

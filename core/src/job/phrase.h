@@ -4,14 +4,14 @@
 
 #include "job/builder.h"
 
-enum { PHRASE_PIECES = 64 };
+enum { TIDE_PHRASE_PIECES = 64 };
 
 /* A job in words: "llama 3 8b qlora on a 4090, batch 4", and what they come to. */
 typedef struct tide_phrase {
     tide_arena *arena;
     tide_diagnostics *diags;
     const tide_json *gpus;
-    tide_text pieces[PHRASE_PIECES];
+    tide_text pieces[TIDE_PHRASE_PIECES];
     uint32_t count, at;
     const char *model;   /* NULL: none yet */
     const char *second;  /* another of the catalogue behind it; NULL: none */

@@ -84,16 +84,15 @@ static void warm_up(tide_run *run, const tide_job *job) {
  * nothing of a layer is kept. */
 static bool check_form(const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
     const char *library = tide_job_is_of_timm(job) ? "timm" : tide_job_is_of_diffusers(job) ? "diffusers" : NULL;
-    bool is_reentrant = job->checkpointing == TIDE_checkpointing_full_reentrant;
     if (!library || job->checkpointing == TIDE_checkpointing_full) return true;
-    const char *what = tide_format(arena,
-                                   is_reentrant ? "is full: checkpoints of %s are not reentrant"
-                                                : "is not described as selective for a model of %s",
-                                   library);
-    tide_report(diags, is_reentrant ? TIDE_WARNING : TIDE_ERROR,
-                is_reentrant ? TIDE_ERR_CONFLICT : TIDE_ERR_UNSUPPORTED, "/settings/checkpointing", what,
+    if (job->checkpointing != TIDE_checkpointing_full_reentrant)
+        return tide_error(diags, TIDE_ERR_UNSUPPORTED, "/settings/checkpointing",
+                          tide_format(arena, "is not described as selective for a model of %s", library),
+                          "write checkpointing=full");
+    tide_report(diags, TIDE_WARNING, TIDE_ERR_CONFLICT, "/settings/checkpointing",
+                tide_format(arena, "is full: checkpoints of %s are not reentrant", library),
                 "write checkpointing=full");
-    return is_reentrant;
+    return true;
 }
 
 /* transformers' modeling_utils.py, gradient_checkpointing_enable() */
