@@ -3,7 +3,7 @@
  *
  * A word is a link if it has a fragment of settings (#a=b, a=b&c=d or z=1.TEXT), a setting if it has a "=", a
  * file if there is one of that name, and the model's name otherwise. --NAME VALUE is a setting where it is no option.
- * The command of a server is a file (pasted.c).
+ * The command of a server or of a training is a file (pasted.c).
  */
 #include "cli.h"
 
@@ -256,9 +256,13 @@ int cli_arguments_read(cli_arguments *a, int argc, char **argv, unsigned takes) 
     *a = (cli_arguments){0};
     bool are_words = false; /* after "--" */
     for (int i = 0; i < argc; i++) {
-        bool may_serve = (takes & CLI_TAKES_SETTINGS) && !a->with_count && !a->command.length;
-        if (may_serve && cli_is_server_command(argc - i, argv + i)) {
-            argc = i + cli_server_command_read(&a->command, argc - i, argv + i);
+        bool may_be_command = (takes & CLI_TAKES_SETTINGS) && !a->with_count && !a->command.length;
+        if (may_be_command && cli_is_quoted_command(argv[i])) {
+            cli_append_text(&a->command, argv[i]);
+            continue;
+        }
+        if (may_be_command && cli_is_command(argc - i, argv + i)) {
+            argc = i + cli_command_read(&a->command, argc - i, argv + i);
             are_words = false;
             if (i == argc) break;
         }

@@ -179,10 +179,12 @@ void cli_arguments_free(cli_arguments *arguments);
 
 /* ---- pasted.c ---- */
 
-/* These words start an inference server. */
-bool cli_is_server_command(int argc, char **argv);
-/* Takes the server's words; the others are moved to the front of argv. Returns how many they are. */
-int cli_server_command_read(cli_buffer *command, int argc, char **argv);
+/* These words start an inference server or a training. */
+bool cli_is_command(int argc, char **argv);
+/* The same in one word, with blanks between its. */
+bool cli_is_quoted_command(const char *text);
+/* Takes the command's words; the others are moved to the front of argv. Returns how many they are. */
+int cli_command_read(cli_buffer *command, int argc, char **argv);
 
 /* ---- links.c ---- */
 

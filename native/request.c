@@ -109,6 +109,7 @@ int cli_request(cli_buffer *request, const char *call, const cli_arguments *a, c
                         a->path_count ? ",{\"name\":\"the command\",\"text\":" : "{\"name\":\"the command\",\"text\":");
         append_file_text(request, &a->command);
         cli_append_text(request, "}");
+        cli_named_find(&held.named, a->command.at, a->command.length, "");
     }
     bool has_stages = held.has_stages;
     for (size_t i = 0; i < held.named.count && status == CLI_OK; i++) /* which may name others */

@@ -42,6 +42,14 @@ export default function ({ visit, field, fromCore, exampleWords, tab, bytesIn, c
     await page.waitForFunction(() => /model=bert-base[^&]*&gpu=t4/.test(location.hash) && /seq=128/.test(location.hash));
   }));
 
+  test('a command is read in the palette as the file that holds it', () => visit(async (page) => {
+    await palette(page, 'trl dpo --model_name_or_path Qwen/Qwen3-0.6B \\   --per_device_train_batch_size 2');
+    await page.locator('.palette .at', { hasText: 'Estimate' }).waitFor();
+    await changed(page, () => page.keyboard.press('Enter'));
+    await page.locator('.job', { hasText: /Qwen3 0\.6B[^]*dpo/ }).waitFor();
+    assert.equal(await page.locator('#model').inputValue(), 'Qwen3 0.6B');
+  }));
+
   test('what is typed while the palette is fetched is not lost, and is no key', () => visit(async (page) => {
     await page.route('**/Palette-*.js', async (/** @type {any} */ route) => {
       await new Promise((done) => setTimeout(done, 400));

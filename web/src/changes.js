@@ -4,7 +4,7 @@ import { batch, signal } from '@preact/signals';
 import { pushEntry, writeFragment } from './address.js';
 import { ask, askAsIs } from './asking.js';
 import { EXAMPLE, EXAMPLES } from './example.js';
-import { MOST_FILES } from './files.js';
+import { MOST_FILES, isCommand, readText } from './files.js';
 import { sentences } from './format.js';
 import { kindNamed, KINDS, TUNES, wordsFor, wholeTitle } from './kinds.js';
 import { gpusOf, hasStages, layoutOf } from './layout.js';
@@ -232,9 +232,17 @@ export async function openFiles(opened) {
 /** Whether a typed text may be a question: more than one word. @param {string} text */
 export const isQuestion = (text) => /\S\s+\S/.test(text);
 
+/** A command that starts training or a server, typed or pasted where one line is: its lines come without what ends them.
+ * @param {string} text */
+async function openCommand(text) {
+  const { file, problem } = await readText('pasted.sh', text.replace(/\\\s+/g, ' '));
+  notices.value = file ? await openFiles([file]) : [problem ?? ''];
+}
+
 /** The job that a question asks about, as the core reads it: "llama 8b lora on a 4090". What is not understood is said, and the job stays.
  * @param {string} text */
 export async function openQuestion(text) {
+  if (isCommand(text)) return openCommand(text);
   const reply = await askAsIs({ call: 'link', settings: [text.trim()] }, 'question');
   if (!reply) return;
   if (reply.ok) {

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Files dropped anywhere, and text pasted outside a field. */
 import { useEffect, useState } from 'preact/hooks';
-import { isYaml, ofDrop } from '../files.js';
+import { isCommand, isYaml, ofDrop } from '../files.js';
 import { expectMore } from '../parts.js';
 import { take, takeText } from './Settings.jsx';
-
-/* Commands that start training or a server. */
-const COMMAND = /(^|\s|\/)(vllm|sglang|llama-(server|cli|bench)|docker|podman|trl|accelerate|torchrun|deepspeed|axolotl|llamafactory-cli|swift|python3?) /;
 
 export function DropTarget() {
   const [over, setOver] = useState(false);
@@ -45,7 +42,7 @@ export function DropTarget() {
         if (/^\s*\{/.test(text)) takeText('config.json', text);
         else if (link) location.hash = `#${text.trim().replace(/^[^#]*#/, '')}`;
         else if (isYaml('', text)) takeText('pasted.yaml', text);
-        else if (COMMAND.test(text)) takeText('pasted.sh', text);
+        else if (isCommand(text)) takeText('pasted.sh', text);
       },
     };
     for (const [name, run] of Object.entries(on)) document.addEventListener(name, /** @type {any} */ (run));

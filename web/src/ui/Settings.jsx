@@ -70,7 +70,8 @@ const answeredTitle = computed(() => (report.value?.settings.find(({ name }) => 
 function ModelField() {
   const value = wordOf('model') ?? '';
   const custom = files.value.find((file) => file.kind === 'model');
-  const shown = custom && !value ? custom.name : models.value?.find((choice) => choice.name === value)?.title ?? answeredTitle.value ?? value;
+  const named = custom?.name ?? report.value?.model?.title ?? ''; /* by a file */
+  const shown = !value ? named : models.value?.find((choice) => choice.name === value)?.title ?? answeredTitle.value ?? value;
   const error = errorAt('model');
   const chooser = useRef(/** @type {HTMLInputElement | null} */ (null));
   return (

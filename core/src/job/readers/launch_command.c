@@ -438,9 +438,35 @@ static bool refuse_program(tide_reading *r, const tide_command_line *l) {
     return false;
 }
 
+/* Programs that start training, or launch one that does. */
+static bool runs_known(const tide_command_line *l) {
+    static const char known[] = "accelerate|torchrun|deepspeed|trl|axolotl|llamafactory-cli|swift";
+    for (uint32_t i = 0; i < l->count; i++) {
+        tide_text name = tide_base_name(tide_text_of(l->tokens[i]));
+        if (tide_text_is_among(name, known) || tide_text_matches(name, TIDE_TEXT("python*"))) return true;
+    }
+    return false;
+}
+
+static const char *script_of(const tide_command_line *l) {
+    for (uint32_t i = 0; i < l->count; i++)
+        if (tide_text_ends(tide_text_of(l->tokens[i]), TIDE_TEXT(".py"))) return l->tokens[i];
+    return NULL;
+}
+
+static void refuse_script(tide_reading *r, const char *script) {
+    const char *shown = tide_shown(r->arena, tide_text_of(script));
+    tide_file_refuse(r, TIDE_ERR_MODEL_UNKNOWN,
+                     tide_format(r->arena, "runs %s: what it trains is in its code, and no option says it", shown),
+                     tide_format(r->arena,
+                                 "say model=NAME and its settings, or `tidemark dry-run -- python %s` with its options",
+                                 shown));
+}
+
 bool tide_launch_read_script(tide_reading *r) {
     tide_text text = tide_trimmed(r->text);
     tide_command_line l = {.arena = r->arena};
+    const char *script = NULL;
     if (!text.length || text.length > TIDE_SHELL_SCRIPT_LIMIT || text.at[0] == '{' || text.at[0] == '[') return false;
     const tide_shell_variable *variables = tide_shell_variables(r->arena, text);
     for (int i = 0; i < 2; i++) { /* variables may be computed themselves */
@@ -450,18 +476,11 @@ bool tide_launch_read_script(tide_reading *r) {
     for (size_t at = 0; at < text.length;) {
         tide_shell_read(&l, text, &at);
         tide_shell_expand(&l, variables);
-        uint32_t from = 0;
-        bool is_known = false;
         if (read_rl_program(r, &l) || refuse_program(r, &l)) return true;
-        for (uint32_t i = 0; i < l.count && !is_known; i++)
-            is_known = tide_shell_runs(l.tokens[i], "accelerate") || tide_shell_runs(l.tokens[i], "torchrun") ||
-                       tide_shell_runs(l.tokens[i], "deepspeed") || tide_shell_runs(l.tokens[i], "trl") ||
-                       tide_shell_runs(l.tokens[i], "axolotl") || tide_shell_runs(l.tokens[i], "llamafactory-cli") ||
-                       tide_shell_runs(l.tokens[i], "swift") || tide_shell_runs(l.tokens[i], "python") ||
-                       tide_shell_runs(l.tokens[i], "python3");
-        if (!is_known) continue;
-        from = read_launcher(r, &l);
-        if (read_program(r, &l, from, variables)) return true;
+        if (!runs_known(&l)) continue;
+        if (read_program(r, &l, read_launcher(r, &l), variables)) return true;
+        if (!script) script = script_of(&l);
     }
-    return false;
+    if (script) refuse_script(r, script);
+    return script != NULL;
 }
