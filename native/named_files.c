@@ -10,13 +10,13 @@ enum { NAMED_LIMIT = 1 << 20, FOLDERS_ABOVE = 8 };
 
 /* A member of an object; or an option of a command, with what it names behind a blank or "=". */
 static const struct {
-    const char *key, *ends[2]; /* of the names of files */
+    const char *key, *ends[3]; /* of the names of files */
     bool is_option;
 } rows[] = {
     {"deepspeed", {".json"}, false},
     {"defaults", {".yaml", ".yml"}, false},
-    {"--config_file", {".yaml", ".yml"}, true},
-    {"--config-file", {".yaml"}, true},
+    {"--config_file", {".yaml", ".yml", ".json"}, true},
+    {"--config-file", {".yaml", ".json"}, true},
     {"--deepspeed", {".json"}, true},
     {"--config", {".yaml", ".yml"}, true},
     {"--deepspeed_config", {".json"}, true},
@@ -27,7 +27,9 @@ static const struct {
 
 static bool has_end(const char *name, size_t row) {
     const char *const *ends = rows[row].ends;
-    return cli_ends_in(name, ends[0]) || (ends[1] && cli_ends_in(name, ends[1]));
+    for (size_t i = 0; i < sizeof rows->ends / sizeof *rows->ends && ends[i]; i++)
+        if (cli_ends_in(name, ends[i])) return true;
+    return false;
 }
 
 /* A path is meant from here, as the programs open it, from the file, or from a folder above it. */
@@ -81,7 +83,9 @@ void cli_named_find(cli_named *named, const char *text, size_t length, const cha
     cJSON *root = is_object && has_key ? cJSON_ParseWithLength(text, length) : NULL;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (rows[i].is_option && !is_object) find_options(named, text, i, path);
-        const char *name = rows[i].is_option ? "" : cli_text_at(root, rows[i].key);
+        const cJSON *value = rows[i].is_option ? NULL : cJSON_GetObjectItemCaseSensitive(root, rows[i].key);
+        if (cJSON_IsArray(value) && cJSON_GetArraySize(value) == 1) value = cJSON_GetArrayItem(value, 0);
+        const char *name = cJSON_IsString(value) ? value->valuestring : "";
         if (name[0] && has_end(name, i)) add_named(named, name, path);
     }
     cJSON_Delete(root);

@@ -101,7 +101,9 @@ static void check_groups(tide_job_builder *b) {
                         "%lld completions for each prompt do not divide a generation of %lld rows, which is "
                         "batch times GPUs times steps_per_generation; TRL refuses this too",
                         (long long)group, (long long)rows),
-            tide_format(b->arena, "write batch=%lld, or change grad_accum or trainer.num_generations",
+            tide_format(b->arena,
+                        "write batch=%lld, or change the number of GPUs (parallel.kind and parallel.dp), grad_accum or "
+                        "trainer.num_generations",
                         (long long)tide_least_batch(job)));
 }
 
@@ -206,8 +208,10 @@ static void check_spread_trainer(tide_job_builder *b, const char *kind) {
                             tide_format(b->arena, "is not described with %s and zero3", kind),
                             "use ddp, zero2 or fsdp2, or leave it out");
     else if (is_zero3 && !tide_job_has_zero_init(job) && !is_quantised)
-        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_parallel_zero_init,
-                            "trainers are described with models that deepspeed.zero.Init() has cut", "leave it out");
+        tide_builder_refuse(
+            b, TIDE_ERR_UNSUPPORTED, TIDE_SET_parallel_zero_init,
+            "is off: trainers are described with models that deepspeed.zero.Init() cuts as they are loaded",
+            "write parallel.zero_init=true (accelerate's zero3_init_flag)");
     else if (is_fsdp2 && is_quantised && tide_job_sets(job, TIDE_SET_parallel_meta_init) && job->parallel_meta_init)
         tide_report(b->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, tide_builder_place(b, TIDE_SET_parallel_meta_init),
                     "changes nothing: accelerate leaves models of 4 bits on the device", NULL);

@@ -66,6 +66,8 @@ static tide_value eval_member(tide_frame *f, tide_expr *e) {
         made = tide_member_of_module(f, a.module, e->text);
     else if (a.kind == TIDE_VALUE_CONFIG || !f->function)
         made = tide_config_member(f, e, a.kind == TIDE_VALUE_CONFIG ? a.config : NULL);
+    else if (!tide_is_aborting(m) && a.kind == TIDE_VALUE_LIST) /* what a function returns: in Python's words */
+        tide_fail(m, TIDE_ERR_DESCRIPTION, "'tuple' object has no attribute '%s'", tide_terminated(m, e->text));
     else if (!tide_is_aborting(m))
         tide_fail(m, TIDE_ERR_DESCRIPTION, "'%s' of %s", tide_terminated(m, e->text), tide_kind_name(a));
     tide_value_release(m, a);

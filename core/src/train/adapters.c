@@ -277,8 +277,8 @@ static const char *names_covered(tide_model *model, const aim *a, tide_text proj
     return names;
 }
 
-/* axolotl's find_all_linear_names and LLaMA-Factory's find_all_linear_modules: last names of linear layers, but for the
- * output head's and what is left out. */
+/* axolotl's find_all_linear_names, LLaMA-Factory's find_all_linear_modules and ms-swift's find_all_linears: last names
+ * of layers whose class is called a linear one, but for the output head's and what is left out. */
 static const char *linear_names(tide_model *model, const tide_job *job) {
     const char *names = "", *left_out = job->adapter_exclude_modules;
     uint32_t count, head = tide_output_head(model), *modules = tide_model_modules(model, &count);
@@ -286,8 +286,9 @@ static const char *linear_names(tide_model *model, const tide_job *job) {
     for (uint32_t i = 0; i < count; i++) {
         tide_text path = tide_text_of(model->instances[modules[i]].path), name = leaf_of(path);
         if (*left_out && is_aimed_at(model, "/settings/adapter.exclude_modules", left_out, path)) continue;
-        if (is_linear(model->instances[modules[i]].of) && !tide_text_equal(name, last))
-            names = with_name(model, names, name);
+        const tide_class *of = model->instances[modules[i]].of;
+        bool is_called_so = tide_text_contains(of->name, TIDE_TEXT("Linear")) || tide_text_is(of->name, "Conv1D");
+        if (is_called_so && !tide_text_equal(name, last)) names = with_name(model, names, name);
     }
     return names;
 }

@@ -80,6 +80,10 @@ typedef struct tide_key_row {
 #define KEY_HOLDS(key_, section_)                                                                                      \
     { .key = key_, .rule = TIDE_RULE_HOLDS, .section = &section_ }
 
+/* The same; or a word, of which others than these values are refused, as `matter` says. */
+#define KEY_HOLDS_OR(key_, section_, values_, matter_)                                                                 \
+    { .key = key_, .rule = TIDE_RULE_HOLDS, .section = &section_, .values = values_, .matter = matter_ }
+
 /* The first row that matches holds. */
 typedef struct tide_key_table {
     const tide_key_row *rows;

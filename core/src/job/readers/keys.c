@@ -131,6 +131,8 @@ static void hold(tide_claims *c, const tide_key_row *row, const char *key, const
     const tide_json *value = object_in(c, key, given);
     if (value->kind == TIDE_JSON_OBJECT)
         tide_claims_read(c, row->section, value, tide_format(c->arena, "%s/", key));
+    else if (row->matter && value->kind == TIDE_JSON_STRING)
+        matter(c, &(tide_key_row){.rule = TIDE_RULE_REFUSED, .values = row->values, .matter = row->matter}, key, value);
     else if (value->kind != TIDE_JSON_STRING || !value->text.length)
         tide_claims_note(c, key, TIDE_KEY_IGNORED, NULL, NULL);
     else if (has_file_of(c, row->section))

@@ -336,6 +336,22 @@ static bool runs_swift(const char *token, const char *next) {
             (strcmp(next, "sft") == 0 || strcmp(next, "pt") == 0 || strcmp(next, "rlhf") == 0));
 }
 
+/* Whether options say how something trains, and not what a model is turned into. */
+static bool trains(const tide_json *options) {
+    static const char *const keys[] = {"per_device_train_batch_size",
+                                       "gradient_accumulation_steps",
+                                       "learning_rate",
+                                       "num_train_epochs",
+                                       "max_steps",
+                                       "do_train",
+                                       "gradient_checkpointing",
+                                       "bf16",
+                                       "fp16"};
+    bool has_one = false;
+    for (size_t i = 0; i < TIDE_COUNT_OF(keys); i++) has_one |= tide_json_at(options, keys[i]) != NULL;
+    return has_one;
+}
+
 /* The program from `from` on; whether there is one that is known. */
 static bool read_program(tide_reading *r, const tide_command_line *l, uint32_t from,
                          const tide_shell_variable *variables) {
@@ -358,8 +374,8 @@ static bool read_program(tide_reading *r, const tide_command_line *l, uint32_t f
                                     : of_factory  ? &tide_llama_factory_reader
                                     : of_megatron ? &tide_megatron_reader
                                                   : &tide_trainer_reader;
-        bool takes_arguments =
-            tide_json_at(options, "per_device_train_batch_size") || tide_json_at(options, "model_name_or_path");
+        bool takes_arguments = tide_json_at(options, "per_device_train_batch_size") ||
+                               (tide_json_at(options, "model_name_or_path") && trains(options));
         if ((of_axolotl || of_factory) && word) {
             tide_json *launched = tide_json_new(l->arena, TIDE_JSON_OBJECT);
             put(l->arena, launched, "file", word);

@@ -18,9 +18,21 @@ static bool is_of_factory(const tide_json *root) {
            (tide_json_at(root, "stage") || tide_json_at(root, "template"));
 }
 
+/* train/tuner.py: what it does where do_train is not set. */
+static void read_llama_factory(tide_reading *r, tide_json *root) {
+    bool trains = !tide_json_at(root, "do_train") || tide_json_is_true(tide_json_at(root, "do_train"));
+    bool predicts = tide_json_is_true(tide_json_at(root, "do_predict")) && !tide_json_at(root, "do_train");
+    if (predicts || !trains)
+        tide_file_refuse(r, TIDE_ERR_MODEL_UNKNOWN, "evaluates or predicts, and trains nothing",
+                         "give mode=infer with model=NAME, or do_train: true");
+    else
+        tide_claims_add(r->claims, &tide_llama_factory_reader, root, r->name, r->place);
+}
+
 const tide_reader tide_llama_factory_reader = {.title = "a LLaMA-Factory configuration",
                                                .marks = "finetuning_type|cutoff_len",
                                                .recognises = is_of_factory,
+                                               .read = read_llama_factory,
                                                .keys = &llama_factory_keys,
                                                .trains = true,
                                                .precedence = 2,

@@ -3,6 +3,8 @@
 #include "job/readers/claims.h"
 #include "job/readers/rl_programs.h"
 
+#include <string.h>
+
 #include "base/units.h"
 
 #define CUTS "cuts layers or sequences over ranks"
@@ -173,13 +175,23 @@ static const tide_key_row nemo_rl_rows[] = {
 };
 RL_SECTION(nemo_rl);
 
+/* The recipe that a recipe builds on: "defaults", one name or a list of one; NULL: none. */
+static const tide_json *nemo_rl_base(const tide_json *root) {
+    const tide_json *base = tide_json_at(root, "defaults");
+    if (tide_json_is(base, TIDE_JSON_ARRAY) && base->count == 1) base = base->first;
+    bool is_file = tide_json_is(base, TIDE_JSON_STRING) &&
+                   (tide_text_ends(base->text, TIDE_TEXT(".yaml")) || tide_text_ends(base->text, TIDE_TEXT(".yml")));
+    return is_file ? base : NULL;
+}
+
 static bool is_of_nemo_rl(const tide_json *root) {
     static const char *const algorithms[] = {"grpo", "sft", "dpo", "rm", "ppo", "loss_fn", "distillation"};
     bool has_one = false;
     for (size_t i = 0; i < TIDE_COUNT_OF(algorithms); i++) has_one |= tide_json_at(root, algorithms[i]) != NULL;
-    bool has_defaults = tide_json_is(tide_json_at(root, "defaults"), TIDE_JSON_STRING) &&
-                        (tide_json_at(root, "policy") || tide_json_at(root, "cluster"));
-    return has_defaults || (has_one && tide_json_at(tide_json_at(root, "policy"), "model_name"));
+    static const char *const sections[] = {"policy", "cluster", "data_plane", "async_rl", "logger"};
+    bool has_section = has_one;
+    for (size_t i = 0; i < TIDE_COUNT_OF(sections); i++) has_section |= tide_json_at(root, sections[i]) != NULL;
+    return (nemo_rl_base(root) && has_section) || (has_one && tide_json_at(tide_json_at(root, "policy"), "model_name"));
 }
 
 /* What a recipe says over what it builds on (nemo_rl/utils/config.py, load_config_with_inheritance). */
@@ -199,17 +211,18 @@ static tide_json *nemo_rl_merged(tide_arena *arena, const tide_json *base, const
     return merged;
 }
 
-static bool nemo_rl_builds_on(const tide_json *root, const char *name) {
-    const tide_json *base = tide_json_at(root, "defaults");
-    return tide_json_is(base, TIDE_JSON_STRING) && tide_text_equal(tide_base_name(base->text), tide_text_of(name));
+/* `name` as it is shown. */
+static bool nemo_rl_builds_on(tide_arena *arena, const tide_json *root, const char *name) {
+    const tide_json *base = nemo_rl_base(root);
+    return base && strcmp(tide_shown(arena, tide_base_name(base->text)), name) == 0;
 }
 
 /* A file, or what another builds on. */
 static void read_nemo_rl(tide_reading *r, tide_json *root) {
     for (tide_claims_file *file = r->claims->first; file; file = file->next) {
         if (file->reader != &tide_nemo_rl_reader) continue;
-        bool is_base = nemo_rl_builds_on(file->root, r->name);
-        if (!is_base && !nemo_rl_builds_on(root, file->summary->name)) continue;
+        bool is_base = nemo_rl_builds_on(r->arena, file->root, r->name);
+        if (!is_base && !nemo_rl_builds_on(r->arena, root, file->summary->name)) continue;
         file->root = is_base ? nemo_rl_merged(r->arena, root, file->root) : nemo_rl_merged(r->arena, file->root, root);
         file->summary->name = tide_format(r->arena, "%s, %s", file->summary->name, r->name);
         return;
@@ -217,9 +230,30 @@ static void read_nemo_rl(tide_reading *r, tide_json *root) {
     tide_claims_add(r->claims, &tide_nemo_rl_reader, root, r->name, r->place);
 }
 
+/* nemo_automodel/components/_peft/module_matcher.py: "*" is any run of characters. */
+static void settle_nemo_rl_names(tide_claims *c, tide_setting_id setting) {
+    tide_file_key *said = c->settings[setting];
+    if (!said || !strchr(said->taken, '*')) return;
+    const char *pattern = "";
+    tide_text rest = tide_text_of(said->taken), name;
+    while (tide_piece_next(&rest, ',', &name)) {
+        pattern = tide_format(c->arena, "%s%s", pattern, *pattern ? "|" : "");
+        if (!memchr(name.at, '*', name.length)) pattern = tide_format(c->arena, "%s(.*\\.)?", pattern);
+        for (size_t i = 0; i < name.length; i++)
+            pattern = tide_format(c->arena, "%s%s%c", pattern,
+                                  name.at[i] == '*'   ? "."
+                                  : name.at[i] == '.' ? "\\"
+                                                      : "",
+                                  name.at[i]);
+    }
+    said->taken = pattern;
+}
+
 static void settle_nemo_rl(tide_claims *c) {
-    const tide_json *base = tide_json_at(c->first->root, "defaults");
-    if (tide_json_is(base, TIDE_JSON_STRING))
+    const tide_json *base = nemo_rl_base(c->first->root);
+    settle_nemo_rl_names(c, TIDE_SET_adapter_target_modules);
+    settle_nemo_rl_names(c, TIDE_SET_adapter_exclude_modules);
+    if (base)
         tide_claims_refuse(
             c, TIDE_ERR_FIELD_MISSING, "defaults",
             tide_format(c->arena, "%s builds on %s", c->first->summary->name, tide_shown(c->arena, base->text)),

@@ -46,7 +46,7 @@ const tide_key_table tide_trainer_keys = {.rows = trainer_rows, .count = TIDE_CO
 const tide_reader tide_trainer_reader = {
     .title = "training arguments of transformers",
     .marks = "per_device_train_batch_size|gradient_checkpointing|activation_checkpointing|gradient_accumulation_steps|"
-             "max_grad_norm|num_train_epochs|use_peft|reward_funcs|num_generations",
+             "max_grad_norm|num_train_epochs|use_peft|reward_funcs|num_generations|lr_scheduler_type|dataset_name",
     .keys = &tide_trainer_keys,
     .program = TIDE_PROGRAM_transformers,
     .trains = true,

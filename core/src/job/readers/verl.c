@@ -36,7 +36,7 @@ RL_SWITCHED(verl_quantised_training);
 
 static const tide_key_row verl_fsdp_rows[] = {
     KEY_SETS("model_dtype", dtype, ""),
-    KEY_SETS("dtype", parallel_param_dtype, ""),
+    KEY_SETS("dtype", parallel_param_dtype, "bfloat16=bf16|float16=fp16|float32=fp32"),
     KEY_HOLDS("mixed_precision", verl_mixed_precision_keys),
     KEY_HOLDS("wrap_policy", verl_wrap_policy_keys),
     KEY_HOLDS("qat", verl_quantised_training_keys),
@@ -51,6 +51,11 @@ static const tide_key_row verl_fsdp_rows[] = {
     KEY_MATTERS("pad_to_length", "pads rows to whole buckets", ""),
     KEY_SETS("reshard_after_forward", parallel_reshard_after_forward, ""),
     KEY_REFUSED("strategy", "trains by another engine than FSDP", "fsdp|fsdp2"), /* settle reads which */
+    KEY_REFUSED("tensor_model_parallel_size|pipeline_model_parallel_size|virtual_pipeline_model_parallel_size|"
+                "context_parallel_size|expert_*_parallel_size|use_mbridge|vanilla_mbridge|use_megatron_fsdp|"
+                "override_transformer_config|use_dist_checkpointing",
+                "trains with Megatron-Core", ""),
+    KEY_REFUSED("distributed_strategy|tp_size|pp_size|cp_size|ep_size", "trains by NeMo AutoModel", ""),
     KEY_NEUTRAL("seed|full_determinism|entropy_from_logits_chunk_size|use_torch_compile"),
     KEY_NEUTRAL("pad_to_length_bucket|forward_only|turbo_config|_target_"),
 };
@@ -259,7 +264,7 @@ RL_SWITCHED(verl_distilled);
 static const tide_key_row verl_rows[] = {
     KEY_HOLDS("actor_rollout_ref", verl_roles_keys),
     KEY_HOLDS("model", verl_model_keys),
-    KEY_HOLDS("engine", verl_fsdp_keys),
+    KEY_HOLDS_OR("engine", verl_fsdp_keys, "fsdp|fsdp2", "trains by another engine than FSDP"),
     KEY_HOLDS("data", verl_data_keys),
     KEY_HOLDS("algorithm", verl_algorithm_keys),
     KEY_HOLDS("optim", verl_optim_keys),
