@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Programs that a command runs: TRL's, ms-swift's, LLaMA-Factory's, axolotl's, OpenRLHF's and verl's, scripts that take
+ * TrainingArguments, and what is named and not read. */
+#include <string.h>
+
+#include "base/units.h"
+#include "job/readers/claims.h"
+#include "job/readers/command_options.h"
+#include "job/readers/launch_command.h"
+
+/* A program in a command: its word, and its options. */
+typedef struct launched {
+    tide_reading *reading;
+    const tide_command_line *line;
+    const tide_shell_variable *variables;
+    uint32_t at;
+    tide_json *options;
+    const char *word; /* the first that belongs to no option; NULL: none */
+} launched;
+
+/* The word behind the program's. */
+static const char *second_of(const launched *s) {
+    return s->at + 1 < s->line->count ? s->line->tokens[s->at + 1] : "";
+}
+
+static bool claim_launched(const launched *s, const tide_reader *reader, tide_json *options) {
+    tide_claims_add(s->reading->claims, reader, options, s->reading->name, s->reading->place);
+    return true;
+}
+
+static void put_launched(const launched *s, const char *key, const char *word) {
+    tide_option_put(s->line->arena, s->options, key, word);
+}
+
+static void launch_by_launcher(const launched *s) {
+    tide_launcher_read(s->reading, s->line, s->at);
+}
+
+/* ---- TRL ---- */
+
+#define TRL_KINDS "sft|dpo|kto|reward|grpo|rloo|orpo|cpo"
+
+static const tide_key_row trl_command_rows[] = {KEY_HOLDS("config", tide_trainer_keys), KEY_NEUTRAL("script")};
+
+static const tide_key_table trl_command_keys = {
+    .rows = trl_command_rows, .count = TIDE_COUNT_OF(trl_command_rows), .more = &tide_trainer_keys};
+
+const tide_reader tide_trl_command_reader = {.title = "a command line of TRL",
+                                             .keys = &trl_command_keys,
+                                             .program = TIDE_PROGRAM_trl,
+                                             .trains = true,
+                                             .joins = true,
+                                             .precedence = TIDE_PRECEDENCE_MOST};
+
+static void settle_launched(tide_claims *c) {
+    const tide_json *path = NULL;
+    for (const tide_claims_file *file = c->first; file; file = file->next)
+        if (file->reader == &tide_launched_reader) path = file->root->first;
+    if (path && !tide_claims_train(c))
+        tide_error(c->diags, TIDE_ERR_FIELD_MISSING, c->first->place,
+                   tide_format(c->arena, "%s starts training by %s", c->first->summary->name,
+                               tide_shown(c->arena, path->text)),
+                   "give that file too");
+}
+
+/* axolotl train FILE, llamafactory-cli train FILE. */
+const tide_reader tide_launched_reader = {.title = "a command line", .precedence = 0, .settle = settle_launched};
+
+/* A script that takes a file of TrainingArguments. */
+static const tide_reader script_reader = {.title = "a command line",
+                                          .keys = &trl_command_keys,
+                                          .program = TIDE_PROGRAM_transformers,
+                                          .joins = true,
+                                          .precedence = TIDE_PRECEDENCE_MOST,
+                                          .settle = settle_launched};
+
+/* Whether a script of TRL's is of a kind: "sft.py", "sft_vlm.py", "reward_modeling.py". */
+static bool is_script_of(const char *token, const char *kind) {
+    const char *slash = strrchr(token, '/'), *name = slash ? slash + 1 : token;
+    size_t length = strlen(kind);
+    return strncmp(name, kind, length) == 0 && (name[length] == '_' || strcmp(name + length, ".py") == 0);
+}
+
+static const char *kind_of_trl(const launched *s) {
+    static const char kinds[] = TRL_KINDS, module[] = "trl.scripts.";
+    const char *token = s->line->tokens[s->at];
+    if (tide_shell_runs(token, "trl")) return second_of(s);
+    if (strncmp(token, module, sizeof module - 1) == 0)
+        return tide_text_is_among(tide_text_of(token + sizeof module - 1), kinds) ? token + sizeof module - 1 : NULL;
+    if (is_script_of(token, "gspo")) return "grpo"; /* with importance_sampling_level among its options */
+    tide_text rest = tide_text_of(kinds), kind;
+    while (tide_piece_next(&rest, '|', &kind)) {
+        const char *name = tide_text_copy(s->line->arena, kind);
+        if (is_script_of(token, name)) return name;
+    }
+    return NULL;
+}
+
+static bool launch_trl(launched *s) {
+    const char *kind = kind_of_trl(s);
+    if (!kind) return false;
+    put_launched(s, "trl", kind);
+    launch_by_launcher(s);
+    return claim_launched(s, &tide_trl_command_reader, s->options);
+}
+
+/* ---- ms-swift, LLaMA-Factory, axolotl, Megatron-LM ---- */
+
+static void launch_ranks(const launched *s, bool counts_devices) {
+    if (!tide_launcher_read(s->reading, s->line, s->at))
+        tide_started_ranks_read(s->reading, s->line, s->variables, counts_devices);
+}
+
+static bool launch_swift(launched *s) {
+    if (strcmp(second_of(s), "rlhf") == 0 && !tide_json_at(s->options, "rlhf_type"))
+        put_launched(s, "rlhf_type", "dpo"); /* swift/arguments/rlhf_args.py */
+    launch_ranks(s, false);
+    return claim_launched(s, &tide_ms_swift_reader, s->options);
+}
+
+/* A program whose settings are in the file that it is given. */
+static bool claim_launched_file(const launched *s) {
+    tide_json *file = tide_json_new(s->line->arena, TIDE_JSON_OBJECT);
+    tide_option_put(s->line->arena, file, "file", s->word);
+    return claim_launched(s, &tide_launched_reader, file);
+}
+
+static bool launch_llama_factory(launched *s) {
+    launch_ranks(s, true);
+    return s->word ? claim_launched_file(s) : claim_launched(s, &tide_llama_factory_reader, s->options);
+}
+
+static bool launch_axolotl(launched *s) {
+    if (!s->word) return false;
+    launch_by_launcher(s);
+    return claim_launched_file(s);
+}
+
+static bool launch_megatron(launched *s) {
+    launch_by_launcher(s);
+    return claim_launched(s, &tide_megatron_reader, s->options);
+}
+
+/* ---- OpenRLHF: --key value; verl: section.key=value ---- */
+
+static bool launch_openrlhf(launched *s) {
+    static const char module[] = "openrlhf.cli.train_";
+    const char *kind = s->line->tokens[s->at] + sizeof module - 1;
+    s->options = tide_options_in_sections(s->line->arena, s->options);
+    const tide_json *advantage = tide_json_at(tide_json_at(s->options, "algo"), "advantage");
+    bool rewards = strncmp(kind, "ppo", 3) == 0;
+    if (!rewards || !(tide_json_at(s->options, "advantage_estimator") || tide_json_at(advantage, "estimator")))
+        put_launched(s, "trains", rewards ? "ppo" : kind);
+    launch_by_launcher(s);
+    return claim_launched(s, &tide_openrlhf_reader, s->options);
+}
+
+static bool launch_verl(launched *s) {
+    const tide_json *said = tide_json_at(s->options, "config_name");
+    s->options = tide_json_new(s->line->arena, TIDE_JSON_OBJECT);
+    if (tide_json_is(said, TIDE_JSON_STRING)) {
+        tide_text rest = said->text, name; /* overrides that follow are joined to it */
+        tide_piece_next(&rest, ',', &name);
+        put_launched(s, "config_name", tide_text_copy(s->line->arena, name));
+    }
+    for (uint32_t i = s->at + 1; i < s->line->count; i++)
+        tide_option_override(s->line->arena, s->options, s->line->tokens[i]);
+    launch_by_launcher(s);
+    return claim_launched(s, &tide_verl_reader, s->options);
+}
+
+/* ---- scripts ---- */
+
+/* Whether options say how something trains, and not what a model is turned into. */
+static bool trains(const tide_json *options) {
+    static const char *const keys[] = {"per_device_train_batch_size",
+                                       "gradient_accumulation_steps",
+                                       "learning_rate",
+                                       "num_train_epochs",
+                                       "max_steps",
+                                       "do_train",
+                                       "gradient_checkpointing",
+                                       "bf16",
+                                       "fp16"};
+    bool has_one = false;
+    for (size_t i = 0; i < TIDE_COUNT_OF(keys); i++) has_one |= tide_json_at(options, keys[i]) != NULL;
+    return has_one;
+}
+
+static bool takes_arguments(const tide_json *options) {
+    return tide_json_at(options, "per_device_train_batch_size") ||
+           (tide_json_at(options, "model_name_or_path") && trains(options));
+}
+
+/* A script with a file of arguments, options holding over those in it, or with TrainingArguments as options. */
+static bool launch_script(launched *s) {
+    static const char endings[] = ".yaml|.yml|.json";
+    const char *script = s->line->tokens[s->at];
+    bool has_file = false;
+    tide_text rest = tide_text_of(endings), ending;
+    while (s->word && tide_piece_next(&rest, '|', &ending))
+        has_file = has_file || tide_text_ends(tide_text_of(s->word), ending);
+    if (has_file) put_launched(s, "config", s->word);
+    bool has_config = tide_json_at(s->options, "config") != NULL;
+    if (!has_config && !takes_arguments(s->options)) return false;
+    if (tide_preference_word(s->line->arena, tide_text_of(script))) put_launched(s, "script", script);
+    launch_by_launcher(s);
+    return claim_launched(s, has_config ? &script_reader : &tide_trainer_reader, s->options);
+}
+
+/* ---- all of them ---- */
+
+#define NEAR_ACTOR                                                                                                     \
+    "say model=NAME, batch, seq, dtype, optimizer, checkpointing and parallel.kind for the update of the actor "       \
+    "alone, or trainer=grpo for TRL's GRPO on one GPU"
+#define NEAR_SFT                                                                                                       \
+    "say model=NAME, batch, seq, dtype, optimizer, checkpointing and parallel.kind: an SFT of transformers is near "   \
+    "to it"
+
+/* The first row that a word is of, and that reads or refuses it. */
+static const struct {
+    const char *program, *verbs; /* patterns of the word; words of which one stands behind it, "": any */
+    bool (*read)(launched *s);   /* NULL: named and not read */
+    const char *what, *remedy;
+} programs[] = {
+    {"openrlhf.cli.train_*", "", launch_openrlhf, NULL, NULL},
+    {"*verl.*main_ppo*|verl.trainer.*sft_trainer*", "", launch_verl, NULL, NULL},
+    {"openrlhf.cli.*", "", NULL, "starts OpenRLHF, and trains nothing", "give the command that trains"},
+    {"verl.trainer.*", "", NULL, "starts verl, and trains nothing", "give the command that trains"},
+    {"*run_grpo*.py", "", NULL, "starts NeMo-RL, which trains by rewards beside what generates: not described",
+     NEAR_ACTOR},
+    {"nemo_automodel*", "", NULL, "starts NeMo AutoModel, whose recipes are not described", NEAR_SFT},
+    {"automodel", "", NULL, "starts NeMo AutoModel, whose recipes are not described", NEAR_SFT},
+    {"tune", "run", NULL, "starts torchtune, whose models are its own and not described", NEAR_SFT},
+    {"swift", "infer|app|sample|eval", NULL, "generates by ms-swift, and trains nothing",
+     "give mode=infer with model=NAME, or mode=serve for a server"},
+    {"swift", "deploy|rollout", NULL, "starts a server by ms-swift, and trains nothing",
+     "give mode=serve with model=NAME and gpu=NAME"},
+    {"swift|megatron", "export|merge-lora", NULL, "merges, converts or exports a model, and trains nothing",
+     "give the command that trains, or mode=infer"},
+    {"llamafactory-cli", "chat|webchat|webui|api|eval|export", NULL, "starts LLaMA-Factory, and trains nothing",
+     "give the command that trains, or mode=infer or mode=serve with model=NAME"},
+    {"megatron", "sft|pt|rlhf", NULL, "starts ms-swift's Megatron, which is not described",
+     "say parallel.kind=megatron with its sizes for Megatron-Core's own loop"},
+    {"trl", "a2po|async_grpo|bco|distillation|gkd|gmpo|gold|minillm|nash_md|online_dpo|papo|ppo|prm|sdft|sdpo|tpo|xpo",
+     NULL, "starts a trainer of TRL's that is not described",
+     "trainer=sft, dpo, kto, orpo, cpo, reward, grpo and rloo are"},
+    {"*examples/scripts/async_grpo*|*examples/scripts/bco*|*examples/scripts/distillation*|"
+     "*examples/scripts/gkd*|*examples/scripts/gold*|*examples/scripts/mpo*|*examples/scripts/nash_md*|"
+     "*examples/scripts/online_dpo*|*examples/scripts/ppo*|*examples/scripts/prm*|*examples/scripts/sdft*|"
+     "*examples/scripts/sdpo*|*examples/scripts/ssd*|*examples/scripts/tpo*|*examples/scripts/xpo*",
+     "", NULL, "starts a trainer of TRL's that is not described",
+     "trainer=sft, dpo, kto, orpo, cpo, reward, grpo and rloo are"},
+    {"trl", TRL_KINDS, launch_trl, NULL, NULL},
+    {"trl.scripts.*|*trl/scripts/*|*examples/scripts/*", "", launch_trl, NULL, NULL},
+    {"swift", "sft|pt|rlhf", launch_swift, NULL, NULL},
+    {"*swift/cli/sft.py|*swift/cli/pt.py", "", launch_swift, NULL, NULL},
+    {"llamafactory-cli", "train", launch_llama_factory, NULL, NULL},
+    {"axolotl", "train", launch_axolotl, NULL, NULL},
+    {"axolotl.cli.train", "", launch_axolotl, NULL, NULL},
+    {"pretrain_gpt.py", "", launch_megatron, NULL, NULL},
+    {"*.py", "", launch_script, NULL, NULL},
+};
+
+/* A pattern without a star is a program's name, with a path or without. */
+static bool is_launched_by(const char *token, const char *patterns) {
+    tide_text rest = tide_text_of(patterns), pattern;
+    while (tide_piece_next(&rest, '|', &pattern)) {
+        bool is_name = !memchr(pattern.at, '*', pattern.length);
+        tide_text word = is_name ? tide_base_name(tide_text_of(token)) : tide_text_of(token);
+        if (tide_text_matches(word, pattern)) return true;
+    }
+    return false;
+}
+
+bool tide_runs_known(const tide_command_line *l) {
+    static const char known[] = "accelerate|torchrun|deepspeed|trl|axolotl|llamafactory-cli|swift";
+    for (uint32_t i = 0; i < l->count; i++) {
+        tide_text name = tide_base_name(tide_text_of(l->tokens[i]));
+        if (tide_text_is_among(name, known) || tide_text_matches(name, TIDE_TEXT("python*"))) return true;
+    }
+    return false;
+}
+
+static bool launch_row(launched *s, size_t row) {
+    const char *verbs = programs[row].verbs;
+    const char *token = s->line->tokens[s->at];
+    if (strchr(token, '=') || !is_launched_by(token, programs[row].program)) return false; /* NAME=pretrain_gpt.py */
+    if (*verbs && !tide_text_is_among(tide_text_of(second_of(s)), verbs)) return false;
+    if (!programs[row].read)
+        return tide_file_refuse(s->reading, TIDE_ERR_MODEL_UNKNOWN, programs[row].what, programs[row].remedy), true;
+    bool is_script = tide_text_ends(tide_text_of(token), TIDE_TEXT(".py"));
+    if (is_script && !tide_runs_known(s->line)) return false; /* named, and not run */
+    s->word = NULL;
+    s->options = tide_command_options(s->line, s->at + (*verbs ? 2 : 1), s->line->count, &s->word);
+    return programs[row].read(s);
+}
+
+bool tide_launched_program_read(tide_reading *r, const tide_command_line *l, const tide_shell_variable *variables) {
+    launched s = {.reading = r, .line = l, .variables = variables};
+    for (s.at = 0; s.at < l->count; s.at++)
+        for (size_t row = 0; row < TIDE_COUNT_OF(programs); row++)
+            if (launch_row(&s, row)) return true;
+    return false;
+}
