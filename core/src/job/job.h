@@ -213,6 +213,8 @@ bool tide_job_has_zero_init(const tide_job *job);
 bool tide_job_autocasts(const tide_job *job);
 /* Trainer.place_model_on_device, and that there is no trainer: DeepSpeed and FSDP are given a model on the host. */
 bool tide_trainer_places_model(const tide_job *job);
+/* Ranks that a batch is spread over; one GPU: 1. */
+int64_t tide_data_ranks(const tide_job *job);
 /* Whose model it is, by its configuration. */
 bool tide_job_is_of_diffusers(const tide_job *job);
 bool tide_job_is_of_timm(const tide_job *job);

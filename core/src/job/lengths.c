@@ -195,7 +195,7 @@ tide_micro_batch tide_job_samples(const tide_job *job, uint64_t first) {
 }
 
 tide_micro_batch tide_job_evaluated(const tide_job *job, int64_t samples, int64_t index, int64_t rank) {
-    int64_t ranks = job->parallel_kind == TIDE_parallel_kind_none ? 1 : job->parallel_dp,
+    int64_t ranks = tide_data_ranks(job),
             most = job->trainer_per_device_eval_batch_size, rows = tide_job_rows(job) / job->batch,
             first = (index * ranks + rank) * most, again = ranks * most < samples ? ranks * most : samples;
     tide_micro_batch of = {.shortest = INT64_MAX};

@@ -39,6 +39,10 @@ bool tide_job_is_on_meta(const tide_job *job) {
     return kind == TIDE_parallel_kind_native && job->adapter == TIDE_adapter_none && job->quant == TIDE_quant_none;
 }
 
+int64_t tide_data_ranks(const tide_job *job) {
+    return job->parallel_kind == TIDE_parallel_kind_none ? 1 : job->parallel_dp;
+}
+
 bool tide_job_has_deepspeed(const tide_job *job) {
     return job->parallel_kind >= TIDE_parallel_kind_zero0 && job->parallel_kind <= TIDE_parallel_kind_zero3;
 }

@@ -87,8 +87,7 @@ static void check_vllm_generation(tide_job_builder *b) {
  * may ask for groups of one. */
 static void check_groups(tide_job_builder *b) {
     const tide_job *job = b->job;
-    int64_t ranks = job->parallel_kind == TIDE_parallel_kind_none ? 1 : job->parallel_dp,
-            steps = tide_steps_per_generation(job), group = job->trainer_num_generations,
+    int64_t ranks = tide_data_ranks(job), steps = tide_steps_per_generation(job), group = job->trainer_num_generations,
             rows = job->batch * ranks * steps;
     if (group < 2 && b->arguments.origins[TIDE_SET_trainer_num_generations] == TIDE_ORIGIN_USER)
         tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer_num_generations,
@@ -191,6 +190,28 @@ static void check_lengths(tide_job_builder *b) {
                             "give fewer steps");
 }
 
+/* FullyShardedDataParallel as accelerate calls it: what is not described, and what does not run. */
+static void check_fsdp1_trainer(tide_job_builder *b, const char *kind) {
+    const tide_job *job = b->job;
+    bool generates = tide_trainer_generates(job), has_adapter = job->adapter != TIDE_adapter_none;
+    if (job->parallel_kind != TIDE_parallel_kind_fsdp1) return;
+    if (job->parallel_sharding_strategy == TIDE_parallel_sharding_strategy_NO_SHARD)
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_parallel_sharding_strategy,
+                            tide_format(b->arena, "NO_SHARD is not described with %s", kind),
+                            "use parallel.kind=ddp, which keeps whole copies too");
+    if (generates && job->trainer_use_vllm)
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_use_vllm,
+                            "gives the engine the weights of each unit of fsdp1 by itself, which is not described",
+                            "use fsdp2, zero3 or ddp");
+    else if (generates && has_adapter && job->autocast.is_set)
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_adapter,
+                            tide_format(b->arena,
+                                        "%s generates outside of autocast, where adapters of fsdp1 are bf16 and what "
+                                        "they read is fp32: \"expected mat1 and mat2 to have the same dtype\"",
+                                        kind),
+                            "use fsdp2, zero2 or ddp, or train the model itself");
+}
+
 /* Trainers on several GPUs: what accelerate makes of the model is described for some. */
 static void check_spread_trainer(tide_job_builder *b, const char *kind) {
     const tide_job *job = b->job;
@@ -199,10 +220,10 @@ static void check_spread_trainer(tide_job_builder *b, const char *kind) {
          is_fsdp2 = job->parallel_kind == TIDE_parallel_kind_fsdp2,
          is_ddp = job->parallel_kind == TIDE_parallel_kind_ddp, is_quantised = job->quant != TIDE_quant_none;
     if (job->parallel_kind == TIDE_parallel_kind_none) return;
-    if (!is_ddp && !has_deepspeed && !is_fsdp2)
+    if (!is_ddp && !has_deepspeed && !is_fsdp2 && job->parallel_kind != TIDE_parallel_kind_fsdp1)
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_parallel_kind,
                             tide_format(b->arena, "%s is not described with trainers", strategy),
-                            "use ddp, zero1, zero2, zero3 or fsdp2, or leave the trainer out");
+                            "use ddp, zero1, zero2, zero3, fsdp1 or fsdp2, or leave the trainer out");
     else if (is_zero3 && job->trainer_precompute_ref_log_probs)
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_precompute_ref_log_probs,
                             tide_format(b->arena, "is not described with %s and zero3", kind),
@@ -222,6 +243,7 @@ static void check_spread_trainer(tide_job_builder *b, const char *kind) {
     else if (is_fsdp2 && job->parallel_offload)
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_parallel_offload,
                             tide_format(b->arena, "is not described with %s", kind), plain);
+    check_fsdp1_trainer(b, kind);
     if (has_deepspeed && job->autocast.is_set &&
         !(job->parallel_half.is_set && job->parallel_half.dtype == job->autocast.dtype))
         tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_autocast,

@@ -39,6 +39,22 @@ uint32_t tide_unit_of_module(const tide_model *model, const uint32_t *unit_of, u
     return instance ? unit_of[instance] - 1 : unit_count - 1;
 }
 
+void tide_cast_num_items(tide_wrapper *w, tide_cast_items *items, tide_dtype dtype, const char *op) {
+    tide_value *num_items = tide_model_setting(w->model, "num_items");
+    items->given = *num_items;
+    if (w->job->trainer != TIDE_trainer_hf || num_items->kind != TIDE_VALUE_TENSOR) return;
+    w->model->m->op = op;
+    num_items->tensor = tide_empty_like(w->model->m, items->given.tensor, dtype);
+}
+
+void tide_restore_num_items(tide_wrapper *w, tide_cast_items *items) {
+    tide_value *num_items = tide_model_setting(w->model, "num_items");
+    if (num_items->kind == TIDE_VALUE_TENSOR && num_items->tensor != items->given.tensor)
+        items->cast = num_items->tensor;
+    if (!w->model->state.is_checkpointing) tide_release_at(w->model->m, &items->cast);
+    *num_items = items->given;
+}
+
 void tide_backward_with_callback(tide_wrapper *w, tide_tensor *loss, void (*callback)(void *state)) {
     tide_machine *m = w->model->m;
     m->op = "div";

@@ -16,62 +16,85 @@ static void sync_module_params_and_buffers(fsdp1 *f, const flat_param_handle *u)
     tide_broadcast_coalesced(model->m, tide_fsdp1_name, sent, count);
 }
 
-static void add_handle(fsdp1 *f, uint32_t instance) {
-    f->handle_of[instance] = ++f->count;
+/* ModuleWrapPolicy by class; blocks are those that gradient checkpointing runs again. */
+static bool has_handle(const fsdp1 *f, uint32_t instance) {
+    const tide_model *model = f->w->model;
+    const tide_instance *of = &model->instances[instance];
+    const char *wrap = f->w->job->parallel_wrap;
+    if (instance == model->root || tide_fsdp1_is_trainable_leaf(f, instance)) return true;
+    if (strcmp(wrap, "root") == 0) return false;
+    bool is_fine = strcmp(wrap, "fine") == 0 && of->parent && model->instances[of->parent].of->is_checkpointed;
+    return of->of->is_checkpointed ||
+           (is_fine && (tide_text_is(of->name, "self_attn") || tide_text_is(of->name, "mlp")));
 }
 
-/* ModuleWrapPolicy by class; blocks are those that gradient checkpointing runs again. */
+/* _recursive_wrap(): what is below a module before the module. */
+static void add_handles(fsdp1 *f, const uint32_t *modules, uint32_t count) {
+    const tide_model *model = f->w->model;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t next = i + 1 < count ? model->instances[modules[i + 1]].parent : 0;
+        for (uint32_t at = modules[i]; at && at != next; at = model->instances[at].parent)
+            if (has_handle(f, at) && !f->handle_of[at]) f->handle_of[at] = ++f->count;
+    }
+}
+
 static bool choose_modules(fsdp1 *f) {
     tide_model *model = f->w->model;
     tide_machine *m = model->m;
     const char *wrap = f->w->job->parallel_wrap;
-    bool is_fine = strcmp(wrap, "fine") == 0, is_root = strcmp(wrap, "root") == 0;
-    if (!is_fine && !is_root && strcmp(wrap, "layer") != 0) {
+    if (strcmp(wrap, "fine") != 0 && strcmp(wrap, "root") != 0 && strcmp(wrap, "layer") != 0) {
         tide_fail_setting(m, TIDE_ERR_FIELD_RANGE, "parallel.wrap",
                           "must be layer, fine or root: a policy names classes");
         return false;
     }
+    uint32_t count = 0, n = 0, *modules = tide_model_modules(model, &count);
     f->handle_of = TIDE_NEW(m->arena, uint32_t, model->instance_count + 1);
-    for (uint32_t i = 1; i < model->instance_count && !is_root; i++) {
-        if (!model->instances[i].of->is_checkpointed) continue;
-        for (uint32_t k = i + 1; k < model->instance_count && is_fine; k++)
-            if (model->instances[k].parent == i &&
-                (tide_text_is(model->instances[k].name, "self_attn") || tide_text_is(model->instances[k].name, "mlp")))
-                add_handle(f, k);
-        add_handle(f, i);
-    }
-    add_handle(f, model->root);
+    add_handles(f, modules, count);
     f->handles = TIDE_NEW(m->arena, flat_param_handle, f->count);
     f->all_handles = TIDE_NEW(m->arena, uint32_t, f->count);
     f->pre_forward_order = TIDE_NEW(m->arena, uint32_t, f->count);
     f->post_forward_order = TIDE_NEW(m->arena, uint32_t, f->count);
-    uint32_t n = 0;
-    for (uint32_t i = 1; i < model->instance_count; i++)
-        if (f->handle_of[i]) f->all_handles[n++] = f->handle_of[i] - 1;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t handle = f->handle_of[modules[i]];
+        if (!handle) continue;
+        f->handles[handle - 1].module = modules[i];
+        f->all_handles[n++] = handle - 1;
+    }
     return true;
 }
 
-/* FlatParamHandle.__init__ and shard(). */
-static bool init_flat_param_and_metadata(fsdp1 *f, flat_param_handle *u) {
+/* _validate_tensors_to_flatten(). */
+static bool validate_tensors_to_flatten(const fsdp1 *f, const flat_param_handle *u) {
     tide_machine *m = fsdp1_machine(f);
-    int64_t aligned = f->use_orig_params ? 16 / tide_dtype_bytes(f->casts ? f->param_dtype : f->dtype) : 0;
-    if (!u->count) return true;
-    u->requires_grad = u->param_infos[0].param->requires_grad;
     for (uint32_t i = 0; i < u->count; i++) {
-        flat_param_info *p = &u->param_infos[i];
-        if (p->param->requires_grad != u->requires_grad && !f->use_orig_params) {
+        const tide_tensor *param = u->param_infos[i].param;
+        if (!tide_dtype_is_float((tide_dtype)param->dtype)) {
+            tide_fail_setting(m, TIDE_ERR_CONFLICT, "quant.storage",
+                              "FSDP1 refuses packed weights of bytes: \"Cannot flatten integer dtype tensors\"; give "
+                              "the type of mixed precision, as bf16");
+            return false;
+        }
+        if (param->dtype != u->dtype) {
+            tide_fail_setting(m, TIDE_ERR_CONFLICT, "parallel.kind",
+                              "FSDP1 refuses parameters of two types in one unit: \"Must flatten tensors with uniform "
+                              "dtype but got torch.%s and torch.%s\"; load the model in one type",
+                              tide_dtype_names[u->dtype], tide_dtype_names[param->dtype]);
+            return false;
+        }
+        if (param->requires_grad != u->requires_grad && !f->use_orig_params) {
             tide_fail_setting(m, TIDE_ERR_CONFLICT, "parallel.kind",
                               "FSDP1 refuses frozen and other parameters in one unit: \"Must flatten tensors with "
                               "uniform `requires_grad`\"; use parallel.kind=fsdp2");
             return false;
         }
-        u->requires_grad |= p->param->requires_grad;
-        p->padding = aligned ? (aligned - u->unsharded_numel % aligned) % aligned : 0;
-        u->unsharded_numel += p->padding + p->numel;
     }
-    u->tail = aligned ? (f->shard_ranks - u->unsharded_numel % f->shard_ranks) % f->shard_ranks : 0;
-    u->unsharded_numel += u->tail;
-    tide_tensor *flat = tide_flat_of(m, tide_fsdp1_name, u->unsharded_numel, f->dtype, TIDE_FACTOR_PARAMETER);
+    return true;
+}
+
+/* FlatParamHandle.shard(): a rank's part of the flat parameter. */
+static void shard_flat_param(fsdp1 *f, flat_param_handle *u) {
+    tide_machine *m = fsdp1_machine(f);
+    tide_tensor *flat = tide_flat_of(m, tide_fsdp1_name, u->unsharded_numel, u->dtype, TIDE_FACTOR_PARAMETER);
     u->sharded_numel = u->unsharded_numel;
     if (fsdp1_uses_sharded_strategy(f)) {
         u->sharded_numel = TIDE_CEIL_DIV(u->unsharded_numel, f->shard_ranks);
@@ -79,9 +102,9 @@ static bool init_flat_param_and_metadata(fsdp1 *f, flat_param_handle *u) {
                                                                 : u->unsharded_numel - from < u->sharded_numel
                                                                     ? u->unsharded_numel - from
                                                                     : u->sharded_numel;
-        u->local_shard = tide_flat_of(m, tide_fsdp1_name, real, f->dtype, TIDE_FACTOR_PARAMETER);
+        u->local_shard = tide_flat_of(m, tide_fsdp1_name, real, u->dtype, TIDE_FACTOR_PARAMETER);
         if (real < u->sharded_numel) {
-            tide_tensor *padded = tide_flat_of(m, tide_fsdp1_name, u->sharded_numel, f->dtype, TIDE_FACTOR_PARAMETER);
+            tide_tensor *padded = tide_flat_of(m, tide_fsdp1_name, u->sharded_numel, u->dtype, TIDE_FACTOR_PARAMETER);
             tide_release(m, u->local_shard);
             u->local_shard = padded;
         }
@@ -89,12 +112,31 @@ static bool init_flat_param_and_metadata(fsdp1 *f, flat_param_handle *u) {
     } else {
         u->local_shard = flat;
     }
-    if (f->offload_params) {
-        tide_release(m, u->local_shard);
-        tide_shape shape = tide_shape1((tide_dim){u->sharded_numel, 0});
-        u->local_shard = tide_empty_host(m, &shape, f->dtype);
-        for (int i = 0; i < 2; i++) tide_pin_host(m, tide_bytes(u->local_shard)); /* _local_shard, _cpu_grad */
+    if (!f->offload_params) return;
+    tide_release(m, u->local_shard);
+    tide_shape shape = tide_shape1((tide_dim){u->sharded_numel, 0});
+    u->local_shard = tide_empty_host(m, &shape, u->dtype);
+    for (int i = 0; i < 2; i++) tide_pin_host(m, tide_bytes(u->local_shard)); /* _local_shard, _cpu_grad */
+}
+
+/* FlatParamHandle.__init__ and shard(). */
+static bool init_flat_param_and_metadata(fsdp1 *f, flat_param_handle *u) {
+    tide_machine *m = fsdp1_machine(f);
+    if (!u->count) return true;
+    u->dtype = (tide_dtype)u->param_infos[0].param->dtype;
+    u->casts = fsdp1_param_dtype(f, u) != u->dtype;
+    u->requires_grad = u->param_infos[0].param->requires_grad;
+    if (!validate_tensors_to_flatten(f, u)) return false;
+    int64_t aligned = f->use_orig_params ? 16 / tide_dtype_bytes(fsdp1_param_dtype(f, u)) : 0;
+    for (uint32_t i = 0; i < u->count; i++) {
+        flat_param_info *p = &u->param_infos[i];
+        u->requires_grad |= p->param->requires_grad;
+        p->padding = aligned ? (aligned - u->unsharded_numel % aligned) % aligned : 0;
+        u->unsharded_numel += p->padding + p->numel;
     }
+    u->tail = aligned ? (f->shard_ranks - u->unsharded_numel % f->shard_ranks) % f->shard_ranks : 0;
+    u->unsharded_numel += u->tail;
+    shard_flat_param(f, u);
     int64_t at = 0, from = fsdp1_uses_sharded_strategy(f) ? f->shard_rank * u->sharded_numel : 0;
     for (uint32_t i = 0; i < u->count; i++) {
         flat_param_info *p = &u->param_infos[i];
@@ -106,7 +148,6 @@ static bool init_flat_param_and_metadata(fsdp1 *f, flat_param_handle *u) {
             p->orig_param = tide_view_as(m, u->local_shard, tide_layout_of(m, &shape, NULL));
         at += p->numel;
         tide_set_data(m, p->param, u->local_shard);
-        p->param->dtype = (uint8_t)f->param_dtype;
     }
     return true;
 }
@@ -152,19 +193,19 @@ static fsdp1 *fsdp1_new(tide_wrapper *w) {
                  .shard_ranks = group,
                  .shard_rank = w->rank % group,
                  .is_hsdp = is_hybrid,
-                 .dtype = model->state.dtype,
                  .sharding_strategy = kind == TIDE_parallel_sharding_strategy_NO_SHARD ? FSDP_NO_SHARD
                                       : is_zero2 || kind == TIDE_parallel_sharding_strategy_SHARD_GRAD_OP
                                           ? FSDP_SHARD_GRAD_OP
                                           : FSDP_FULL_SHARD,
-                 .param_dtype = tide_dtype_or(job->parallel_param_dtype, model->state.dtype),
+                 .param_dtype = tide_dtype_or(job->parallel_param_dtype, TIDE_DTYPE_COUNT),
+                 .reduce_dtype = tide_dtype_or(job->parallel_reduce_dtype, TIDE_DTYPE_COUNT),
+                 .buffer_dtype = tide_dtype_or(job->parallel_buffer_dtype, TIDE_DTYPE_COUNT),
                  .offload_params = job->parallel_offload,
                  .use_orig_params = job->parallel_use_orig_params,
                  .backward_pre = job->parallel_backward_prefetch == TIDE_parallel_backward_prefetch_BACKWARD_PRE,
                  .backward_post = job->parallel_backward_prefetch == TIDE_parallel_backward_prefetch_BACKWARD_POST,
                  .forward_prefetch = job->parallel_forward_prefetch};
-    f->casts = f->param_dtype != f->dtype;
-    f->reduce_dtype = tide_dtype_or(job->parallel_reduce_dtype, f->param_dtype); /* _init_param_reduce_dtypes */
+    if (w->has_trainer) tide_fsdp1_set_mixed_precision(f);
     w->state = m->wrapper = f;
     if (w->ranks % group || is_hybrid != has_group) {
         fsdp1_refuse(f, "hybrid",
@@ -187,40 +228,81 @@ static bool init_handle(fsdp1 *f, uint32_t handle, const uint32_t *handle_of_par
             u->param_infos[n++] = (flat_param_info){.param = model->parameters[i].tensor,
                                                     .module = model->parameters[i].module,
                                                     .numel = tide_count(model->parameters[i].tensor)};
+    if (f->w->has_trainer) tide_fsdp1_move_module_to_device(f, u->module);
     if (f->w->job->parallel_sync_module_states) sync_module_params_and_buffers(f, u);
     if (!init_flat_param_and_metadata(f, u)) return false;
-    if (u->count && !u->requires_grad)
-        return fsdp1_refuse(f, "kind", "units of frozen parameters are not described for fsdp1; use fsdp2");
     return true;
 }
 
-static void fsdp1_wrap(tide_wrapper *w) {
-    tide_model *model = w->model;
-    fsdp1 *f = fsdp1_new(w);
-    if (!f || !choose_modules(f)) return;
+/* Flat parameters of all modules that are wrapped. False after an error. */
+static bool init_handles(fsdp1 *f) {
+    tide_model *model = f->w->model;
+    if (!choose_modules(f)) return false;
+    if (f->w->has_trainer) model->m->makes_on_host = model->state.is_on_meta = false;
     uint32_t *of = TIDE_NEW(model->m->arena, uint32_t, model->parameter_count + 1);
     for (uint32_t i = 0; i < model->parameter_count; i++)
         f->handles[of[i] = tide_unit_of_module(model, f->handle_of, f->count, model->parameters[i].module)].count++;
     for (uint32_t k = 0; k < f->count; k++)
-        if (!init_handle(f, k, of)) return;
-    fsdp1_replace_members(f);
+        if (!init_handle(f, k, of)) return false;
     model->m->module = 0;
+    return true;
+}
+
+static void fsdp1_wrap(tide_wrapper *w) {
+    fsdp1 *f = fsdp1_new(w);
+    if (!f || !init_handles(f)) return;
+    if (w->has_trainer) tide_fsdp1_upcast(f);
+    fsdp1_replace_members(f);
     tide_fsdp1_set_hooks(f);
 }
 
+/* prepare_fsdp(): as the policy, in the types that it was loaded in. */
+static void fsdp1_prepare_reference(tide_wrapper *w) {
+    fsdp1 *f = fsdp1_new(w);
+    if (!f || !init_handles(f)) return;
+    f->first_stream = TIDE_STREAMS_OF_MODEL;
+    tide_fsdp1_set_hooks(f);
+}
+
+static void fsdp1_before_forward(tide_wrapper *w) {
+    fsdp1 *f = w->state;
+    tide_fsdp1_root_pre_forward(w);
+    if (f->param_dtype != TIDE_DTYPE_COUNT) tide_cast_num_items(w, &f->items, f->param_dtype, tide_fsdp1_name);
+}
+
+static void fsdp1_after_forward(tide_wrapper *w, tide_value *output) {
+    fsdp1 *f = w->state;
+    (void)output;
+    if (f->param_dtype != TIDE_DTYPE_COUNT) tide_restore_num_items(w, &f->items);
+}
+
 static void fsdp1_backward(tide_wrapper *w, tide_tensor *loss) {
+    fsdp1 *f = w->state;
     tide_backward_with_callback(w, loss, tide_fsdp1_post_backward_final_callback);
+    tide_release_at(w->model->m, &f->items.cast);
 }
 
 static void fsdp1_update(tide_wrapper *w) {
     fsdp1 *f = w->state;
-    if (w->job->optimizer == TIDE_optimizer_none || f->offload_params) return;
-    if (w->job->clip > 0 && !f->zero_scalar)
-        f->zero_scalar = tide_flat_of(w->model->m, "clip_grad_norm_", 1, TIDE_FP32, TIDE_FACTOR_TEMPORARY);
-    tide_update_members(w);
+    if (w->job->optimizer == TIDE_optimizer_none) return;
+    if (f->offload_params) {
+        if (w->job->clip > 0 || w->has_trainer) tide_fsdp1_clip_on_host(f);
+        return;
+    }
+    if (w->has_trainer) tide_del(w->model->m, "del grad_norm", w->grad_norm);
+    w->grad_norm = NULL;
+    if (w->job->clip > 0 || w->has_trainer) w->grad_norm = tide_fsdp1_clip_grad_norm(f);
+    if (!w->has_trainer) tide_release_at(w->model->m, &w->grad_norm);
+    tide_step_members(w);
 }
 
 const tide_strategy tide_fsdp1_strategy = {.wrap = fsdp1_wrap,
-                                           .before_forward = tide_fsdp1_before_forward,
+                                           .prepare_reference = fsdp1_prepare_reference,
+                                           .before_forward = fsdp1_before_forward,
+                                           .after_forward = fsdp1_after_forward,
                                            .backward = fsdp1_backward,
-                                           .update = fsdp1_update};
+                                           .update = fsdp1_update,
+                                           .generation_begins = tide_fsdp1_generation_begins,
+                                           .generation_ends = tide_fsdp1_generation_ends,
+                                           .state_dict = tide_fsdp1_state_dict,
+                                           .optim_state_dict = tide_fsdp1_optim_state_dict};

@@ -7,14 +7,18 @@ const char tide_fsdp1_name[] = "FSDP";
 
 enum { CAST_STREAM = TIDE_STREAM_SIDE, GATHER_STREAM, REDUCE_STREAM, ALL_REDUCE_STREAM };
 
+static uint8_t fsdp1_stream(const fsdp1 *f, uint8_t stream) {
+    return stream ? (uint8_t)(stream + f->first_stream) : 0;
+}
+
 static tide_tensor *flat_on(const fsdp1 *f, uint8_t stream, int64_t count, tide_dtype dtype, tide_factor factor) {
-    return tide_flat_on(fsdp1_machine(f), stream, tide_fsdp1_name, count, dtype, factor);
+    return tide_flat_on(fsdp1_machine(f), fsdp1_stream(f, stream), tide_fsdp1_name, count, dtype, factor);
 }
 
 static void alloc_storage(const fsdp1 *f, uint8_t stream, const tide_tensor *t, int64_t count, tide_factor factor) {
     tide_machine *m = fsdp1_machine(f);
     uint32_t outside = m->state.stream;
-    m->state.stream = stream;
+    m->state.stream = fsdp1_stream(f, stream);
     m->op = tide_fsdp1_name;
     m->state.factor = factor;
     tide_fill_storage(m, t, count);
@@ -28,12 +32,12 @@ static void alloc_storage(const fsdp1 *f, uint8_t stream, const tide_tensor *t, 
 static void use_unsharded_views(fsdp1 *f, flat_param_handle *u) {
     tide_machine *m = fsdp1_machine(f);
     const tide_tensor *data = fsdp1_uses_sharded_strategy(f) ? u->full_param_padded
-                              : f->casts                     ? u->mp_shard
+                              : u->casts                     ? u->mp_shard
                                                              : u->local_shard;
     uint32_t outputs = 2 * u->count + 1;
     m->op = tide_fsdp1_name;
     uint32_t outside = m->state.stream;
-    m->state.stream = GATHER_STREAM;
+    m->state.stream = fsdp1_stream(f, GATHER_STREAM);
     tide_node *node = m->state.grad_enabled && u->requires_grad
                           ? tide_node_with(m, &tide_split_backward, &u->flat_param, 1, (int)outputs, 0)
                           : NULL;
@@ -50,7 +54,7 @@ static void use_unsharded_views(fsdp1 *f, flat_param_handle *u) {
         if (node && p->padding) {
             tide_shape shape = tide_shape1((tide_dim){p->padding, 0});
             node->outputs[node->output_count++] =
-                (tide_meta){&tide_layout_of(m, &shape, NULL)->shape, (uint8_t)f->param_dtype, false};
+                (tide_meta){&tide_layout_of(m, &shape, NULL)->shape, (uint8_t)fsdp1_param_dtype(f, u), false};
             if (i)
                 node->references++; /* see tide_set_grad_fn: the first output that a tensor has takes over the maker's
                                      */
@@ -61,44 +65,53 @@ static void use_unsharded_views(fsdp1 *f, flat_param_handle *u) {
     if (node && u->tail) {
         tide_shape shape = tide_shape1((tide_dim){u->tail, 0});
         node->outputs[node->output_count++] =
-            (tide_meta){&tide_layout_of(m, &shape, NULL)->shape, (uint8_t)f->param_dtype, false};
+            (tide_meta){&tide_layout_of(m, &shape, NULL)->shape, (uint8_t)fsdp1_param_dtype(f, u), false};
     }
+}
+
+void tide_fsdp1_set_param_dtypes(const flat_param_handle *u, tide_dtype dtype) {
+    for (uint32_t i = 0; i < u->count; i++) u->param_infos[i].param->dtype = (uint8_t)dtype;
 }
 
 /* _unshard. */
 static void handle_unshard(fsdp1 *f, flat_param_handle *u, bool is_forward) {
     tide_machine *m = fsdp1_machine(f);
-    bool needs = fsdp1_uses_sharded_strategy(f) ? !u->is_unsharded : f->casts || f->offload_params;
+    bool needs = fsdp1_uses_sharded_strategy(f) ? !u->is_unsharded : u->casts || f->offload_params;
     if (!u->count) return;
     tide_tensor *upload =
-        needs && f->offload_params ? flat_on(f, CAST_STREAM, u->sharded_numel, f->dtype, TIDE_FACTOR_GATHERED) : NULL;
-    if (needs && f->casts) {
+        needs && f->offload_params ? flat_on(f, CAST_STREAM, u->sharded_numel, u->dtype, TIDE_FACTOR_GATHERED) : NULL;
+    if (needs && u->casts) {
         alloc_storage(f, CAST_STREAM, u->mp_shard, u->sharded_numel, TIDE_FACTOR_GATHERED);
         tide_release_at(m, &upload);
     }
     if (needs && fsdp1_uses_sharded_strategy(f)) {
         alloc_storage(f, GATHER_STREAM, u->full_param_padded, u->sharded_numel * f->shard_ranks, TIDE_FACTOR_GATHERED);
-        if (f->casts) {
-            tide_record_stream(m, u->mp_shard, GATHER_STREAM);
+        if (u->casts) {
+            tide_record_stream(m, u->mp_shard, fsdp1_stream(f, GATHER_STREAM));
             tide_drop_storage(m, u->mp_shard);
         }
-        if (upload) tide_record_stream(m, upload, GATHER_STREAM);
+        if (upload) tide_record_stream(m, upload, fsdp1_stream(f, GATHER_STREAM));
     }
     tide_release(m, upload);
     u->is_unsharded = true;
+    tide_fsdp1_set_param_dtypes(u, fsdp1_param_dtype(f, u));
     if (is_forward) use_unsharded_views(f, u);
 }
 
 /* _reshard. */
-static void handle_reshard(fsdp1 *f, flat_param_handle *u, bool frees) {
+static void handle_reshard(fsdp1 *f, flat_param_handle *u, bool frees, bool in_forward) {
     tide_machine *m = fsdp1_machine(f);
-    tide_tensor *goes = fsdp1_uses_sharded_strategy(f) ? u->full_param_padded : f->casts ? u->mp_shard : NULL;
+    tide_tensor *goes = fsdp1_uses_sharded_strategy(f) ? u->full_param_padded : u->casts ? u->mp_shard : NULL;
     if (goes && u->is_unsharded && (frees || !fsdp1_uses_sharded_strategy(f))) {
         tide_record_stream(m, goes, (uint8_t)m->state.stream);
         tide_drop_storage(m, goes);
         u->is_unsharded = false;
     }
     u->prefetched = false;
+    bool skips = m->state.grad_enabled && in_forward && f->sharding_strategy == FSDP_SHARD_GRAD_OP;
+    if (!f->use_orig_params || skips) return;
+    tide_fsdp1_set_param_dtypes(u, u->dtype); /* _use_sharded_views */
+    tide_release_at(m, &u->orig_shard);
 }
 
 /* ---- backward ---- */
@@ -127,10 +140,11 @@ static void fsdp1_pre_backward_hook(void *state, uint32_t index) {
 }
 
 /* To the parameters' type, and to what there is of earlier micro-batches. */
-static tide_tensor *cast_grad_to_param_dtype(fsdp1 *f, tide_tensor *reduced, int64_t count, uint8_t stream) {
+static tide_tensor *cast_grad_to_param_dtype(const fsdp1 *f, const flat_param_handle *u, tide_tensor *reduced,
+                                             int64_t count, uint8_t stream) {
     tide_machine *m = fsdp1_machine(f);
-    if (f->reduce_dtype == f->dtype) return reduced;
-    tide_tensor *wide = flat_on(f, stream, count, f->dtype, TIDE_FACTOR_GRADIENT);
+    if (fsdp1_reduce_dtype(f, u) == u->dtype) return reduced;
+    tide_tensor *wide = flat_on(f, stream, count, u->dtype, TIDE_FACTOR_GRADIENT);
     tide_record_stream(m, reduced, stream);
     tide_release(m, reduced);
     return wide;
@@ -138,22 +152,23 @@ static tide_tensor *cast_grad_to_param_dtype(fsdp1 *f, tide_tensor *reduced, int
 
 static void reduce_grad(fsdp1 *f, flat_param_handle *u, tide_tensor *grad) {
     tide_machine *m = fsdp1_machine(f);
-    tide_tensor *cast = f->reduce_dtype == f->param_dtype
+    tide_dtype reduce_dtype = fsdp1_reduce_dtype(f, u);
+    tide_tensor *cast = reduce_dtype == fsdp1_param_dtype(f, u)
                             ? tide_retain(grad)
-                            : flat_on(f, REDUCE_STREAM, u->unsharded_numel, f->reduce_dtype, TIDE_FACTOR_GRADIENT);
+                            : flat_on(f, REDUCE_STREAM, u->unsharded_numel, reduce_dtype, TIDE_FACTOR_GRADIENT);
     if (!fsdp1_uses_sharded_strategy(f)) {
         tide_set_factor(m, cast, TIDE_FACTOR_GRADIENT);
-        u->saved_grad_shard = cast_grad_to_param_dtype(f, cast, u->unsharded_numel, REDUCE_STREAM);
+        u->saved_grad_shard = cast_grad_to_param_dtype(f, u, cast, u->unsharded_numel, REDUCE_STREAM);
         return;
     }
     tide_tensor *padded =
         u->sharded_numel * f->shard_ranks > u->unsharded_numel
-            ? flat_on(f, REDUCE_STREAM, u->sharded_numel * f->shard_ranks, f->reduce_dtype, TIDE_FACTOR_COMMUNICATION)
+            ? flat_on(f, REDUCE_STREAM, u->sharded_numel * f->shard_ranks, reduce_dtype, TIDE_FACTOR_COMMUNICATION)
             : NULL;
-    tide_tensor *part = flat_on(f, REDUCE_STREAM, u->sharded_numel, f->reduce_dtype, TIDE_FACTOR_GRADIENT);
+    tide_tensor *part = flat_on(f, REDUCE_STREAM, u->sharded_numel, reduce_dtype, TIDE_FACTOR_GRADIENT);
     uint8_t stream = f->is_hsdp ? ALL_REDUCE_STREAM : REDUCE_STREAM;
     if (f->is_hsdp) tide_record_stream(m, part, ALL_REDUCE_STREAM);
-    part = cast_grad_to_param_dtype(f, part, u->sharded_numel, stream);
+    part = cast_grad_to_param_dtype(f, u, part, u->sharded_numel, stream);
     if (f->offload_params) tide_record_stream(m, part, REDUCE_STREAM);
     if (u->saved_grad_shard)
         tide_release(m, part);
@@ -161,6 +176,25 @@ static void reduce_grad(fsdp1 *f, flat_param_handle *u, tide_tensor *grad) {
         u->saved_grad_shard = part;
     tide_release(m, cast);
     tide_release(m, padded);
+}
+
+static bool frees_in_backward(const fsdp1 *f) {
+    return fsdp1_uses_sharded_strategy(f) && (f->sync_gradients || f->sharding_strategy == FSDP_FULL_SHARD);
+}
+
+/* _use_unsharded_grad_views() of a micro-batch that is not reduced: where a gradient is not of its parameter's shape
+ * and type, which is cut by now, one of those is made first for it to take the place of. */
+static void use_unsharded_grad_views(fsdp1 *f, const flat_param_handle *u) {
+    tide_machine *m = fsdp1_machine(f);
+    if (!f->use_orig_params || f->w->micro > 0) return;
+    for (uint32_t i = 0; i < u->count; i++) {
+        const flat_param_info *p = &u->param_infos[i];
+        bool is_alike = p->orig_param && p->param->shape->dims == 1 && tide_count(p->orig_param) == p->numel &&
+                        fsdp1_param_dtype(f, u) == u->dtype;
+        if (p->orig_param && !is_alike)
+            tide_release(m,
+                         tide_flat_of(m, tide_fsdp1_name, tide_count(p->orig_param), u->dtype, TIDE_FACTOR_GRADIENT));
+    }
 }
 
 /* _post_backward_hook: after AccumulateGrad of the flat parameter. */
@@ -171,18 +205,27 @@ static void fsdp1_post_backward_hook(tide_machine *m, tide_tensor *leaf) {
     while (index < f->count && f->handles[index].flat_param != leaf) index++;
     if (index == f->count) return;
     flat_param_handle *u = &f->handles[index];
-    handle_reshard(f, u,
-                   fsdp1_uses_sharded_strategy(f) && (f->sync_gradients || f->sharding_strategy == FSDP_FULL_SHARD));
+    handle_reshard(f, u, frees_in_backward(f), false);
     if (f->backward_post) prefetch_handle_in_backward(f, u);
     if (f->sync_gradients) {
         tide_tensor *grad = leaf->grad;
         leaf->grad = NULL;
-        if (fsdp1_uses_sharded_strategy(f) || f->reduce_dtype != f->param_dtype || f->reduce_dtype != f->dtype)
-            tide_record_stream(m, grad, REDUCE_STREAM);
+        if (fsdp1_uses_sharded_strategy(f) || fsdp1_reduce_dtype(f, u) != fsdp1_param_dtype(f, u) ||
+            fsdp1_reduce_dtype(f, u) != u->dtype)
+            tide_record_stream(m, grad, fsdp1_stream(f, REDUCE_STREAM));
         reduce_grad(f, u, grad);
         tide_release(m, grad);
+    } else {
+        use_unsharded_grad_views(f, u);
     }
     m->op = op;
+}
+
+/* _post_backward_reshard_only_hook: of frozen parameters, behind the gradients of their module's inputs. */
+static void fsdp1_post_backward_reshard_only_hook(void *state, uint32_t index) {
+    fsdp1 *f = state;
+    handle_reshard(f, &f->handles[index], frees_in_backward(f), false);
+    if (f->backward_post) prefetch_handle_in_backward(f, &f->handles[index]);
 }
 
 /* _post_backward_final_callback. */
@@ -191,15 +234,13 @@ void tide_fsdp1_post_backward_final_callback(void *state) {
     tide_machine *m = fsdp1_machine(f);
     for (uint32_t i = 0; i < f->count; i++) {
         flat_param_handle *u = &f->handles[f->all_handles[i]];
-        if (u->is_unsharded && fsdp1_uses_sharded_strategy(f) &&
-            (f->sync_gradients || f->sharding_strategy == FSDP_FULL_SHARD))
-            handle_reshard(f, u, true);
+        if (u->is_unsharded) handle_reshard(f, u, frees_in_backward(f), false);
         u->ran_pre_backward_hook = u->needs_pre_backward_unshard = u->prefetched = false;
         u->post_forward_index = 0;
         if (!f->sync_gradients || !u->saved_grad_shard) continue;
         tide_release_at(m, &u->local_shard->grad);
         if (!f->offload_params) u->local_shard->grad = tide_retain(u->saved_grad_shard);
-        for (uint32_t k = 0; k < u->count && f->use_orig_params; k++) {
+        for (uint32_t k = 0; k < u->count && f->use_orig_params && !f->offload_params; k++) {
             flat_param_info *p = &u->param_infos[k];
             if (!p->orig_param) continue;
             tide_release_at(m, &p->orig_param->grad);
@@ -221,14 +262,28 @@ static void cast_forward_input(tide_machine *m, tide_value *value, tide_dtype dt
     *value = cast;
 }
 
+/* register_multi_grad_hook(): of the inputs that have gradients, which are one tensor; without one the final callback
+ * reshards. */
+static void register_post_backward_reshard_only_hook(fsdp1 *f, uint32_t index, const tide_value *positional,
+                                                     uint32_t count, const tide_value *named, uint32_t named_count) {
+    tide_machine *m = fsdp1_machine(f);
+    for (uint32_t i = 0; i < count + named_count && m->state.grad_enabled; i++) {
+        const tide_value *v = i < count ? &positional[i] : &named[i - count];
+        if (v->kind != TIDE_VALUE_TENSOR || !v->tensor->node) continue;
+        tide_register_unit_hook(m, v->tensor->node, fsdp1_post_backward_reshard_only_hook, f, index);
+        return;
+    }
+}
+
 static void fsdp1_pre_forward(tide_model *model, uint32_t instance, tide_value *positional, uint32_t count,
                               tide_value *named, uint32_t named_count) {
     tide_machine *m = model->m;
     fsdp1 *f = m->wrapper;
     uint32_t index = f->handle_of[instance];
-    if (!index--) return;
+    if (!index-- || (f->is_summoned && index + 1 == f->count)) return;
     flat_param_handle *u = &f->handles[index];
-    if (index + 1 == f->count && f->casts) {
+    if (index + 1 == f->count && !f->is_lazily_initialized) tide_fsdp1_root_pre_forward(f->w); /* of a reference */
+    if (index + 1 == f->count && f->param_dtype != TIDE_DTYPE_COUNT) { /* _root_cast_forward_input */
         for (uint32_t i = 0; i < count; i++) cast_forward_input(m, &positional[i], f->param_dtype);
         for (uint32_t i = 0; i < named_count; i++) cast_forward_input(m, &named[i], f->param_dtype);
     }
@@ -238,6 +293,7 @@ static void fsdp1_pre_forward(tide_model *model, uint32_t instance, tide_value *
         u->pre_forward_order_index = f->pre_forward_count;
     }
     if (!u->prefetched) handle_unshard(f, u, true);
+    if (!u->requires_grad) register_post_backward_reshard_only_hook(f, index, positional, count, named, named_count);
     if (!f->forward_prefetch || u->pre_forward_order_index >= f->pre_forward_count) return;
     flat_param_handle *next = &f->handles[f->pre_forward_order[u->pre_forward_order_index]];
     if (next->prefetched) return;
@@ -255,7 +311,7 @@ static void register_pre_backward_hooks(fsdp1 *f, uint32_t index, const tide_val
 static void fsdp1_post_forward(tide_model *model, uint32_t instance, tide_value *output) {
     fsdp1 *f = model->m->wrapper;
     uint32_t index = f->handle_of[instance];
-    if (!index--) return;
+    if (!index-- || (f->is_summoned && index + 1 == f->count)) return;
     flat_param_handle *u = &f->handles[index];
     tide_value *items = output->kind == TIDE_VALUE_LIST ? output->list->items : output;
     uint32_t count = output->kind == TIDE_VALUE_LIST ? output->list->count : 1;
@@ -264,8 +320,8 @@ static void fsdp1_post_forward(tide_model *model, uint32_t instance, tide_value 
             f->post_forward_order[f->post_forward_count++] = index;
             u->post_forward_index = f->post_forward_count;
         }
-        handle_reshard(f, u, f->sharding_strategy == FSDP_FULL_SHARD && index + 1 < f->count);
-        u->needs_pre_backward_unshard = u->ran_pre_backward_hook = false;
+        handle_reshard(f, u, f->sharding_strategy == FSDP_FULL_SHARD && index + 1 < f->count, true);
+        if (model->m->state.grad_enabled) u->needs_pre_backward_unshard = u->ran_pre_backward_hook = false;
     }
     for (uint32_t i = 0; i < count && model->m->state.grad_enabled; i++)
         register_pre_backward_hooks(f, index, &items[i]);
@@ -275,20 +331,21 @@ static void fsdp1_post_forward(tide_model *model, uint32_t instance, tide_value 
 static void init_flat_param_attributes(fsdp1 *f, flat_param_handle *u) {
     tide_machine *m = fsdp1_machine(f);
     if (!u->count) return;
-    if (f->casts)
-        tide_drop_storage(
-            m, u->mp_shard = tide_flat_of(m, tide_fsdp1_name, u->sharded_numel, f->param_dtype, TIDE_FACTOR_GATHERED));
+    if (u->casts)
+        tide_drop_storage(m, u->mp_shard = tide_flat_of(m, tide_fsdp1_name, u->sharded_numel, fsdp1_param_dtype(f, u),
+                                                        TIDE_FACTOR_GATHERED));
     if (fsdp1_uses_sharded_strategy(f)) {
         tide_drop_storage(m, u->full_param_padded = tide_flat_of(m, tide_fsdp1_name, u->sharded_numel * f->shard_ranks,
-                                                                 f->param_dtype, TIDE_FACTOR_GATHERED));
-        if (f->casts)
-            tide_release(
-                m, tide_flat_of(m, tide_fsdp1_name, u->sharded_numel * f->shard_ranks, f->dtype, TIDE_FACTOR_GATHERED));
+                                                                 fsdp1_param_dtype(f, u), TIDE_FACTOR_GATHERED));
+        if (u->casts)
+            tide_drop_storage(m, u->full_prec_full_param_padded =
+                                     tide_flat_of(m, tide_fsdp1_name, u->sharded_numel * f->shard_ranks, u->dtype,
+                                                  TIDE_FACTOR_GATHERED));
     }
     tide_shape shape = tide_shape1((tide_dim){u->unsharded_numel, 0});
     u->flat_param = tide_view_as(m,
                                  fsdp1_uses_sharded_strategy(f) ? u->full_param_padded
-                                 : f->casts                     ? u->mp_shard
+                                 : u->casts                     ? u->mp_shard
                                                                 : u->local_shard,
                                  tide_layout_of(m, &shape, NULL));
     u->flat_param->is_view = false;
@@ -300,7 +357,7 @@ static void init_flat_param_attributes(fsdp1 *f, flat_param_handle *u) {
 static void cast_buffers(fsdp1 *f) {
     tide_machine *m = fsdp1_machine(f);
     const tide_model *model = f->w->model;
-    tide_dtype dtype = tide_dtype_or(f->w->job->parallel_buffer_dtype, TIDE_DTYPE_COUNT);
+    tide_dtype dtype = f->buffer_dtype;
     m->state.factor = TIDE_FACTOR_BUFFER;
     m->op = "to";
     for (uint32_t i = 0; i < model->buffer_count && dtype != TIDE_DTYPE_COUNT; i++) {
@@ -314,26 +371,32 @@ static void cast_buffers(fsdp1 *f) {
     m->state.factor = TIDE_FACTOR_TEMPORARY;
 }
 
-void tide_fsdp1_before_forward(tide_wrapper *w) {
+/* _reset_flat_param_grad_info_if_needed(): zero_grad() has dropped those of the original parameters. */
+void tide_fsdp1_reset_grad_info(fsdp1 *f, flat_param_handle *u) {
+    for (uint32_t i = 0; i < u->count; i++)
+        if (u->param_infos[i].orig_param && u->param_infos[i].orig_param->grad) return;
+    if (f->use_orig_params && u->count) tide_release_at(fsdp1_machine(f), &u->local_shard->grad);
+}
+
+void tide_fsdp1_lazy_init(fsdp1 *f) {
+    if (f->is_lazily_initialized) return;
+    f->is_lazily_initialized = true;
+    cast_buffers(f);
+    init_flat_param_attributes(f, &f->handles[f->count - 1]);
+    for (uint32_t i = 0; i < f->count; i++)
+        if (f->all_handles[i] + 1 < f->count) init_flat_param_attributes(f, &f->handles[f->all_handles[i]]);
+}
+
+void tide_fsdp1_root_pre_forward(tide_wrapper *w) {
     fsdp1 *f = w->state;
     tide_machine *m = w->model->m;
     f->sync_gradients = w->is_last || w->job->parallel_sync_each;
     m->module = 0;
-    if (!f->is_lazily_initialized) {
-        cast_buffers(f);
-        init_flat_param_attributes(f, &f->handles[f->count - 1]);
-        for (uint32_t i = 0; i < f->count; i++)
-            if (f->all_handles[i] + 1 < f->count) init_flat_param_attributes(f, &f->handles[f->all_handles[i]]);
-    }
     f->has_order = f->is_lazily_initialized;
-    f->is_lazily_initialized = true;
+    tide_fsdp1_lazy_init(f);
     for (uint32_t i = 0; i < f->count; i++) {
-        flat_param_handle *u = &f->handles[i];
-        u->prefetched = false;
-        bool is_none = true; /* _reset_flat_param_grad_info_if_needed */
-        for (uint32_t k = 0; k < u->count; k++)
-            is_none = is_none && !(u->param_infos[k].orig_param && u->param_infos[k].orig_param->grad);
-        if (f->use_orig_params && is_none && w->micro == 0) tide_release_at(m, &u->local_shard->grad);
+        f->handles[i].prefetched = false;
+        if (w->micro == 0 || !m->state.grad_enabled) tide_fsdp1_reset_grad_info(f, &f->handles[i]);
     }
 }
 

@@ -400,31 +400,22 @@ static void fsdp2_prepare_reference(tide_wrapper *w) {
     tide_fsdp2_set_hooks(f);
 }
 
-/* Trainer gives num_items_in_batch to the model, whose inputs are cast. */
 static void fsdp2_before_forward(tide_wrapper *w) {
     fsdp2 *f = w->state;
     f->reduce_grads = w->is_last || w->job->parallel_sync_each;
-    tide_value *num_items = tide_model_setting(w->model, "num_items");
-    f->num_items = *num_items;
-    if (w->job->trainer != TIDE_trainer_hf || !f->has_param_dtype || num_items->kind != TIDE_VALUE_TENSOR) return;
-    w->model->m->op = tide_fsdp2_name;
-    num_items->tensor = tide_empty_like(w->model->m, f->num_items.tensor, f->param_dtype);
+    if (f->has_param_dtype) tide_cast_num_items(w, &f->items, f->param_dtype, tide_fsdp2_name);
 }
 
 static void fsdp2_after_forward(tide_wrapper *w, tide_value *output) {
     fsdp2 *f = w->state;
-    tide_value *num_items = tide_model_setting(w->model, "num_items");
     (void)output;
-    if (num_items->kind == TIDE_VALUE_TENSOR && num_items->tensor != f->num_items.tensor)
-        f->cast_items = num_items->tensor;
-    if (!w->model->state.is_checkpointing) tide_release_at(w->model->m, &f->cast_items);
-    *num_items = f->num_items;
+    if (f->has_param_dtype) tide_restore_num_items(w, &f->items);
 }
 
 static void fsdp2_backward(tide_wrapper *w, tide_tensor *loss) {
     fsdp2 *f = w->state;
     tide_backward_with_callback(w, loss, tide_fsdp2_root_post_backward_final_callback);
-    tide_release_at(w->model->m, &f->cast_items);
+    tide_release_at(w->model->m, &f->items.cast);
 }
 
 static void fsdp2_update(tide_wrapper *w) {

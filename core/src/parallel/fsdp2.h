@@ -78,8 +78,7 @@ typedef struct fsdp2 {
     tide_tensor **original_sd;     /* of a model that is on the device, until it returns */
     tide_tensor **placeholders;    /* of parameters in the optimizer's groups, until it has the new ones */
     uint32_t original_count, placeholder_count;
-    tide_value num_items;      /* num_items_in_batch, while the model has it in param_dtype */
-    tide_tensor *cast_items;   /* that, which checkpoints of layers keep among their keywords */
+    tide_cast_items items;
     fsdp_shard_placement mesh; /* of what has no other */
     tide_dtype param_dtype, reduce_dtype, output_dtype;
     bool has_param_dtype, has_reduce_dtype, is_hsdp, offload_to_cpu, reduce_grads;

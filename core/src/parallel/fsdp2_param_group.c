@@ -239,7 +239,7 @@ void tide_fsdp2_post_backward(fsdp2 *f, fsdp_param_group *u) {
     tide_machine *m = fsdp2_machine(f);
     u->training_state = FSDP_POST_BACKWARD;
     m->op = tide_fsdp2_name;
-    if (u == f->groups) tide_release_at(m, &f->cast_items); /* the first block's checkpoint was the last that had it */
+    if (u == f->groups) tide_release_at(m, &f->items.cast); /* the first block's checkpoint was the last that had it */
     if (!f->reduce_grads) {                                 /* whole gradients stay */
         set_unsharded_grad_dtypes(f, u, false);
         if (!f->keeps_after_backward) tide_fsdp2_reshard(f, u);

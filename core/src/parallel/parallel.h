@@ -90,6 +90,15 @@ void tide_register_unit_hook(tide_machine *m, tide_node *node, void (*run)(void 
  * from 1. */
 uint32_t tide_unit_of_module(const tide_model *model, const uint32_t *unit_of, uint32_t unit_count, uint32_t instance);
 
+/* num_items_in_batch, which Trainer gives to the model, whose float inputs are cast: checkpoints of layers keep the
+ * cast one among their keywords. */
+typedef struct tide_cast_items {
+    tide_value given;
+    tide_tensor *cast;
+} tide_cast_items;
+void tide_cast_num_items(tide_wrapper *w, tide_cast_items *items, tide_dtype dtype, const char *op);
+void tide_restore_num_items(tide_wrapper *w, tide_cast_items *items);
+
 /* (loss / grad_accum).backward(), with what is queued as the engine's callback: what it began with is still there. */
 void tide_backward_with_callback(tide_wrapper *w, tide_tensor *loss, void (*callback)(void *state));
 

@@ -251,6 +251,10 @@ int tide_optimizer_states(const tide_optimizer *optimizer) {
     return optimizer->row->states;
 }
 
+bool tide_optimizer_has_step(const tide_optimizer *optimizer) {
+    return optimizer->row->step == 1;
+}
+
 uint32_t tide_optimizer_members(const tide_optimizer *optimizer, tide_optimized *members) {
     for (uint32_t i = 0; members && i < optimizer->count; i++) {
         const parameter_state *p = &optimizer->parameters[i];

@@ -40,6 +40,8 @@ void tide_optimizer_step(tide_optimizer *optimizer);
 uint32_t tide_optimizer_members(const tide_optimizer *optimizer, tide_optimized *members);
 /* Tensors of a member's shape that it keeps of each. */
 int tide_optimizer_states(const tide_optimizer *optimizer);
+/* Whether a parameter's count of steps is on the device. */
+bool tide_optimizer_has_step(const tide_optimizer *optimizer);
 /* Other tensors in their place, group after group: parts or flat copies of the parameters. */
 void tide_optimizer_replace(tide_optimizer *optimizer, const tide_optimized *members, uint32_t count);
 /* A step over one of them alone. */

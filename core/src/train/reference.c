@@ -2,14 +2,21 @@
 /* trl/trainer/utils.py, create_model_from_path(); trl/models/utils.py, prepare_deepspeed() and prepare_fsdp(). */
 #include "train/reference.h"
 
-/* What trades places: storage and dtype. */
+/* What trades places: storage and dtype, and of views of a flat parameter what made them. */
 static void exchange(tide_tensor *one, tide_tensor *other) {
-    tide_storage *storage = one->storage;
-    uint8_t dtype = one->dtype;
+    const tide_tensor was = *one;
     one->storage = other->storage;
     one->dtype = other->dtype;
-    other->storage = storage;
-    other->dtype = dtype;
+    one->node = other->node;
+    one->requires_grad = other->requires_grad;
+    one->is_leaf = other->is_leaf;
+    one->is_view = other->is_view;
+    other->storage = was.storage;
+    other->dtype = was.dtype;
+    other->node = was.node;
+    other->requires_grad = was.requires_grad;
+    other->is_leaf = was.is_leaf;
+    other->is_view = was.is_view;
 }
 
 static tide_tensor *weight_at(const tide_model *model, uint32_t i) {
@@ -43,6 +50,8 @@ static void make_weights(tide_reference *r) {
     for (uint32_t i = 0; i < r->count; i++) {
         const tide_tensor *of = weight_at(model, i);
         r->weights[i] = tide_empty_host(m, of->shape, (tide_dtype)of->dtype);
+        r->weights[i]->requires_grad = of->requires_grad;
+        r->weights[i]->is_leaf = of->is_leaf;
     }
 }
 

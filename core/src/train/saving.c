@@ -146,10 +146,18 @@ static void save_fsdp2(tide_trainer_run *t) {
     gather_optimizer(t);
 }
 
+/* accelerate/utils/fsdp_utils.py: save_fsdp_model() and save_fsdp_optimizer(), behind save_model(). */
+static void save_fsdp1(tide_trainer_run *t) {
+    t->strategy->state_dict(&t->wrapper);
+    if (t->job->trainer_save_only_model) return;
+    t->strategy->state_dict(&t->wrapper);
+    t->strategy->optim_state_dict(&t->wrapper);
+}
+
 /* The first rank writes them, as they lie on its device; DeepSpeed and FSDP have copied them to the host before. */
 static bool saves_whole_weights(const tide_trainer_run *t) {
     return t->job->adapter == TIDE_adapter_none && t->wrapper.rank == 0 && !tide_job_has_deepspeed(t->job) &&
-           !t->strategy->full_tensor;
+           !t->strategy->full_tensor && !t->strategy->state_dict;
 }
 
 void tide_save_checkpoint(tide_trainer_run *t, unsigned step) {
@@ -164,6 +172,7 @@ void tide_save_checkpoint(tide_trainer_run *t, unsigned step) {
     if (tide_job_has_deepspeed(t->job)) save_deepspeed(t);
     if (t->strategy->full_tensor && t->job->parallel_state_dict_type == TIDE_parallel_state_dict_type_full)
         save_fsdp2(t);
+    if (t->strategy->state_dict) save_fsdp1(t);
     m->state.grad_enabled = has_grad;
     m->module = m->statement = 0;
     tide_timeline_mark(&m->timeline, step, TIDE_PHASE_SAVE);

@@ -64,6 +64,9 @@ typedef struct tide_strategy {
     void (*checkpoint_event)(tide_wrapper *w, bool has_ended);
     /* DTensor.full_tensor(), owned by the caller. NULL: there are none. */
     tide_tensor *(*full_tensor)(tide_wrapper *w, tide_tensor *weight);
+    /* FSDP's model.state_dict() and optim_state_dict(), whole on the host. NULL: nothing is gathered for them. */
+    void (*state_dict)(tide_wrapper *w);
+    void (*optim_state_dict)(tide_wrapper *w);
     bool trains_a_copy; /* calls of the bare model pass its hooks by: DistributedDataParallel is a module around it */
     bool updates_in_backward; /* of a Trainer: accelerate calls DeepSpeed's engine.step() behind its backward() */
     /* All of a step in place of the above: micro-batches, update and the marks of its phases. */

@@ -22,8 +22,9 @@ const tide_strategy *tide_wrap_model(tide_run *run, const tide_job *job, tide_wr
                         .plays_all = run->plays_all,
                         .has_barrier = run->has_barrier,
                         .has_trainer = job->mode == TIDE_mode_train && job->trainer != TIDE_trainer_none};
-    /* the optimizer of DeepSpeed and of a trainer is given the model as it was */
-    bool is_made_first = w->has_trainer || tide_job_has_deepspeed(job);
+    /* the optimizer of DeepSpeed and of a trainer is given the model as it was, but for FSDP1 */
+    bool is_made_first =
+        tide_job_has_deepspeed(job) || (w->has_trainer && job->parallel_kind != TIDE_parallel_kind_fsdp1);
     if (optimizer && is_made_first) tide_optimizer_construct(optimizer);
     if (!strategy) return &tide_one_gpu;
     if (strategy->wrap) strategy->wrap(w);

@@ -144,16 +144,35 @@ static const char *sharding_strategy(tide_claims *c, const char *given) {
     return strcmp(upper, "HYBRID_SHARD_ZERO2") == 0 ? numbered[4] : upper;
 }
 
-static void settle_fsdp1(tide_claims *c, const char *strategy, bool of_trainer) {
-    tide_fact said = strategy ? TIDE_FACT_fsdp_strategy : TIDE_FACT_fsdp_reshard;
-    if (!strategy) strategy = tide_fact_of(c, TIDE_FACT_fsdp_reshard);
-    if (strategy) {
-        strategy = sharding_strategy(c, strategy);
-        tide_settle(c, said, TIDE_SET_parallel_sharding_strategy, strategy);
-    }
+/* FullyShardedDataParallelPlugin.__post_init__ takes FSDP_SHARDING_STRATEGY, which `accelerate launch` sets from
+ * fsdp_sharding_strategy, or FULL_SHARD; reshard_after_forward and what TrainingArguments say it does not look at. */
+static const char *strategy_of_plugin(tide_claims *c, const char *words) {
+    bool is_launched = c->facts[TIDE_FACT_distributed] && tide_fact_of(c, TIDE_FACT_fsdp_strategy);
+    tide_fact said = is_launched || !c->facts[TIDE_FACT_fsdp_reshard]
+                         ? c->facts[TIDE_FACT_fsdp_strategy] ? TIDE_FACT_fsdp_strategy : TIDE_FACT_fsdp
+                         : TIDE_FACT_fsdp_reshard;
+    const char *other = said == TIDE_FACT_fsdp_reshard ? tide_fact_of(c, said) : words;
+    if (is_launched) return sharding_strategy(c, words);
+    if (other && strcmp(sharding_strategy(c, other), "FULL_SHARD") != 0 && c->facts[said])
+        tide_report(c->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, c->fact_places[said],
+                    tide_format(c->arena,
+                                "%s changes nothing: for FSDP1 accelerate 1.15 shards as FSDP_SHARDING_STRATEGY says, "
+                                "FULL_SHARD otherwise",
+                                other),
+                    "give fsdp_sharding_strategy in a file of `accelerate launch`");
+    return "FULL_SHARD";
+}
+
+static void settle_fsdp1(tide_claims *c, const char *words, bool of_trainer) {
+    tide_fact said = c->facts[TIDE_FACT_fsdp_strategy]  ? TIDE_FACT_fsdp_strategy
+                     : c->facts[TIDE_FACT_fsdp_reshard] ? TIDE_FACT_fsdp_reshard
+                                                        : TIDE_FACT_fsdp;
+    const char *strategy = strategy_of_plugin(c, words);
+    if (c->facts[said]) tide_settle(c, said, TIDE_SET_parallel_sharding_strategy, strategy);
     tide_imply(c, TIDE_SET_parallel_use_orig_params, of_trainer ? "true" : "false");
+    if (of_trainer) tide_imply(c, TIDE_SET_parallel_sync_module_states, "true"); /* training_args.py */
     tide_imply(c, TIDE_SET_parallel_backward_prefetch, "none");
-    bool is_hybrid = strategy && strstr(strategy, "HYBRID");
+    bool is_hybrid = strstr(strategy, "HYBRID") != NULL;
     int64_t processes = tide_fact_int(c, TIDE_FACT_processes, 0), machines = tide_fact_int(c, TIDE_FACT_machines, 1);
     if (is_hybrid && machines > 0 && processes > 0 && processes % machines == 0) /* shards within a node */
         tide_settle(c, TIDE_FACT_machines, TIDE_SET_parallel_hybrid,

@@ -67,11 +67,11 @@ static const char *strategy_of(const tide_claims *c) {
 /* Whether trainers are described with what a supervised file asks for on several GPUs (job/conflicts.c says of what
  * they are not); files that ask for more are played by the plain loop. */
 static bool has_described_strategy(const tide_claims *c) {
-    static const char *const described[] = {"ddp", "zero0", "zero1", "zero2", "zero3", "fsdp2"};
+    static const char *const described[] = {"ddp", "zero0", "zero1", "zero2", "zero3", "fsdp1", "fsdp2"};
     const char *kind = strategy_of(c), *offload = known_of(c, TIDE_SET_parallel_offload);
     bool is_described = false;
     for (size_t i = 0; i < TIDE_COUNT_OF(described); i++) is_described |= strcmp(kind, described[i]) == 0;
-    return is_described && !(offload && strcmp(offload, "true") == 0 && strcmp(kind, "fsdp2") == 0);
+    return is_described && !(offload && strcmp(offload, "true") == 0 && strncmp(kind, "fsdp", 4) == 0);
 }
 
 /* By the plain loop, which every strategy has. */
@@ -220,7 +220,7 @@ static void settle_plain(tide_claims *c) {
                                 "TRL's SFTTrainer is not described with %s of these: the loop that people "
                                 "write is played",
                                 strategy_of(c)),
-                    "it is described with ddp, zero0 to zero3, and fsdp2 without offloading");
+                    "it is described with ddp, zero0 to zero3, and fsdp1 and fsdp2 without offloading");
 }
 
 static void settle_kind(tide_claims *c, const char *kind) {
@@ -293,13 +293,20 @@ static void settle_saving(tide_claims *c) {
     const char *saves = tide_fact_of(c, TIDE_FACT_saves), *every = tide_fact_of(c, TIDE_FACT_save_steps),
                *kind = is_spread(c) ? strategy_of(c) : "none", *asked = c->arguments->asked_trainer;
     bool has_loop = asked ? strcmp(asked, "none") != 0 : c->settings[TIDE_SET_trainer] != NULL,
-         is_cut = strcmp(kind, "zero3") == 0 || strcmp(kind, "fsdp2") == 0,
+         is_cut = strcmp(kind, "zero3") == 0 || strncmp(kind, "fsdp", 4) == 0,
          is_known = saves && (strcmp(saves, "steps") == 0 || strcmp(saves, "epoch") == 0);
+    bool is_sharded = tide_fact_is(c, TIDE_FACT_state_dict_type, "sharded_state_dict");
     if (!is_known || !has_loop || !is_cut) return;
+    if (is_sharded && strcmp(kind, "fsdp1") == 0) {
+        tide_report(c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, c->fact_places[TIDE_FACT_saves],
+                    "checkpoints of each rank's parts are not described with fsdp1: the training alone is played",
+                    "a full state_dict_type is described");
+        return;
+    }
     tide_settle(c, TIDE_FACT_saves, TIDE_SET_trainer_save_strategy, saves);
     if (strcmp(saves, "steps") == 0 && every && strcmp(every, "0") != 0 && strspn(every, "0123456789") == strlen(every))
         tide_settle(c, TIDE_FACT_save_steps, TIDE_SET_trainer_save_steps, every);
-    if (strcmp(kind, "fsdp2") == 0 && tide_fact_is(c, TIDE_FACT_state_dict_type, "sharded_state_dict"))
+    if (strcmp(kind, "fsdp2") == 0 && is_sharded)
         tide_settle(c, TIDE_FACT_state_dict_type, TIDE_SET_parallel_state_dict_type, "sharded");
 }
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from typing import Any, ContextManager, Iterable, Iterator
 from unittest import mock
 
@@ -82,6 +83,7 @@ def arguments(case: Case, config: Config) -> Arguments:
         }
         return {"fsdp": True, "fsdp_config": how}
     if isinstance(plan, Fsdp1):
+        os.environ["FSDP_SHARDING_STRATEGY"] = plan.strategy  # as `accelerate launch` says it: no argument is read
         ahead = plan.backward_prefetch or "NO_PREFETCH"
         how = {
             "version": 1,
