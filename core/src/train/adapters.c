@@ -330,6 +330,17 @@ static uint32_t take_experts(tide_model *model, aim *a) {
     return taken;
 }
 
+/* tuners_utils.py, _inject_parameters: a name is the whole one, or its end behind a dot. */
+static bool is_parameter_named(const tide_job *job, tide_text path) {
+    for (uint32_t i = 0; i < job->adapter_target_parameters.count; i++) {
+        tide_text name = tide_text_of(job->adapter_target_parameters.names[i]);
+        bool ends =
+            path.length > name.length && tide_text_ends(path, name) && path.at[path.length - name.length - 1] == '.';
+        if (ends || tide_text_equal(path, name)) return true;
+    }
+    return false;
+}
+
 /* lora/layer.py, ParamWrapper.__init__; _MOE_FUSED_TARGETS. */
 static bool may_adapt_parameters(tide_model *model, const tide_job *job, uint32_t taken) {
     const char *remedy =
@@ -383,19 +394,23 @@ static uint32_t wrap_parameter(tide_model *model, const aim *a, const tide_param
 static bool adapt_parameters(tide_model *model, const aim *a, uint32_t taken) {
     uint32_t wrapper = 0, wrapped = 0;
     uint64_t adapted = 0;
-    if (!taken) return true;
+    if (!taken && !a->job->adapter_target_parameters.count) return true;
     if (!may_adapt_parameters(model, a->job, taken)) return false;
     for (uint32_t i = 0; i < model->parameter_count && !model->m->has_failed; i++) {
         const tide_parameter_row *p = &model->parameters[i];
         tide_text path = tide_text_of(p->name);
         bool is_fused = (taken & GATE) && tide_text_ends(path, TIDE_TEXT(".gate_up_proj")),
              is_aimed_at = is_fused || ((taken & DOWN) && tide_text_ends(path, TIDE_TEXT(".down_proj"))) ||
-                           ((taken & ROUTER) && tide_text_ends(path, TIDE_TEXT(".gate.weight")));
+                           ((taken & ROUTER) && tide_text_ends(path, TIDE_TEXT(".gate.weight"))) ||
+                           is_parameter_named(a->job, path);
         if (!is_aimed_at) continue;
         wrapper = wrap_parameter(model, a, p, p->module == wrapped ? wrapper : p->module, is_fused);
         wrapped = p->module;
         adapted += (uint64_t)tide_bytes(p->tensor);
     }
+    if (!adapted && !model->m->has_failed)
+        return refuse_targets(model, "/settings/adapter.target_parameters", "names no parameter of this model",
+                              "names are ends of paths, as mlp.experts.down_proj; transformers before 5 has layers");
     tide_report(model->m->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, TARGETS,
                 tide_format(model->m->arena,
                             "aims at experts: each forward makes their whole adapted weights, %s over all layers, and "
@@ -513,13 +528,14 @@ bool tide_adapt(tide_model *model, const tide_job *job) {
     const char *targets = job->adapter_target_modules;
     bool is_prompt = tide_job_prompts(job), is_lora = job->adapter == TIDE_adapter_lora;
     bool is_loaded = job->quant_from_pretrained || job->trainer > TIDE_trainer_hf; /* TRL: is_loaded_in_4bit is set */
-    aim a = {job, is_lora && !*targets ? "all-linear" : targets, job->adapter_feedforward_modules};
+    bool has_parameters = job->adapter_target_parameters.count > 0;
+    aim a = {job, is_lora && !*targets && !has_parameters ? "all-linear" : targets, job->adapter_feedforward_modules};
     if (is_lora && strcmp(a.target_modules, "default") == 0 && !choose_lora(model, &a)) return false;
     if (strcmp(a.target_modules, "all-linear-names") == 0) a.target_modules = linear_names(model, job);
     freeze_all(model);
     uint32_t experts = take_experts(model, &a);
     if (job->adapter == TIDE_adapter_ia3 && !choose_ia3(model, &a)) return false;
-    bool has_layers = !experts || *a.target_modules;
+    bool has_layers = (!experts && !has_parameters) || *a.target_modules;
     if (!(is_prompt ? tide_add_prompt(model, job)
                     : (!has_layers || add_adapters(model, &a, is_loaded)) && adapt_parameters(model, &a, experts) &&
                           save_modules(model, &a)))

@@ -26,6 +26,7 @@ class Lora:
     bias: Literal["none", "all", "lora_only"] = "none"
     target_modules: str | list[str] | None = "all-linear"
     exclude_modules: list[str] | None = None
+    target_parameters: list[str] | None = None
     feedforward_modules: list[str] | None = None  # ia3
     layers_to_transform: list[int] | None = None
     modules_to_save: list[str] | None = None

@@ -64,10 +64,9 @@ static void read_adapter_key(const tide_reading *r, const tide_json *entry) {
     if (is_neutral(entry->key) || !is_set(entry)) return;
     const char *setting = tide_format(r->arena, "adapter.%s", key), *text = tide_argument_value_or_map(r->arena, entry);
     if (tide_setting_find(tide_text_of(setting)) == TIDE_SET_COUNT || !text)
-        tide_file_refuse(
-            r, TIDE_ERR_UNSUPPORTED,
-            tide_format(r->arena, "has \"%s\", which this version does not express", tide_shown(r->arena, entry->key)),
-            NULL);
+        tide_file_refuse(r, TIDE_ERR_UNSUPPORTED,
+                         tide_format(r->arena, "has \"%s\", which is not described", tide_shown(r->arena, entry->key)),
+                         "run the program by `tidemark dry-run`, which needs no description");
     else
         tide_setting_put(r->arguments, tide_text_of(setting), tide_text_of(text), TIDE_ORIGIN_FILE);
 }
@@ -79,6 +78,18 @@ static void put_default(const tide_reading *r, const tide_json *root, const char
         tide_setting_put(r->arguments, tide_text_of(tide_settings[id].name), tide_text_of(value), TIDE_ORIGIN_FILE);
 }
 
+/* lora/layer.py, update_layer: what takes weights apart, or gradients, before anything trains. */
+static void note_initialisation(const tide_reading *r, const tide_json *init) {
+    bool is_kept = !tide_json_is(init, TIDE_JSON_STRING) || tide_text_same(init->text, TIDE_TEXT("true")) ||
+                   tide_text_same(init->text, TIDE_TEXT("gaussian")) ||
+                   tide_text_same(init->text, TIDE_TEXT("orthogonal"));
+    if (!is_kept)
+        tide_report(r->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, r->place,
+                    tide_format(r->arena, "%s: what init_lora_weights=%s needs before the first step is not described",
+                                r->name, tide_shown(r->arena, init->text)),
+                    NULL);
+}
+
 static void read_adapter(tide_reading *r, tide_json *root) {
     const tide_json *type = tide_json_at(root, "peft_type");
     const tide_setting *methods = &tide_settings[TIDE_SET_adapter];
@@ -86,14 +97,16 @@ static void read_adapter(tide_reading *r, tide_json *root) {
     const char *method = is_text ? tide_lowered(r->arena, type->text) : "";
     if (!is_text || strcmp(method, "none") == 0 || !tide_setting_has_choice(methods, tide_text_of(method))) {
         tide_file_refuse(r, TIDE_ERR_UNSUPPORTED,
-                         tide_format(r->arena, "is a PEFT configuration of %s, which this version does not express",
+                         tide_format(r->arena, "is a PEFT configuration of %s, which is not described",
                                      is_text ? tide_shown(r->arena, type->text) : "an unknown type"),
-                         "LORA, IA3, PROMPT_TUNING, PREFIX_TUNING and P_TUNING are read");
+                         "LORA, IA3, PROMPT_TUNING, PREFIX_TUNING and P_TUNING are; run the program by `tidemark "
+                         "dry-run`, which needs no description");
         return;
     }
     tide_setting_put(r->arguments, TIDE_TEXT("adapter"), tide_text_of(method), TIDE_ORIGIN_FILE);
     for (const tide_json *entry = root->first; entry; entry = entry->next) read_adapter_key(r, entry);
     bool is_lora = strcmp(method, "lora") == 0, has_targets = is_lora || strcmp(method, "ia3") == 0;
+    note_initialisation(r, tide_json_at(root, "init_lora_weights"));
     if (is_lora) put_default(r, root, "r", TIDE_SET_adapter_r, "8");
     if (has_targets && !is_set(tide_json_at(root, "target_modules")) &&
         !is_set(tide_json_at(root, "target_parameters")))

@@ -55,6 +55,7 @@ def lora_options(lora: Lora) -> dict[str, Any]:
         "bias": lora.bias,
         "target_modules": lora.target_modules,
         "exclude_modules": lora.exclude_modules,
+        "target_parameters": lora.target_parameters,
         "layers_to_transform": lora.layers_to_transform,
         "modules_to_save": lora.modules_to_save,
         "rank_pattern": lora.rank_pattern,
