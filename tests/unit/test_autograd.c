@@ -40,7 +40,8 @@ static tide_tensor *leaf(tide_machine *m) {
 /* Bytes that live, of matrices. */
 static uint64_t live_matrices(const tide_machine *m) {
     uint64_t count = 0;
-    for (uint32_t i = 0; i < m->timeline.allocation_count; i++) count += m->timeline.allocations[i].died == TIDE_NEVER;
+    for (uint32_t i = 0; i < m->timeline.allocation_count; i++)
+        count += tide_timeline_at(&m->timeline, i)->died == TIDE_NEVER;
     return count;
 }
 

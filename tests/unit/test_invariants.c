@@ -112,7 +112,7 @@ static void measure(const tide_timeline *t, needs *n) {
             n->left[t->marks[mark].step & 3] = most = live;
         }
         if (i == t->event_count || t->events[i] == TIDE_EMPTY_CACHE) continue;
-        uint64_t bytes = (t->allocations[t->events[i] & ~TIDE_FREE_BIT].bytes + 511) / 512 * 512;
+        uint64_t bytes = (tide_timeline_at(t, t->events[i] & ~TIDE_FREE_BIT)->bytes + 511) / 512 * 512;
         live = t->events[i] & TIDE_FREE_BIT ? live - bytes : live + bytes;
         if (live > n->peak) n->peak = live;
         if (live > most) most = live;

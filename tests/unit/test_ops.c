@@ -96,7 +96,7 @@ static void read_timeline(events *list, row *r, uint32_t from) {
         uint32_t allocation = timeline->events[i] & ~TIDE_FREE_BIT;
         bool is_free = timeline->events[i] & TIDE_FREE_BIT;
         if (!is_free) r->ids[allocation] = r->id_count++;
-        put(list, (event){is_free, r->ids[allocation], is_free ? 0 : timeline->allocations[allocation].bytes});
+        put(list, (event){is_free, r->ids[allocation], is_free ? 0 : tide_timeline_at(timeline, allocation)->bytes});
     }
 }
 

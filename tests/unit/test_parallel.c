@@ -48,7 +48,7 @@ static int64_t most_live(const tide_run *run, bool is_computed) {
     int64_t live = 0, most = 0, *change = calloc((size_t)t->event_count + 1, sizeof *change);
     if (!change) exit(3);
     for (uint32_t i = 0; i < t->allocation_count; i++) {
-        const tide_allocation *a = &t->allocations[i];
+        const tide_allocation *a = tide_timeline_at(t, i);
         if (is_computed && a->factor != TIDE_FACTOR_ACTIVATION && a->factor != TIDE_FACTOR_TEMPORARY) continue;
         change[a->born] += (int64_t)a->bytes;
         if (a->died < t->event_count) change[a->died] -= (int64_t)a->bytes;
@@ -67,7 +67,7 @@ static void sum(held *h, const tide_run *run, tide_phase phase) {
     for (uint32_t i = 0; i < t->mark_count; i++)
         if (t->marks[i].phase == (uint8_t)phase) end = t->marks[i].event;
     for (uint32_t i = 0; i < t->allocation_count; i++) {
-        const tide_allocation *a = &t->allocations[i];
+        const tide_allocation *a = tide_timeline_at(t, i);
         if (a->born < end && a->died >= end) h->of[a->factor] += (int64_t)a->bytes;
     }
     static const tide_factor state[] = {TIDE_FACTOR_PARAMETER, TIDE_FACTOR_GRADIENT, TIDE_FACTOR_OPTIMIZER,

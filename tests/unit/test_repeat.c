@@ -48,7 +48,7 @@ static const char *difference(const tide_run *one, const tide_run *other) {
     if (t->event_count != u->event_count || t->allocation_count != u->allocation_count) return "the number of events";
     if (memcmp(t->events, u->events, t->event_count * sizeof *t->events) != 0) return "the order of events";
     for (uint32_t i = 0; i < t->allocation_count; i++)
-        if (!same_allocation(t, &t->allocations[i], u, &u->allocations[i])) return "an allocation";
+        if (!same_allocation(t, tide_timeline_at(t, i), u, tide_timeline_at(u, i))) return "an allocation";
     if (t->mark_count != u->mark_count) return "the number of marks";
     for (uint32_t i = 0; i < t->mark_count; i++)
         if (t->marks[i].event != u->marks[i].event || t->marks[i].step != u->marks[i].step ||
@@ -64,7 +64,8 @@ static bool adds_up(const tide_run *run, const tide_replay *r) {
     const tide_timeline *t = &run->machine.timeline;
     uint64_t sum = 0;
     for (uint32_t i = 0; i < t->allocation_count; i++)
-        if (t->allocations[i].born <= r->peak_event && r->peak_event < t->allocations[i].died) sum += r->block_bytes[i];
+        if (tide_timeline_at(t, i)->born <= r->peak_event && r->peak_event < tide_timeline_at(t, i)->died)
+            sum += r->block_bytes[i];
     return sum == r->allocated_peak;
 }
 

@@ -146,11 +146,11 @@ static bool play_each(const tide_serve_capture *c, tide_caching_allocator *pool,
     bool ok = true;
     for (uint32_t i = c->from; i < c->to && ok; i++) {
         uint32_t event = t->events[i], which = event & ~TIDE_FREE_BIT;
-        if (event == TIDE_EMPTY_CACHE || t->allocations[which].born < c->of->profiled_event) continue;
-        tide_caching_allocator *a = t->allocations[which].stream == TIDE_SERVE_BESIDE_GRAPHS ? beside : pool;
+        if (event == TIDE_EMPTY_CACHE || tide_timeline_at(t, which)->born < c->of->profiled_event) continue;
+        tide_caching_allocator *a = tide_timeline_at(t, which)->stream == TIDE_SERVE_BESIDE_GRAPHS ? beside : pool;
         ok = event & TIDE_FREE_BIT
                  ? tide_caching_free(a, blocks[which]) == TIDE_CACHING_OK
-                 : tide_caching_malloc(a, t->allocations[which].bytes, 0, &blocks[which]) == TIDE_CACHING_OK;
+                 : tide_caching_malloc(a, tide_timeline_at(t, which)->bytes, 0, &blocks[which]) == TIDE_CACHING_OK;
     }
     return ok;
 }

@@ -70,8 +70,8 @@ void tide_player_note_older(tide_player *p, const tide_repetition *of) {
 /* Of what playings set aside, for those that live nowhere near the peak, nothing is held. */
 static void empty_unheld(tide_player *p, const tide_repetition *of) {
     uint32_t playing = of->within ? p->figures.peak_around : p->figures.peak_playing;
-    for (uint32_t k = playing * of->held_count; k < of->times * of->held_count; k++)
-        p->figures.block_bytes[of->first_held + k] = 0;
+    for (uint32_t later = playing; later < of->times; later++)
+        for (uint32_t i = 0; i < of->held_count; i++) p->figures.block_bytes[tide_held_slot(of, i, later)] = 0;
     for (int64_t back = 1; back <= playing; back++)
         for (uint32_t i = 0; i < saved_count(of); i++) p->figures.block_bytes[saved_slot(of, i, back)] = 0;
 }

@@ -112,8 +112,9 @@ static void leave_out_rounds(tide_player *p, const tide_repetition *of) {
 
 /* What a playing leaves alive for longer has slots of its own from the next one on. */
 static void set_aside(tide_player *p, const tide_repetition *of) {
-    uint32_t first = of->first_held + (p->repeating.playing - 1) * of->held_count;
-    for (uint32_t i = 0; i < of->held_count; i++) move_block(p, of->first_allocation + of->held[i], first + i);
+    uint32_t before = p->repeating.playing - 1;
+    for (uint32_t i = 0; i < of->held_count; i++)
+        move_block(p, of->first_allocation + of->held[i], tide_held_slot(of, i, before));
 }
 
 /* What a playing of a backward frees of what was set aside comes to where the first one has it. */

@@ -17,17 +17,45 @@ const char *const tide_phase_names[TIDE_PHASE_COUNT] = {"load",    "sync",     "
 const char *const tide_freed_by_names[TIDE_FREED_BY_COUNT] = {"end",        "operation", "backward",
                                                               "assignment", "return",    "loop"};
 
-enum { FIRST_ALLOCATIONS = 4096 }; /* what a small model's step makes */
+enum { FIRST_EVENTS = 8192 }; /* of a small model's step */
 
 void tide_timeline_init(tide_timeline *timeline, tide_arena *arena) {
-    *timeline = (tide_timeline){
-        .arena = arena, .allocation_capacity = FIRST_ALLOCATIONS, .event_capacity = 2 * FIRST_ALLOCATIONS};
-    timeline->allocations = tide_arena_resize(arena, NULL, 0, FIRST_ALLOCATIONS * sizeof *timeline->allocations);
-    timeline->events = tide_arena_resize(arena, NULL, 0, 2 * FIRST_ALLOCATIONS * sizeof *timeline->events);
+    *timeline = (tide_timeline){.arena = arena, .event_capacity = FIRST_EVENTS};
+    timeline->events = tide_arena_resize(arena, NULL, 0, FIRST_EVENTS * sizeof *timeline->events);
 }
 
+/* ---- records ---- */
+
+static tide_allocation_page *page_at(tide_timeline *t, uint32_t which) {
+    while (t->page_count <= which) {
+        TIDE_ROOM(t->arena, t->pages, t->page_count, t->page_capacity);
+        t->pages[t->page_count++] = (tide_allocation_page){.records = NULL};
+    }
+    return &t->pages[which];
+}
+
+/* One allocation more. */
+static tide_allocation *make_allocation(tide_timeline *t) {
+    uint32_t which = t->allocation_count++;
+    tide_allocation_page *page = page_at(t, which / TIDE_PAGE_ALLOCATIONS);
+    if (!page->records || page->saved)
+        *page = (tide_allocation_page){
+            tide_arena_resize(t->arena, NULL, 0, TIDE_PAGE_ALLOCATIONS * sizeof *page->records), 0, 0};
+    return &page->records[which % TIDE_PAGE_ALLOCATIONS];
+}
+
+/* As many allocations more as are a page's, of what playings have saved from `first` on. */
+static void make_saved_page(tide_timeline *t, tide_allocation *records, uint32_t first, uint32_t saved) {
+    tide_allocation_page *page = page_at(t, t->allocation_count / TIDE_PAGE_ALLOCATIONS);
+    if (page->records && !page->saved) tide_arena_drop(t->arena, page->records);
+    *page = (tide_allocation_page){records, first, saved};
+    t->allocation_count += TIDE_PAGE_ALLOCATIONS;
+}
+
+/* ---- appending ---- */
+
 static void append_event(tide_timeline *timeline, uint32_t event) {
-    tide_timeline_reserve(timeline, timeline->event_count + 1, timeline->allocation_count);
+    tide_timeline_reserve(timeline, timeline->event_count + 1);
     timeline->events[timeline->event_count++] = event;
 }
 
@@ -41,9 +69,8 @@ uint32_t tide_timeline_shape(tide_timeline *timeline, const tide_dim *dims, unsi
 }
 
 uint32_t tide_timeline_alloc(tide_timeline *timeline, const tide_allocation *allocation) {
-    tide_timeline_reserve(timeline, timeline->event_count + 1, timeline->allocation_count + 1);
-    uint32_t index = timeline->allocation_count++;
-    tide_allocation *made = &timeline->allocations[index];
+    uint32_t index = timeline->allocation_count;
+    tide_allocation *made = make_allocation(timeline);
     *made = *allocation;
     made->born = timeline->event_count;
     made->died = TIDE_NEVER;
@@ -52,7 +79,7 @@ uint32_t tide_timeline_alloc(tide_timeline *timeline, const tide_allocation *all
 }
 
 void tide_timeline_free(tide_timeline *timeline, uint32_t allocation, const tide_freeing *freeing) {
-    tide_allocation *a = &timeline->allocations[allocation];
+    tide_allocation *a = tide_timeline_at(timeline, allocation);
     a->died = timeline->event_count;
     a->freed_by = (uint8_t)freeing->by;
     a->freed_op = freeing->op;
@@ -61,34 +88,41 @@ void tide_timeline_free(tide_timeline *timeline, uint32_t allocation, const tide
     append_event(timeline, allocation | TIDE_FREE_BIT);
 }
 
-static uint32_t roomy(uint32_t capacity, uint32_t wanted) {
-    while (capacity < wanted) capacity *= 2;
-    return capacity;
+void tide_timeline_reserve(tide_timeline *t, uint32_t events) {
+    uint32_t capacity = t->event_capacity;
+    while (capacity < events) capacity *= 2;
+    if (capacity > t->event_capacity)
+        t->events =
+            tide_arena_resize(t->arena, t->events, t->event_count * sizeof *t->events, capacity * sizeof *t->events);
+    t->event_capacity = capacity;
 }
 
-void tide_timeline_reserve(tide_timeline *t, uint32_t events, uint32_t allocations) {
-    uint32_t event_capacity = roomy(t->event_capacity, events),
-             allocation_capacity = roomy(t->allocation_capacity, allocations);
-    if (event_capacity > t->event_capacity)
-        t->events = tide_arena_resize(t->arena, t->events, t->event_count * sizeof *t->events,
-                                      event_capacity * sizeof *t->events);
-    if (allocation_capacity > t->allocation_capacity)
-        t->allocations = tide_arena_resize(t->arena, t->allocations, t->allocation_count * sizeof *t->allocations,
-                                           allocation_capacity * sizeof *t->allocations);
-    t->event_capacity = event_capacity;
-    t->allocation_capacity = allocation_capacity;
+/* One of what a repetition holds, of whose slots no event is. */
+static tide_allocation held_allocation(const tide_timeline *t, const tide_repetition *of, uint32_t which) {
+    tide_allocation made = *tide_timeline_at(t, of->first_allocation + of->held[which]);
+    made.born = of->first_event; /* some of them later; until then they hold no block */
+    made.died = TIDE_NEVER;
+    return made;
 }
 
-/* What the playings of a repetition before its last one hold, of whose slots no event is. */
+/* What the playings of a repetition before its last one hold. What they have saved ends alike but for the last of them,
+ * which may end as what is kept does. */
 static void hold_of_playings(tide_timeline *t, const tide_repetition *of) {
-    uint32_t count = of->times * of->held_count;
-    tide_timeline_reserve(t, t->event_count, of->first_held + count);
-    for (uint32_t i = 0; i < count; i++) {
-        tide_allocation *made = &t->allocations[t->allocation_count++];
-        *made = t->allocations[of->first_allocation + of->held[i % of->held_count]];
-        made->born = of->first_event; /* some of them later; until then they hold no block */
-        made->died = TIDE_NEVER;
+    uint32_t others = of->held_count - of->saved_count, end = of->first_held + of->times * of->saved_count;
+    tide_allocation *records = NULL;
+    while (t->allocation_count < end) {
+        if (t->allocation_count % TIDE_PAGE_ALLOCATIONS == 0 &&
+            t->allocation_count + TIDE_PAGE_ALLOCATIONS + of->saved_count <= end) {
+            if (!records) records = TIDE_NEW(t->arena, tide_allocation, of->saved_count);
+            make_saved_page(t, records, of->first_held, of->saved_count);
+        } else {
+            uint32_t which = (t->allocation_count - of->first_held) % of->saved_count;
+            *make_allocation(t) = held_allocation(t, of, which);
+        }
     }
+    for (uint32_t i = 0; records && i < of->saved_count; i++) records[i] = held_allocation(t, of, i);
+    for (uint32_t i = 0; i < of->times * others; i++)
+        *make_allocation(t) = held_allocation(t, of, of->saved_count + i % others);
 }
 
 /* What a repetition has saved ends with `by`, its backward: but for what the playing of that which is kept frees. */
@@ -96,9 +130,9 @@ static void end_saved(tide_timeline *t, tide_repetition *of, const tide_repetiti
     of->is_unwound = true;
     for (uint32_t i = 0; i < of->saved_count; i++) {
         int64_t kept = (int64_t)of->times - by->lags[i];
-        const tide_allocation *last = &t->allocations[tide_saved_slot(of, i, kept)];
+        const tide_allocation *last = tide_timeline_at(t, tide_saved_slot(of, i, kept));
         for (int64_t playing = -(int64_t)by->lags[i]; playing < kept; playing++) {
-            tide_allocation *a = &t->allocations[tide_saved_slot(of, i, playing)];
+            tide_allocation *a = tide_timeline_at(t, tide_saved_slot(of, i, playing));
             a->died = by->last_event;
             a->freed_by = last->freed_by;
             a->freed_op = last->freed_op;
@@ -128,12 +162,13 @@ void tide_timeline_repeat(tide_timeline *t, uint32_t first_event, uint32_t last_
     uint32_t count = last_event - first_event, further = t->event_count - first_event, next = 0,
              repetitions = t->repetition_count;
     while (next < repetitions && t->repetitions[next].first_event < first_event) next++;
-    tide_timeline_reserve(t, t->event_count + count, t->allocation_count + count);
+    tide_timeline_reserve(t, t->event_count + count);
     for (uint32_t i = first_event; i < last_event; i++) {
         uint32_t event = t->events[i], at = t->event_count++;
-        tide_allocation *made = &t->allocations[(event & ~TIDE_FREE_BIT) + moved];
         t->events[at] = event + moved;
-        const tide_allocation *of = &t->allocations[event & ~TIDE_FREE_BIT];
+        const tide_allocation *of = tide_timeline_at(t, event & ~TIDE_FREE_BIT);
+        tide_allocation *made =
+            event & TIDE_FREE_BIT ? tide_timeline_at(t, (event & ~TIDE_FREE_BIT) + moved) : make_allocation(t);
         if (event & TIDE_FREE_BIT) {
             made->died = at;
             made->freed_by = of->freed_by;
@@ -148,12 +183,9 @@ void tide_timeline_repeat(tide_timeline *t, uint32_t first_event, uint32_t last_
             made->freed_op = NULL;
             made->freed_module = made->freed_statement = 0;
             if (modules) made->module = modules[made->module];
-            t->allocation_count++;
         }
-        for (; next < repetitions && t->repetitions[next].last_event == i + 1; next++) {
+        for (; next < repetitions && t->repetitions[next].last_event == i + 1; next++)
             repeat_repetition(t, next, further, moved);
-            tide_timeline_reserve(t, t->event_count, t->allocation_count + (last_event - i)); /* for what follows */
-        }
     }
 }
 
@@ -188,7 +220,8 @@ static bool same_request(const tide_allocation *a, const tide_allocation *b) {
 /* What stretches of `own` allocations have left alive from this one of an earlier stretch on. */
 static bool is_handed_on(const tide_timeline *t, uint32_t which, uint32_t own, uint32_t end) {
     for (uint32_t next = which + own; next < end; next += own)
-        if (!same_bytes(&t->allocations[which], &t->allocations[next]) || t->allocations[next].died != TIDE_NEVER)
+        if (!same_bytes(tide_timeline_at(t, which), tide_timeline_at(t, next)) ||
+            tide_timeline_at(t, next)->died != TIDE_NEVER)
             return false;
     return true;
 }
@@ -232,11 +265,12 @@ bool tide_timeline_repeats(const tide_timeline *t, tide_timeline_place oldest, t
             if (!is_handed_on(t, which, own, t->allocation_count)) return false;
             left++;
         }
-        const tide_allocation *a = &t->allocations[which - own], *b = &t->allocations[which];
+        const tide_allocation *a = tide_timeline_at(t, which - own), *b = tide_timeline_at(t, which);
         /* which streams use it is known when it is freed */
         if (now & TIDE_FREE_BIT ? a->used_by != b->used_by : !same_bytes(a, b)) return false;
     }
-    for (uint32_t i = second.allocation; i < t->allocation_count; i++) left -= t->allocations[i].died == TIDE_NEVER;
+    for (uint32_t i = second.allocation; i < t->allocation_count; i++)
+        left -= tide_timeline_at(t, i)->died == TIDE_NEVER;
     return left == 0;
 }
 
@@ -259,10 +293,11 @@ bool tide_timeline_grows(const tide_timeline *t, tide_timeline_place first, uint
         if (now != before + (is_older ? own : moved)) return false;
         left += is_older;
         if (!(now & TIDE_FREE_BIT) &&
-            !has_grown(&t->allocations[from], &t->allocations[now], &growth[now - second.allocation], times))
+            !has_grown(tide_timeline_at(t, from), tide_timeline_at(t, now), &growth[now - second.allocation], times))
             return false;
     }
-    for (uint32_t i = second.allocation; i < t->allocation_count; i++) left -= t->allocations[i].died == TIDE_NEVER;
+    for (uint32_t i = second.allocation; i < t->allocation_count; i++)
+        left -= tide_timeline_at(t, i)->died == TIDE_NEVER;
     return left == 0;
 }
 
@@ -270,7 +305,7 @@ void tide_timeline_take_back(tide_timeline *t, tide_timeline_place from) {
     for (uint32_t i = from.event; i < t->event_count; i++) {
         uint32_t which = t->events[i] & ~TIDE_FREE_BIT;
         if (!(t->events[i] & TIDE_FREE_BIT) || which >= from.allocation) continue;
-        tide_allocation *a = &t->allocations[which];
+        tide_allocation *a = tide_timeline_at(t, which);
         a->died = TIDE_NEVER;
         a->freed_by = TIDE_FREED_BY_NONE;
         a->freed_op = NULL;
@@ -286,7 +321,7 @@ bool tide_timeline_is_closed(const tide_timeline *t, tide_timeline_place from) {
     for (uint32_t i = from.event; i < t->event_count; i++)
         if ((t->events[i] & ~TIDE_FREE_BIT) < from.allocation) return false;
     for (uint32_t i = from.allocation; i < t->allocation_count; i++)
-        if (t->allocations[i].died == TIDE_NEVER) return false;
+        if (tide_timeline_at(t, i)->died == TIDE_NEVER) return false;
     return true;
 }
 
@@ -304,17 +339,19 @@ void tide_timeline_play_again(tide_timeline *t, tide_timeline_place from, uint32
                                                               .within = within};
 }
 
-uint32_t tide_timeline_play_again_holding(tide_timeline *t, tide_timeline_place from, uint32_t times,
-                                          const uint32_t *held, uint32_t held_count) {
+const tide_repetition *tide_timeline_play_again_holding(tide_timeline *t, tide_timeline_place from, uint32_t times,
+                                                        const uint32_t *held, uint32_t held_count,
+                                                        uint32_t saved_count) {
     uint32_t *kept = TIDE_NEW(t->arena, uint32_t, held_count + 1u);
     tide_timeline_play_again(t, from, times, 0);
     tide_repetition *of = &t->repetitions[t->repetition_count - 1];
     for (uint32_t i = 0; i < held_count; i++) kept[i] = held[i] - from.allocation;
     of->held = kept;
     of->held_count = held_count;
+    of->saved_count = saved_count;
     of->first_held = t->allocation_count;
     hold_of_playings(t, of);
-    return of->first_held;
+    return of;
 }
 
 /* The repetition of so many times that has saved an allocation of its kept playing, or of the one before it. */
@@ -356,7 +393,7 @@ static bool unwinds_alike(tide_timeline *t, unwinding_events *u, uint32_t before
     if (which >= first.allocation) {
         u->carried += which < second.allocation;
         if (now != before + own) return false;
-        return (now & TIDE_FREE_BIT) || same_request(&t->allocations[which - own], &t->allocations[which]);
+        return (now & TIDE_FREE_BIT) || same_request(tide_timeline_at(t, which - own), tide_timeline_at(t, which));
     }
     if (u->saving == UINT32_MAX) {
         u->saving = saving_repetition(t, which, times);
@@ -374,8 +411,8 @@ static void free_of_playing(tide_timeline *t, const tide_repetition *of, const t
     for (uint32_t i = 0; i < of->saved_count; i++) {
         if (!by->lags[i]) continue;
         uint32_t from = tide_saved_slot(of, i, -1), to = tide_saved_slot(of, i, (int64_t)of->times - 1);
-        const tide_allocation *was = &t->allocations[from];
-        tide_allocation *is = &t->allocations[to];
+        const tide_allocation *was = tide_timeline_at(t, from);
+        tide_allocation *is = tide_timeline_at(t, to);
         t->events[was->died] = to | TIDE_FREE_BIT;
         is->died = was->died;
         is->freed_by = was->freed_by;
@@ -396,7 +433,7 @@ bool tide_timeline_unwind(tide_timeline *t, tide_timeline_place first, tide_time
         if (!unwinds_alike(t, &u, t->events[first.event + i], t->events[second.event + i], first, second, times))
             return false;
     for (uint32_t i = second.allocation; i < t->allocation_count; i++)
-        u.carried -= t->allocations[i].died == TIDE_NEVER;
+        u.carried -= tide_timeline_at(t, i)->died == TIDE_NEVER;
     if (u.carried || (u.lags && u.saved != t->repetitions[u.saving].saved_count)) return false;
     if (!events) return true;
     tide_timeline_play_again(t, second, times, 0);

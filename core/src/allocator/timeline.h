@@ -106,7 +106,7 @@ typedef struct tide_repetition {
     const uint32_t *held;   /* of its allocations, from the first on, those that each playing leaves alive beyond the
                                next one; the arena's */
     uint32_t held_count;
-    uint32_t first_held;  /* those of the earliest playing become the held_count allocations from here on, and so on */
+    uint32_t first_held;  /* those of all playings but the last become the allocations from here on: tide_held_slot */
     uint32_t saved_count; /* so many of `held`, the first, are freed by a later repetition, its backward: by the first
                              playing of that those of the last one, and so on */
     uint32_t within;      /* so many before it are within it, and have none themselves */
@@ -116,10 +116,21 @@ typedef struct tide_repetition {
     bool is_unwound;      /* there is one */
 } tide_repetition;
 
+/* Allocations that lie beside each other: a record each, or, where all are what the playings of a repetition have
+ * saved, a record for each of those of one playing. */
+typedef struct tide_allocation_page {
+    tide_allocation *records;
+    uint32_t first,
+        saved; /* of a repetition: the first that it has saved, and how many one playing saves; 0: of none */
+} tide_allocation_page;
+
+enum { TIDE_PAGE_ALLOCATIONS = 512 };
+
 typedef struct tide_timeline {
     tide_arena *arena;
-    tide_allocation *allocations;
-    uint32_t allocation_count, allocation_capacity;
+    tide_allocation_page *pages;
+    uint32_t page_count, page_capacity;
+    uint32_t allocation_count;
     uint32_t *events; /* an allocation's index; with the top bit: its free */
     uint32_t event_count, event_capacity;
     tide_dim *dims;
@@ -144,8 +155,8 @@ uint32_t tide_timeline_shape(tide_timeline *timeline, const tide_dim *dims, unsi
 /* Index of the new allocation, of which `born` and `died` are filled in; it is not freed yet. */
 uint32_t tide_timeline_alloc(tide_timeline *timeline, const tide_allocation *allocation);
 void tide_timeline_free(tide_timeline *timeline, uint32_t allocation, const tide_freeing *freeing);
-/* Room for so many events and allocations in all. */
-void tide_timeline_reserve(tide_timeline *timeline, uint32_t events, uint32_t allocations);
+/* Room for so many events in all. */
+void tide_timeline_reserve(tide_timeline *timeline, uint32_t events);
 /* Appends a stretch of events again, of allocations that are `moved` further on now: the next one is that of its first.
  * What each module is called then, by its number; NULL: as before. */
 void tide_timeline_repeat(tide_timeline *timeline, uint32_t first_event, uint32_t last_event, uint32_t moved,
@@ -155,12 +166,25 @@ typedef struct tide_timeline_place {
     uint32_t event, allocation, mark;
 } tide_timeline_place;
 
+static inline tide_allocation *tide_timeline_at(const tide_timeline *t, uint32_t allocation) {
+    const tide_allocation_page *page = &t->pages[allocation / TIDE_PAGE_ALLOCATIONS];
+    return &page->records[page->saved ? (allocation - page->first) % page->saved : allocation % TIDE_PAGE_ALLOCATIONS];
+}
+
+/* What playing `playing`, which is not the last one, leaves alive for longer, the `which`th of it: what is saved comes
+ * first, playing after playing, and then the others. */
+static inline uint32_t tide_held_slot(const tide_repetition *of, uint32_t which, uint32_t playing) {
+    uint32_t saved = of->saved_count, others = of->held_count - saved;
+    if (which < saved) return of->first_held + playing * saved + which;
+    return of->first_held + of->times * saved + playing * others + (which - saved);
+}
+
 /* Where what playing `playing` of a repetition has saved is, the `which`th of it: of the last one in its own slot, and
  * of those before it in what is set aside; -1: of what was played before the repetition. */
 static inline uint32_t tide_saved_slot(const tide_repetition *of, uint32_t which, int64_t playing) {
     uint32_t own = of->first_allocation + of->held[which];
     if (playing < 0) return own - of->own;
-    return playing == of->times ? own : of->first_held + (uint32_t)playing * of->held_count + which;
+    return playing == of->times ? own : tide_held_slot(of, which, (uint32_t)playing);
 }
 
 static inline tide_timeline_place tide_timeline_here(const tide_timeline *t) {
@@ -183,10 +207,11 @@ bool tide_timeline_grows(const tide_timeline *timeline, tide_timeline_place firs
 void tide_timeline_take_back(tide_timeline *timeline, tide_timeline_place from);
 /* The stretch from `from` to the end comes `times` more, each `steps` steps later. */
 void tide_timeline_play_again(tide_timeline *timeline, tide_timeline_place from, uint32_t times, unsigned steps);
-/* The same, where each playing leaves `held` alive for longer. Returns the first of the allocations that stand for
- * those of the playings before the last, playing after playing. */
-uint32_t tide_timeline_play_again_holding(tide_timeline *timeline, tide_timeline_place from, uint32_t times,
-                                          const uint32_t *held, uint32_t held_count);
+/* The same, where each playing leaves `held` alive for longer, of which the first `saved_count` are for its backward.
+ */
+const tide_repetition *tide_timeline_play_again_holding(tide_timeline *timeline, tide_timeline_place from,
+                                                        uint32_t times, const uint32_t *held, uint32_t held_count,
+                                                        uint32_t saved_count);
 /* The backward of a loop's repetition of so many `times`: the stretch from `from` on, of its last playing, comes as
  * often if it does what the one before it, from `before` on, did for the playing behind that repetition; each with what
  * it has saved itself, or the one before it. False: it does not. */

@@ -5,7 +5,6 @@
 static void read_timeline(tide_event_cursor *cursor, tide_event *restrict events, uint32_t count) {
     const tide_timeline *t = cursor->source->of;
     const uint32_t *from = t->events + cursor->event;
-    const tide_allocation *allocations = t->allocations;
     cursor->event += count;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t event = from[i], which = event & ~TIDE_FREE_BIT;
@@ -14,7 +13,7 @@ static void read_timeline(tide_event_cursor *cursor, tide_event *restrict events
                 .kind = TIDE_EVENT_RELEASE, .slot = TIDE_NO_SLOT, .request = TIDE_NO_REQUEST, .other = TIDE_NEVER};
             continue;
         }
-        const tide_allocation *a = &allocations[which];
+        const tide_allocation *a = tide_timeline_at(t, which);
         bool is_free = event & TIDE_FREE_BIT;
         events[i] = (tide_event){.kind = is_free ? TIDE_EVENT_FREE : TIDE_EVENT_ALLOC,
                                  .bytes = a->bytes,
@@ -36,7 +35,7 @@ static uint32_t allocation_of_slot(const tide_event_cursor *cursor, uint32_t slo
 
 static uint32_t allocation_born(const tide_event_cursor *cursor, uint32_t slot) {
     const tide_timeline *t = cursor->source->of;
-    return t->allocations[slot].born;
+    return tide_timeline_at(t, slot)->born;
 }
 
 static const tide_event_reader timeline_reader = {

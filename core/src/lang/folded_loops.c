@@ -154,7 +154,7 @@ static bool list_item(held_of_loop *held, const tide_timeline *t, tide_value v, 
     const tide_storage *g = v.tensor->storage;
     bool is_own = !g->is_untracked && g->allocation >= a->place.allocation && g->allocation < b->place.allocation;
     if (!is_own || g->references != 1 || v.tensor->references != 1 || held->listed_count == HELD_BY_ITERATION ||
-        t->allocations[g->allocation].died != TIDE_NEVER)
+        tide_timeline_at(t, g->allocation)->died != TIDE_NEVER)
         return false;
     for (uint32_t i = 0; i < held->listed_count; i++)
         if (held->listed[i] == g->allocation) return false;
@@ -179,7 +179,7 @@ static bool find_held_of_loop(held_of_loop *held, const tide_frame *f, const loo
             if (!list_item(held, t, f->locals[i].list->items[k], a, b)) return false;
     }
     for (uint32_t i = a->place.allocation; i < b->place.allocation; i++) {
-        if (t->allocations[i].died != TIDE_NEVER || is_in_list_of_loop(held, i)) continue;
+        if (tide_timeline_at(t, i)->died != TIDE_NEVER || is_in_list_of_loop(held, i)) continue;
         if (held->saved_count == HELD_BY_ITERATION) return false;
         held->saved[held->saved_count++] = i;
     }
@@ -188,19 +188,19 @@ static bool find_held_of_loop(held_of_loop *held, const tide_frame *f, const loo
 
 /* The items that the playings set aside have appended, before those of the last one. */
 static void append_of_playings(tide_frame *f, const held_of_loop *held, const loop_look *b, const loop_look *c,
-                               uint32_t first_held, uint32_t times) {
+                               const tide_repetition *of) {
     tide_machine *m = f->model->m;
-    uint32_t each = held->saved_count + held->listed_count, at = held->saved_count;
+    uint32_t at = held->saved_count;
     for (uint32_t i = 0; i < held->list_count; i++) {
         uint32_t slot = held->lists[i], own = c->lengths[slot] - b->lengths[slot];
         tide_list *list = f->locals[slot].list;
         tide_value last[HELD_BY_ITERATION];
         memcpy(last, list->items + b->lengths[slot], own * sizeof *last);
         list->count -= own;
-        for (uint32_t k = 0; k < times * own; k++) {
+        for (uint32_t k = 0; k < of->times * own; k++) {
             const tide_tensor *like = last[k % own].tensor;
             tide_tensor *made =
-                tide_tensor_of(m, first_held + k / own * each + at + k % own, like->layout, (tide_dtype)like->dtype);
+                tide_tensor_of(m, tide_held_slot(of, at + k % own, k / own), like->layout, (tide_dtype)like->dtype);
             made->offset = like->offset;
             made->is_view = like->is_view;
             made->is_of_playing = like->requires_grad;
@@ -222,9 +222,9 @@ static bool fold_loop(tide_frame *f, const tide_loop_looks *looks, uint32_t time
     if (!tide_timeline_repeats(&m->timeline, a->place, a->place, b->place, count)) return false;
     for (uint32_t i = 0; i < count; i++)
         all[i] = further + (i < held.saved_count ? held.saved[i] : held.listed[i - held.saved_count]);
-    uint32_t first_held = tide_timeline_play_again_holding(&m->timeline, b->place, times, all, count);
-    m->timeline.repetitions[m->timeline.repetition_count - 1].saved_count = held.saved_count;
-    append_of_playings(f, &held, b, c, first_held, times);
+    const tide_repetition *of =
+        tide_timeline_play_again_holding(&m->timeline, b->place, times, all, count, held.saved_count);
+    append_of_playings(f, &held, b, c, of);
     m->folding.has_folded = true;
     if (c->order > b->order) tide_fold_loop(m, (tide_folded_loop){b->order, c->order, 2 * c->order - b->order, times});
     return true;

@@ -388,9 +388,10 @@ static bool capture_entry(capture *k, const tide_call_arguments *arguments, tide
                                .cast_count = k->cast_count};
     if (!tide_call_key_walk(&k->after, arguments)) return false;
     for (uint32_t i = kept->first_allocation; i < t->allocation_count; i++) {
-        k->alive += t->allocations[i].died == TIDE_NEVER;
-        if (!tide_call_key_has_module(&k->after, t->allocations[i].module) ||
-            (t->allocations[i].freed_by && !tide_call_key_has_module(&k->after, t->allocations[i].freed_module)))
+        k->alive += tide_timeline_at(t, i)->died == TIDE_NEVER;
+        if (!tide_call_key_has_module(&k->after, tide_timeline_at(t, i)->module) ||
+            (tide_timeline_at(t, i)->freed_by &&
+             !tide_call_key_has_module(&k->after, tide_timeline_at(t, i)->freed_module)))
             return false;
     }
     for (uint32_t i = t->repetition_count; i-- && t->repetitions[i].first_event >= kept->first_event;)

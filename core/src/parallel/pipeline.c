@@ -254,7 +254,8 @@ static void drop_buffers(const tide_pipeline *p) {
     for (uint32_t i = 0; i < model->buffer_count; i++) {
         const tide_storage *storage = model->buffers[i]->storage;
         if (storage->is_untracked) continue;
-        if (without[m->timeline.allocations[storage->allocation].module]) tide_drop_storage(m, model->buffers[i]);
+        if (without[tide_timeline_at(&m->timeline, storage->allocation)->module])
+            tide_drop_storage(m, model->buffers[i]);
     }
 }
 

@@ -33,7 +33,7 @@ static bool find_held(const tide_steady_state *s, tide_tensor *const *held, uint
         if (!held[i] || held[i]->storage->is_untracked) return false;
         allocations[i] = held[i]->storage->allocation;
         bool is_own = allocations[i] >= s->begun[s->count - 1].allocation;
-        if (!is_own || t->allocations[allocations[i]].died != TIDE_NEVER) return false;
+        if (!is_own || tide_timeline_at(t, allocations[i])->died != TIDE_NEVER) return false;
         for (uint32_t k = 0; k < i; k++)
             if (allocations[k] == allocations[i]) return false;
     }
@@ -60,7 +60,8 @@ uint32_t tide_round_ends(tide_steady_state *s, uint32_t left, tide_tensor *const
     if (s->in_a_row < 2 || left < 2) return 0;
     s->times = left;
     if (held_count)
-        s->first_held = tide_timeline_play_again_holding(&m->timeline, now, left, allocations, held_count);
+        s->first_held =
+            tide_timeline_play_again_holding(&m->timeline, now, left, allocations, held_count, 0)->first_held;
     else
         tide_timeline_play_again(&m->timeline, now, left, 0);
     report_once(s);

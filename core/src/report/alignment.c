@@ -53,7 +53,7 @@ static void read_side(aligned_side *side, tide_arena *arena) {
 
 static const tide_allocation *allocation_at(const aligned_side *side, const aligned *event) {
     const tide_run *run = side->events.of;
-    return &run->machine.timeline.allocations[event->of];
+    return tide_timeline_at(&run->machine.timeline, event->of);
 }
 
 static void write_predicted(tide_writer *w, const aligned_side *side, const aligned *event) {

@@ -87,7 +87,7 @@ void tide_write_shape(tide_writer *w, tide_run *run, const tide_allocation *a) {
 
 static void settle_forward_pass(tide_timeline *t, const tide_forward_pass *pass) {
     for (uint32_t i = pass->first; i < pass->last; i++) {
-        tide_allocation *a = &t->allocations[i];
+        tide_allocation *a = tide_timeline_at(t, i);
         if (a->factor == TIDE_FACTOR_TEMPORARY && a->died >= pass->event) a->factor = TIDE_FACTOR_ACTIVATION;
     }
 }
@@ -95,15 +95,15 @@ static void settle_forward_pass(tide_timeline *t, const tide_forward_pass *pass)
 /* What all playings but the last hold is what the last one holds. */
 static void settle_held(tide_timeline *t, const tide_repetition *of) {
     for (uint32_t i = 0; i < of->times * of->held_count; i++)
-        t->allocations[of->first_held + i].factor =
-            t->allocations[of->first_allocation + of->held[i % of->held_count]].factor;
+        tide_timeline_at(t, tide_held_slot(of, i % of->held_count, i / of->held_count))->factor =
+            tide_timeline_at(t, of->first_allocation + of->held[i % of->held_count])->factor;
 }
 
 void tide_settle_factors(tide_timeline *t) {
     uint32_t mark = 0;
     for (uint32_t i = 0; i < t->forward_pass_count; i++) settle_forward_pass(t, &t->forward_passes[i]);
     for (uint32_t i = 0; i < t->allocation_count; i++) {
-        tide_allocation *a = &t->allocations[i];
+        tide_allocation *a = tide_timeline_at(t, i);
         while (mark < t->mark_count && t->marks[mark].event <= a->born) mark++;
         if (a->factor != TIDE_FACTOR_TEMPORARY || mark == t->mark_count) continue;
         const tide_mark *end = &t->marks[mark];

@@ -17,9 +17,10 @@ static bool same_freeing(const tide_run *run, const tide_allocation *x, const ti
 }
 
 void tide_freeings_add(tide_freeings *f, const tide_run *run, uint32_t allocation) {
-    const tide_allocation *all = run->machine.timeline.allocations;
+    const tide_timeline *all = &run->machine.timeline;
     uint32_t i = 0;
-    while (i < f->kinds && !same_freeing(run, &all[f->examples[i]], &all[allocation])) i++;
+    while (i < f->kinds && !same_freeing(run, tide_timeline_at(all, f->examples[i]), tide_timeline_at(all, allocation)))
+        i++;
     if (i == TIDE_FREEING_KINDS) {
         f->others++;
         return;
@@ -40,13 +41,13 @@ static void write_kind(tide_writer *w, const tide_run *run, const tide_allocatio
 }
 
 void tide_write_freed(tide_writer *w, const tide_run *run, tide_freeings *f) {
-    const tide_allocation *all = run->machine.timeline.allocations;
+    const tide_timeline *all = &run->machine.timeline;
     tide_write_open_at(w, "freed", '[');
     for (uint32_t written = 0; written < f->kinds; written++) {
         uint32_t most = 0;
         for (uint32_t i = 1; i < f->kinds; i++)
             if (f->counts[i] > f->counts[most]) most = i;
-        write_kind(w, run, &all[f->examples[most]], f->counts[most]);
+        write_kind(w, run, tide_timeline_at(all, f->examples[most]), f->counts[most]);
         f->counts[most] = 0;
     }
     if (f->others) {

@@ -11,7 +11,7 @@ static const tide_timeline *timeline_of(const tide_described_events *events) {
 
 static bool allocation_passes(const tide_event_filter *filter, uint32_t request) {
     const tide_run *run = filter->events->of;
-    const tide_allocation *a = &run->machine.timeline.allocations[request];
+    const tide_allocation *a = tide_timeline_at(&run->machine.timeline, request);
     const char *const texts[] = {a->op, tide_module_path(run, a), tide_factor_names[a->factor]};
     for (int i = 0; i < 3; i++)
         if (tide_text_contains(tide_text_of(texts[i]), filter->text)) return true;
@@ -19,13 +19,13 @@ static bool allocation_passes(const tide_event_filter *filter, uint32_t request)
 }
 
 static tide_asked allocation_asked(const tide_described_events *events, uint32_t request) {
-    const tide_allocation *a = &timeline_of(events)->allocations[request];
+    const tide_allocation *a = tide_timeline_at(timeline_of(events), request);
     return (tide_asked){a->bytes, a->stream};
 }
 
 /* Of one line of the description, or of one operation outside of them, for one factor and request. */
 static uint64_t allocation_kind(const tide_described_events *events, uint32_t request) {
-    const tide_allocation *a = &timeline_of(events)->allocations[request];
+    const tide_allocation *a = tide_timeline_at(timeline_of(events), request);
     return (a->bytes * 31 + (a->statement ? a->statement : (uint64_t)tide_text_of(a->op).length << 32)) *
                TIDE_FACTOR_COUNT +
            a->factor;
@@ -33,7 +33,7 @@ static uint64_t allocation_kind(const tide_described_events *events, uint32_t re
 
 static void write_allocation_brief(tide_writer *w, const tide_described_events *events, uint32_t request) {
     const tide_run *run = events->of;
-    const tide_allocation *a = &run->machine.timeline.allocations[request];
+    const tide_allocation *a = tide_timeline_at(&run->machine.timeline, request);
     tide_write_string_at(w, "factor", tide_factor_names[a->factor]);
     tide_write_string_at(w, "op", a->op);
     tide_write_string_at(w, "module", tide_module_path(run, a));
@@ -41,7 +41,7 @@ static void write_allocation_brief(tide_writer *w, const tide_described_events *
 
 static void write_allocation(tide_writer *w, const tide_described_events *events, uint32_t request) {
     tide_run *run = events->of;
-    const tide_allocation *a = &run->machine.timeline.allocations[request];
+    const tide_allocation *a = tide_timeline_at(&run->machine.timeline, request);
     write_allocation_brief(w, events, request);
     tide_write_line(w, run, a->statement);
     tide_write_shape(w, run, a);

@@ -142,7 +142,7 @@ void tide_write_event_place(tide_job_report *r, uint32_t event) {
     const tide_timeline *t = &r->run->machine.timeline;
     const tide_mark *end = tide_phase_end(t, event);
     bool is_of_none = !t->event_count || t->events[event] == TIDE_EMPTY_CACHE;
-    const tide_allocation *a = is_of_none ? NULL : &t->allocations[t->events[event] & ~TIDE_FREE_BIT];
+    const tide_allocation *a = is_of_none ? NULL : tide_timeline_at(t, t->events[event] & ~TIDE_FREE_BIT);
     tide_write_int_at(r->w, "step", end ? end->step + later_steps_of(r, event) : 0);
     tide_write_string_at(r->w, "phase", tide_phase_names[end ? end->phase : TIDE_PHASE_LOAD]);
     tide_write_string_at(r->w, "module", a ? tide_module_path(r->run, a) : "");

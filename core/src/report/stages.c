@@ -98,7 +98,7 @@ static void write_event_row(const stage_table *t, const tide_player *p, uint32_t
     const tide_mark *end = tide_phase_end(timeline, number);
     uint32_t event = timeline->events[number], which = event & ~TIDE_FREE_BIT;
     if (event == TIDE_EMPTY_CACHE) return;
-    const tide_allocation *a = &timeline->allocations[which];
+    const tide_allocation *a = tide_timeline_at(timeline, which);
     if (!write_row_of(t, tide_factor_names[a->factor], tide_module_path(t->run, a), a->op)) return;
     int64_t bytes = (int64_t)p->figures.block_bytes[which];
     const char *line = tide_statement_line(t->run, a->statement);
@@ -140,7 +140,7 @@ static void write_block(const stage_table *t, const tide_segment_info *s, const 
                         const uint32_t *slots) {
     static const char *const states[] = {"free", "live", "pending"};
     const tide_allocation *a =
-        b->state == TIDE_BLOCK_LIVE ? &t->run->machine.timeline.allocations[slots[b->block] - 1] : NULL;
+        b->state == TIDE_BLOCK_LIVE ? tide_timeline_at(&t->run->machine.timeline, slots[b->block] - 1) : NULL;
     if (!write_row_of(t, states[b->state], a ? tide_factor_names[a->factor] : "", a ? tide_module_path(t->run, a) : ""))
         return;
     tide_write_string(t->w, tide_format(t->w->arena, "%s %#llx", s->is_small ? "small" : "large",

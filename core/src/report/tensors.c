@@ -17,7 +17,8 @@ typedef struct tensor_group {
 
 static bool same_group(const tide_job_report *r, uint32_t a, uint32_t b) {
     const tide_run *run = r->run;
-    const tide_allocation *x = &run->machine.timeline.allocations[a], *y = &run->machine.timeline.allocations[b];
+    const tide_allocation *x = tide_timeline_at(&run->machine.timeline, a),
+                          *y = tide_timeline_at(&run->machine.timeline, b);
     return x->bytes == y->bytes && r->replay.block_bytes[a] == r->replay.block_bytes[b] && x->factor == y->factor &&
            x->statement == y->statement && strcmp(x->op, y->op) == 0 &&
            run->model.instances[x->module].of == run->model.instances[y->module].of &&
@@ -48,12 +49,12 @@ static tensor_group *find_groups(const tide_job_report *r, const tide_filter *fi
     const tide_timeline *t = &run->machine.timeline;
     uint32_t slot_count = 256, capacity = 0;
     for (uint32_t live = 0, i = 0; i < t->allocation_count; i++)
-        if (tide_is_live(&t->allocations[i], filter->event) && ++live * 2 > slot_count) slot_count *= 2;
+        if (tide_is_live(tide_timeline_at(t, i), filter->event) && ++live * 2 > slot_count) slot_count *= 2;
     uint32_t *slots = TIDE_NEW(t->arena, uint32_t, slot_count);
     tensor_group *groups = NULL;
     *count = 0;
     for (uint32_t i = 0; i < t->allocation_count; i++) {
-        const tide_allocation *a = &t->allocations[i];
+        const tide_allocation *a = tide_timeline_at(t, i);
         if (!tide_is_live(a, filter->event) || !is_in(run, a, filter)) continue;
         uint32_t hash =
             ((uint32_t)a->bytes ^ (uint32_t)(a->bytes >> 32)) * 2654435761u ^ a->statement * 40503u ^ a->factor;
@@ -75,7 +76,7 @@ static tensor_group *find_groups(const tide_job_report *r, const tide_filter *fi
 static void write_group(tide_job_report *r, tensor_group *g) {
     tide_run *run = r->run;
     tide_writer *w = r->w;
-    const tide_allocation *a = &run->machine.timeline.allocations[g->example];
+    const tide_allocation *a = tide_timeline_at(&run->machine.timeline, g->example);
     tide_write_open(w, '{');
     tide_write_bytes_at(w, "bytes", g->bytes);
     tide_write_int_at(w, "count", g->count);
@@ -132,7 +133,7 @@ bool tide_write_explanation(tide_writer *w, tide_run *run, const tide_job *job, 
     tide_write_close(w, '}');
     tide_write_open_at(w, "tensors", '[');
     for (uint32_t i = 0; i < count; i++) {
-        if (!is_of(run, &run->machine.timeline.allocations[groups[i].example], at.of)) continue;
+        if (!is_of(run, tide_timeline_at(&run->machine.timeline, groups[i].example), at.of)) continue;
         write_group(&r, &groups[i]);
         sum += groups[i].bytes;
     }

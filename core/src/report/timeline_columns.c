@@ -24,7 +24,7 @@ typedef struct factor_counts {
 
 static void count_allocation(factor_counts *c, const tide_job_report *r, uint32_t which, bool is_freed) {
     uint64_t bytes = r->replay.block_bytes[which];
-    c->bytes[r->run->machine.timeline.allocations[which].factor] += is_freed ? 0 - bytes : bytes;
+    c->bytes[tide_timeline_at(&r->run->machine.timeline, which)->factor] += is_freed ? 0 - bytes : bytes;
 }
 
 /* What the playings of a repetition that are not kept have set aside, and what they free of what another one has. */
@@ -55,7 +55,7 @@ static void write_event(tide_job_report *r, uint32_t i) {
         return;
     }
     uint32_t which = t->events[i] & ~TIDE_FREE_BIT;
-    const tide_allocation *a = &t->allocations[which];
+    const tide_allocation *a = tide_timeline_at(t, which);
     int64_t bytes = (int64_t)r->replay.block_bytes[which];
     tide_write_int_at(w, "change", t->events[i] & TIDE_FREE_BIT ? -bytes : bytes);
     tide_write_string_at(w, "factor", tide_factor_names[a->factor]);
@@ -97,7 +97,7 @@ static int factor_of_rest(const tide_timeline *t, uint32_t event) {
     for (uint32_t i = t->repetition_count; i > 0; i--) {
         const tide_repetition *of = &t->repetitions[i - 1];
         if (of->first_event > event) continue;
-        if (of->held_count) return t->allocations[of->first_allocation + of->held[0]].factor;
+        if (of->held_count) return tide_timeline_at(t, of->first_allocation + of->held[0])->factor;
         if (of->growth) return TIDE_FACTOR_KV_CACHE;
     }
     return TIDE_FACTOR_TEMPORARY;

@@ -47,8 +47,8 @@ static void register_graphs(tide_serve_run *run, tide_caching_allocator *a) {
 static void pool_weights(tide_serve_run *run) {
     const tide_timeline *t = &run->machine.timeline;
     for (uint32_t i = 0; i < t->allocation_count; i++)
-        if (t->allocations[i].born >= run->load_event && t->allocations[i].born < run->profile_event)
-            t->allocations[i].stream = SLEEPING_POOL;
+        if (tide_timeline_at(t, i)->born >= run->load_event && tide_timeline_at(t, i)->born < run->profile_event)
+            tide_timeline_at(t, i)->stream = SLEEPING_POOL;
 }
 
 /* Whether so much is free at all; v1/worker/utils.py, request_memory. */

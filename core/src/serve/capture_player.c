@@ -24,7 +24,8 @@ typedef struct found {
 } found;
 
 static tide_caching_allocator *allocator_of(const tide_capture_player *p, uint32_t allocation) {
-    return p->of->of->machine.timeline.allocations[allocation].stream == TIDE_SERVE_BESIDE_GRAPHS ? p->beside : p->pool;
+    return tide_timeline_at(&p->of->of->machine.timeline, allocation)->stream == TIDE_SERVE_BESIDE_GRAPHS ? p->beside
+                                                                                                          : p->pool;
 }
 
 /* Whether event `at` does what that of a stretch before did. */
@@ -32,7 +33,7 @@ static inline bool is_repeated(const tide_timeline *t, uint32_t at, const layers
     uint32_t before = t->events[at - of->events], now = t->events[at];
     if (before == TIDE_EMPTY_CACHE || now != before + of->allocations) return false;
     if (now & TIDE_FREE_BIT) return true;
-    const tide_allocation *a = &t->allocations[before], *b = &t->allocations[now];
+    const tide_allocation *a = tide_timeline_at(t, before), *b = tide_timeline_at(t, now);
     return a->bytes == b->bytes && a->stream == b->stream;
 }
 
@@ -60,15 +61,17 @@ static bool play_events(tide_capture_player *p, uint32_t from, uint32_t to) {
     const tide_timeline *t = &c->of->machine.timeline;
     for (uint32_t i = from; i < to; i++) {
         uint32_t event = t->events[i], allocation = event & ~TIDE_FREE_BIT;
-        if (event == TIDE_EMPTY_CACHE || t->allocations[allocation].born < c->of->profiled_event) continue;
+        if (event == TIDE_EMPTY_CACHE || tide_timeline_at(t, allocation)->born < c->of->profiled_event) continue;
         tide_caching_allocator *a = allocator_of(p, allocation);
         bool is_touch = i + 1 < to && t->events[i + 1] == (allocation | TIDE_FREE_BIT);
         uint64_t taken;
         if (event & TIDE_FREE_BIT)
             tide_caching_free(a, p->blocks[allocation]);
-        else if (is_touch && tide_caching_touch(a, t->allocations[allocation].bytes, 0, &taken) == TIDE_CACHING_OK)
+        else if (is_touch &&
+                 tide_caching_touch(a, tide_timeline_at(t, allocation)->bytes, 0, &taken) == TIDE_CACHING_OK)
             i++;
-        else if (tide_caching_malloc(a, t->allocations[allocation].bytes, 0, &p->blocks[allocation]) != TIDE_CACHING_OK)
+        else if (tide_caching_malloc(a, tide_timeline_at(t, allocation)->bytes, 0, &p->blocks[allocation]) !=
+                 TIDE_CACHING_OK)
             return false;
     }
     return true;
@@ -80,7 +83,7 @@ static bool find_found(const tide_capture_player *p, const layers *of, uint32_t 
     *f = (found){.pool = tide_caching_reserved(p->pool), .beside = tide_caching_reserved(p->beside)};
     for (uint32_t i = at; i < at + of->events; i++) {
         uint32_t which = t->events[i] & ~TIDE_FREE_BIT;
-        const tide_allocation *a = &t->allocations[which];
+        const tide_allocation *a = tide_timeline_at(t, which);
         if (!(t->events[i] & TIDE_FREE_BIT) || a->born >= at) continue;
         if (f->count == LEFT_LIMIT || a->born < p->of->of->profiled_event || a->born + of->events < at) return false;
         f->allocations[f->count] = which;

@@ -53,7 +53,7 @@ static bool asks_the_same(const tide_serve_capture *a, const tide_serve_capture 
         }
         uint32_t from = left & ~TIDE_FREE_BIT, to = right & ~TIDE_FREE_BIT;
         if ((left & TIDE_FREE_BIT) != (right & TIDE_FREE_BIT) || from - first != to - second || from < first ||
-            one->allocations[from].bytes != other->allocations[to].bytes)
+            tide_timeline_at(one, from)->bytes != tide_timeline_at(other, to)->bytes)
             return false;
     }
     return true;

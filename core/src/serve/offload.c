@@ -33,7 +33,7 @@ static uint32_t list_moved(const tide_serve_run *run, moved *list) {
         if (of < 0 || !p->tensor->storage || p->tensor->storage->is_untracked) continue;
         if (of != layer) first = count;
         layer = of;
-        uint32_t allocation = p->tensor->storage->allocation, end = t->allocations[allocation].born + 1;
+        uint32_t allocation = p->tensor->storage->allocation, end = tide_timeline_at(t, allocation)->born + 1;
         for (uint32_t k = first; k < count; k++)
             if (list[k].at < end) list[k].at = end;
         if (bytes >= most) continue;
@@ -50,17 +50,17 @@ void tide_serve_offload(tide_serve_run *run) {
     uint32_t count = list_moved(run, list), events = t->event_count, next = 0, put = 0;
     uint32_t *all = TIDE_NEW(run->machine.arena, uint32_t, events + 1);
     memcpy(all, t->events, events * sizeof *all);
-    tide_timeline_reserve(t, events + count, t->allocation_count);
+    tide_timeline_reserve(t, events + count);
     for (uint32_t i = 0; i <= events; i++) {
         for (; next < count && list[next].at <= i; next++) {
-            t->allocations[list[next].allocation].died = put;
-            t->allocations[list[next].allocation].freed_by = TIDE_FREED_BY_LOOP;
+            tide_timeline_at(t, list[next].allocation)->died = put;
+            tide_timeline_at(t, list[next].allocation)->freed_by = TIDE_FREED_BY_LOOP;
             t->events[put++] = list[next].allocation | TIDE_FREE_BIT;
         }
         if (i == events) break;
         uint32_t event = all[i], allocation = event & ~TIDE_FREE_BIT;
-        if (event != TIDE_EMPTY_CACHE && event & TIDE_FREE_BIT) t->allocations[allocation].died = put;
-        if (event != TIDE_EMPTY_CACHE && !(event & TIDE_FREE_BIT)) t->allocations[allocation].born = put;
+        if (event != TIDE_EMPTY_CACHE && event & TIDE_FREE_BIT) tide_timeline_at(t, allocation)->died = put;
+        if (event != TIDE_EMPTY_CACHE && !(event & TIDE_FREE_BIT)) tide_timeline_at(t, allocation)->born = put;
         t->events[put++] = event;
     }
     t->event_count = put;

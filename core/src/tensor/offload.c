@@ -87,7 +87,7 @@ static tide_tensor *with_grad_fn(const offloaded *x, tide_tensor *t) {
 
 static bool is_of_parameter(const tide_machine *m, const tide_tensor *t) {
     return t->is_parameter || (!t->storage->is_untracked &&
-                               m->timeline.allocations[t->storage->allocation].factor == TIDE_FACTOR_PARAMETER);
+                               tide_timeline_at(&m->timeline, t->storage->allocation)->factor == TIDE_FACTOR_PARAMETER);
 }
 
 static bool has_broadcast(const tide_tensor *t) {
@@ -133,7 +133,7 @@ static void send(tide_offload *o, offloaded *x, tide_tensor *t, uint32_t id) {
     tide_machine *m = o->m;
     const char *op = m->op;
     m->op = "pack_tensor";
-    int64_t bytes = (int64_t)m->timeline.allocations[t->storage->allocation].bytes,
+    int64_t bytes = (int64_t)tide_timeline_at(&m->timeline, t->storage->allocation)->bytes,
             of_storage = bytes / tide_dtype_bytes(t->dtype);
     x->storage_count = has_broadcast(t) ? of_storage : 0;
     tide_tensor *activation = x->storage_count ? tide_alias(m, t) : contiguous_of(m, t);

@@ -289,7 +289,8 @@ void tide_fill_storage(tide_machine *m, const tide_tensor *t, int64_t count) {
 }
 
 void tide_record_stream(tide_machine *m, const tide_tensor *t, uint8_t stream) {
-    if (!t->storage->is_untracked) m->timeline.allocations[t->storage->allocation].used_by = (uint8_t)(stream + 1);
+    if (!t->storage->is_untracked)
+        tide_timeline_at(&m->timeline, t->storage->allocation)->used_by = (uint8_t)(stream + 1);
 }
 
 tide_tensor *tide_alias(tide_machine *m, const tide_tensor *of) {
@@ -325,7 +326,8 @@ void tide_del(tide_machine *m, const char *what, tide_tensor *t) {
 }
 
 void tide_set_factor(tide_machine *m, tide_tensor *t, tide_factor factor) {
-    if (t && !t->storage->is_untracked) m->timeline.allocations[t->storage->allocation].factor = (uint8_t)factor;
+    if (t && !t->storage->is_untracked)
+        tide_timeline_at(&m->timeline, t->storage->allocation)->factor = (uint8_t)factor;
 }
 
 /* ---- values ---- */

@@ -340,7 +340,7 @@ static bool is_taken_as_last(const tide_allocation *a, uint32_t last, int64_t ev
 static int64_t last_small(const growing_steps *g, int64_t end, int64_t events) {
     const tide_timeline *t = &g->m->timeline;
     for (uint32_t i = 0; i < t->allocation_count - g->place.allocation; i++) {
-        const tide_allocation *a = &t->allocations[g->place.allocation + i];
+        const tide_allocation *a = tide_timeline_at(t, g->place.allocation + i);
         if (!g->bytes[i] || !is_taken_as_last(a, g->last, events)) continue;
         int64_t last = g->step + (int64_t)((SMALL_REQUEST - a->bytes) / g->bytes[i]);
         if (last < end && last > g->step + FEWEST_STEPS) end = last;
@@ -355,7 +355,7 @@ static uint64_t keep_small_as_last(growing_steps *g, tide_timeline_place at, int
     for (uint32_t e = at.event; e < t->event_count; e++) {
         uint32_t number = t->events[e] & ~TIDE_FREE_BIT;
         if (number < at.allocation) continue;
-        const tide_allocation *a = &t->allocations[number];
+        const tide_allocation *a = tide_timeline_at(t, number);
         if (!g->bytes[number - at.allocation] || !is_taken_as_last(a, t->event_count, events)) continue;
         uint64_t larger = g->bytes[number - at.allocation] * (uint64_t)times;
         if (!is_passing(a, t->event_count)) {
@@ -367,7 +367,7 @@ static uint64_t keep_small_as_last(growing_steps *g, tide_timeline_place at, int
         live -= a->died == e ? larger : 0;
     }
     for (uint32_t i = at.allocation; i < t->allocation_count; i++)
-        if (is_taken_as_last(&t->allocations[i], t->event_count, events)) g->bytes[i - at.allocation] = 0;
+        if (is_taken_as_last(tide_timeline_at(t, i), t->event_count, events)) g->bytes[i - at.allocation] = 0;
     return most + stay;
 }
 

@@ -33,10 +33,9 @@ static bool load_kept(tide_description_cache *cache, const tide_job *job, bool p
 /* Makes the loaded model that of a job which differs from its own in settings of the step. */
 static bool take_kept(tide_description_cache *cache, const tide_job *job, tide_diagnostics *diags) {
     tide_run *run = cache->run;
-    uint32_t events = run->machine.timeline.event_count,
-             allocations = run->machine.timeline.allocation_count; /* of the run before */
+    uint32_t events = run->machine.timeline.event_count; /* of the run before */
     tide_arena_return(&cache->loaded);
-    tide_timeline_reserve(&run->machine.timeline, events, allocations);
+    tide_timeline_reserve(&run->machine.timeline, events);
     tide_setting_value *of_step = run->model.settings;
     tide_finder *found = run->model.user;
     found->job = job;

@@ -58,7 +58,8 @@ static void make_weights(tide_reference *r) {
 /* Names what came to the device for what it is. */
 static void name_allocations(tide_machine *m, uint32_t first) {
     for (uint32_t i = first; i < m->timeline.allocation_count; i++)
-        if (m->timeline.allocations[i].died == TIDE_NEVER) m->timeline.allocations[i].op = "reference model";
+        if (tide_timeline_at(&m->timeline, i)->died == TIDE_NEVER)
+            tide_timeline_at(&m->timeline, i)->op = "reference model";
 }
 
 tide_reference *tide_reference_new(tide_run *run, const tide_job *job) {
