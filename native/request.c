@@ -65,6 +65,9 @@ typedef struct files {
     bool has_stages; /* a DeepSpeed configuration is among those given */
 } files;
 
+/* The request that holds a file, and what is read of it, are as large again, each. */
+enum { JOB_FILE_LIMIT = 32 << 20 };
+
 /* Reads a file and adds it to the request's, and to `held` what it names. */
 static int append_file(cli_buffer *request, const char *path, bool is_first, files *held) {
     cli_buffer text = {0};
@@ -73,6 +76,11 @@ static int append_file(cli_buffer *request, const char *path, bool is_first, fil
         return CLI_NO_FILE;
     }
     const char *name = strcmp(path, "-") == 0 ? "config.json" : cli_base_name(path);
+    if (text.length > JOB_FILE_LIMIT) {
+        cli_complain("give the model's config.json", "%s is larger than 32 MiB", path);
+        cli_buffer_free(&text);
+        return CLI_BAD_INPUT;
+    }
     if (!to_json(&text, name)) {
         cli_buffer_free(&text);
         return CLI_BAD_INPUT;

@@ -18,7 +18,7 @@ static int passed, failed;
 
 /* ---- requests ---- */
 
-enum { REQUEST_LIMIT = 1 << 20 };
+enum { REQUEST_LIMIT = 5 << 20 };
 
 static char request[REQUEST_LIMIT];
 static size_t request_length;
@@ -236,13 +236,24 @@ static const struct {
     {"an unknown activation", LLAMA(",\"hidden_act\":\"nosuch\""), "ERR_UNSUPPORTED", "/model", "nosuch"},
 };
 
-static void check_depth(void) {
+static void check_long_files(void) {
     static char deep[1000];
     size_t at = 0;
     for (int i = 0; i < 200; i++) deep[at++] = '[';
     deep[at] = 0;
     make_request("", deep, NULL);
     expect("200 levels", "ERR_JSON_LIMIT", "/files/0", "64 levels");
+    static char wide[(4 << 20) + 2];
+    memset(wide, ' ', 4 << 20);
+    wide[0] = '[';
+    for (at = 1; at <= 1 << 20; at++) wide[2 * at - 1] = '0', wide[2 * at] = ',';
+    make_request("", wide, NULL);
+    expect("a million numbers", "ERR_JSON_LIMIT", "/files/0", "a million values");
+    memset(wide, 'a', 4 << 20);
+    wide[0] = '"';
+    wide[4 << 20] = '"';
+    make_request("", wide, NULL);
+    expect("4 MiB", "ERR_FILE", "/files/0", "larger than 4 MiB");
 }
 
 /* ---- descriptions ---- */
@@ -315,7 +326,7 @@ int main(void) {
         make_request(doubtful[i].words, NULL, NULL);
         expect_status(doubtful[i].words, 0, doubtful[i].code, doubtful[i].place, doubtful[i].word);
     }
-    check_depth();
+    check_long_files();
     for (size_t i = 0; i < COUNT_OF(descriptions); i++) {
         make_request("", CONFIG, descriptions[i].text);
         expect(descriptions[i].name, descriptions[i].code, descriptions[i].place, descriptions[i].word);

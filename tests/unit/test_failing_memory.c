@@ -15,7 +15,7 @@
 /* ---- memory that counts, and that fails ---- */
 
 typedef struct meter {
-    size_t live_bytes, live_blocks;
+    size_t live_bytes, live_blocks, most_bytes;
     long requests;   /* of memory; giving back is none */
     long fail_from;  /* number of the request, from 1; 0: never */
     long fail_until; /* the last one that fails */
@@ -48,6 +48,7 @@ static void *meter_resize(void *user, void *ptr, size_t old_size, size_t new_siz
         free(old);
     }
     m->live_bytes += new_size, m->live_blocks++;
+    if (m->live_bytes > m->most_bytes) m->most_bytes = m->live_bytes;
     return made + 1;
 }
 
@@ -257,7 +258,22 @@ static void check(const char *name, const char *request, int status) {
         passed++;
 }
 
+/* A job whose scans save a million tensors is answered in less than 256 MiB. */
+static void check_bound(void) {
+    static const char job[] = "{\"call\":\"estimate\",\"settings\":[\"model=falcon-mamba-7b\",\"seq=8192\"]}";
+    meter m = {0};
+    struct tide_allocator hook = {meter_resize, &m};
+    char *answer = NULL;
+    size_t length = 0;
+    int status = tide_call(job, sizeof job - 1, &hook, &answer, &length);
+    bool is_right = status == 0 && m.most_bytes < (size_t)256 << 20;
+    if (!is_right) printf("FAIL scans: status %d, %zu bytes\n", status, m.most_bytes);
+    *(is_right ? &passed : &failed) += 1;
+    tide_free(&hook, answer, length);
+}
+
 int main(void) {
+    check_bound();
     for (size_t i = 0; i < sizeof requests / sizeof *requests; i++)
         check(requests[i].name, requests[i].request, requests[i].status);
     printf("%d passed, %d failed\n", passed, failed);

@@ -18,13 +18,15 @@ static const uint64_t caching_async_chunk = (uint64_t)32 << 20;
 
 /* ---- host memory: all growth happens here, before anything changes ---- */
 
+enum { MANY = 1 << 19 }; /* records; of more there are not as many again in reserve */
+
 /* Grows *array to hold at least `wanted` elements; on false it is as before. The new part has any
  * value, but for element 0, which is none. */
 static bool caching_grow(tide_caching_allocator *a, void *array, uint32_t *capacity, uint64_t wanted, size_t element) {
     void *old;
     uint64_t grown = *capacity ? *capacity : 64;
     if (wanted <= *capacity) return true;
-    while (grown < wanted) grown *= 2;
+    while (grown < wanted) grown += grown < MANY ? grown : grown / 4;
     if (grown > UINT32_MAX || grown > SIZE_MAX / element) return false;
     memcpy(&old, array, sizeof old);
     char *moved = a->memory.resize(a->memory.user, old, *capacity * element, (size_t)grown * element);

@@ -8,12 +8,13 @@
 
 #include <cjson/cJSON.h>
 
-enum { JSON_TEXT_LIMIT = 128 << 20, JSON_DEPTH_LIMIT = 64 };
+enum { JSON_TEXT_LIMIT = 128 << 20, JSON_DEPTH_LIMIT = 64, JSON_VALUE_LIMIT = 1 << 20 };
 
 static const double INTEGER_LIMIT = 9007199254740992.0; /* 2^53: every smaller integer is a double */
 
-/* Depth of nesting, strings skipped: cJSON recurses, so this is looked at first. */
-static unsigned text_depth(tide_text text) {
+/* Depth of nesting and a bound of the number of values, strings skipped: cJSON recurses, and takes 64 bytes for a
+ * number of one digit, so this is looked at first. */
+static unsigned text_depth(tide_text text, size_t *values) {
     unsigned depth = 0, deepest = 0;
     bool in_string = false;
     for (size_t i = 0; i < text.length; i++) {
@@ -25,7 +26,10 @@ static unsigned text_depth(tide_text text) {
                 in_string = false;
         } else if (c == '"') {
             in_string = true;
+        } else if (c == ',') {
+            ++*values;
         } else if (c == '[' || c == '{') {
+            ++*values;
             if (++depth > deepest) deepest = depth;
         } else if ((c == ']' || c == '}') && depth) {
             depth--;
@@ -129,9 +133,14 @@ tide_json *tide_json_parse(tide_arena *arena, tide_text text, const char *place,
         tide_error(diags, TIDE_ERR_JSON_LIMIT, place, "the text is longer than 128 MiB", "give the configuration only");
         return NULL;
     }
-    if (text_depth(text) > JSON_DEPTH_LIMIT) {
+    size_t values = 0;
+    if (text_depth(text, &values) > JSON_DEPTH_LIMIT) {
         tide_error(diags, TIDE_ERR_JSON_LIMIT, place, "nested deeper than 64 levels",
                    "no configuration needs that; is this the right file?");
+        return NULL;
+    }
+    if (values > JSON_VALUE_LIMIT) {
+        tide_error(diags, TIDE_ERR_JSON_LIMIT, place, "more than a million values", "give the configuration only");
         return NULL;
     }
     if (memchr(text.at, 0, text.length)) {

@@ -26,7 +26,8 @@ typedef struct tide_json {
     struct tide_json *first, *next, *parent;
 } tide_json;
 
-/* Limits: 128 MiB of text, 64 levels. Duplicate keys and text after the value are errors. NULL after an error. */
+/* Limits: 128 MiB of text, 2^20 values, 64 levels. Duplicate keys and text after the value are errors. NULL after an
+ * error. */
 tide_json *tide_json_parse(tide_arena *arena, tide_text text, const char *place, tide_diagnostics *diags);
 
 /* NULL if object is NULL, no object, or has no such key. */

@@ -8,7 +8,7 @@
 #include "job/readers/server_command.h"
 #include "job/readers/toml.h"
 
-enum { GIVEN_FILE_LIMIT = 512 };
+enum { GIVEN_FILE_LIMIT = 512, CONFIGURATION_LIMIT = 4 << 20 };
 
 #define TIDE_READER(name) extern const tide_reader tide_##name##_reader;
 #define TIDE_UNREAD(key, other, what, remedy)
@@ -99,6 +99,16 @@ static bool is_no_json(const tide_reading *r) {
     return false;
 }
 
+/* Of files of checkpoints the headers are longer than any configuration. */
+static bool is_over_limit(tide_reading *r) {
+    static const char *const headers[] = {".safetensors", ".safetensors.index.json", ".gguf"};
+    if (r->text.length <= CONFIGURATION_LIMIT) return false;
+    for (size_t i = 0; i < TIDE_COUNT_OF(headers); i++)
+        if (tide_text_ends(tide_text_of(r->name), tide_text_of(headers[i]))) return false;
+    tide_file_refuse(r, TIDE_ERR_FILE, "is larger than 4 MiB, which no configuration is", TIDE_GIVE_CONFIG);
+    return true;
+}
+
 /* ---- JSON ---- */
 
 static bool has_mark(const tide_json *root, const char *marks) {
@@ -129,8 +139,8 @@ static void read_object(tide_reading *r, tide_json *root) {
 
 void tide_file_read(tide_reading *r) {
     tide_diagnostics scratch;
-    if (is_no_json(r) || (!is_toml(r) && (tide_server_read_script(r) || tide_launch_read_script(r))) ||
-        tide_pins_read(r))
+    if (is_no_json(r) || is_over_limit(r) ||
+        (!is_toml(r) && (tide_server_read_script(r) || tide_launch_read_script(r))) || tide_pins_read(r))
         return;
     if (is_toml(r)) {
         tide_json *table = tide_toml_parse(r->arena, r->text, r->place, r->diags);
