@@ -42,7 +42,7 @@ static const char *const programs[][2] = {
     {"axolotl", "train"},
     {"llamafactory-cli", "train"},
     {"swift", "sft|pt|rlhf"},
-    {"trl", "sft|dpo|kto|reward|grpo|rloo|orpo|cpo"},
+    {"trl", ""},
     {"tune", "run"},
 };
 

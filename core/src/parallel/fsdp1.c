@@ -71,7 +71,7 @@ static bool validate_tensors_to_flatten(const fsdp1 *f, const flat_param_handle 
         if (!tide_dtype_is_float((tide_dtype)param->dtype)) {
             tide_fail_setting(m, TIDE_ERR_CONFLICT, "quant.storage",
                               "FSDP1 refuses packed weights of bytes: \"Cannot flatten integer dtype tensors\"; give "
-                              "the type of mixed precision, as bf16");
+                              "quant.storage=bf16, or use parallel.kind=fsdp2");
             return false;
         }
         if (param->dtype != u->dtype) {

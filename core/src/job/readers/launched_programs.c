@@ -242,9 +242,6 @@ static const struct {
      "give the command that trains, or mode=infer or mode=serve with model=NAME"},
     {"megatron", "sft|pt|rlhf", NULL, "starts ms-swift's Megatron, which is not described",
      "say parallel.kind=megatron with its sizes for Megatron-Core's own loop"},
-    {"trl", "a2po|async_grpo|bco|distillation|gkd|gmpo|gold|minillm|nash_md|online_dpo|papo|ppo|prm|sdft|sdpo|tpo|xpo",
-     NULL, "starts a trainer of TRL's that is not described",
-     "trainer=sft, dpo, kto, orpo, cpo, reward, grpo and rloo are"},
     {"*examples/scripts/async_grpo*|*examples/scripts/bco*|*examples/scripts/distillation*|"
      "*examples/scripts/gkd*|*examples/scripts/gold*|*examples/scripts/mpo*|*examples/scripts/nash_md*|"
      "*examples/scripts/online_dpo*|*examples/scripts/ppo*|*examples/scripts/prm*|*examples/scripts/sdft*|"
@@ -252,6 +249,9 @@ static const struct {
      "", NULL, "starts a trainer of TRL's that is not described",
      "trainer=sft, dpo, kto, orpo, cpo, reward, grpo and rloo are"},
     {"trl", TRL_KINDS, launch_trl, NULL, NULL},
+    {"trl", "vllm-serve|env|skills", NULL, "trains nothing", "give the command that trains"},
+    {"trl", "", NULL, "starts a trainer of TRL's that is not described",
+     "trainer=sft, dpo, kto, orpo, cpo, reward, grpo and rloo are"},
     {"trl.scripts.*|*trl/scripts/*|*examples/scripts/*", "", launch_trl, NULL, NULL},
     {"swift", "sft|pt|rlhf", launch_swift, NULL, NULL},
     {"*swift/cli/sft.py|*swift/cli/pt.py", "", launch_swift, NULL, NULL},
