@@ -195,9 +195,9 @@ tide_micro_batch tide_job_samples(const tide_job *job, uint64_t first) {
 }
 
 tide_micro_batch tide_job_evaluated(const tide_job *job, int64_t samples, int64_t index, int64_t rank) {
-    int64_t ranks = tide_data_ranks(job),
-            most = job->trainer_per_device_eval_batch_size, rows = tide_job_rows(job) / job->batch,
-            first = (index * ranks + rank) * most, again = ranks * most < samples ? ranks * most : samples;
+    int64_t ranks = tide_data_ranks(job), most = job->trainer_per_device_eval_batch_size,
+            rows = tide_job_rows(job) / job->batch, first = (index * ranks + rank) * most,
+            again = ranks * most < samples ? ranks * most : samples;
     tide_micro_batch of = {.shortest = INT64_MAX};
     for (int64_t i = first; i < first + most && (ranks > 1 || i < samples); i++)
         for (int64_t k = 0; k < rows; k++)

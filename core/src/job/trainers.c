@@ -84,8 +84,7 @@ int64_t tide_steps_per_generation(const tide_job *job) {
 }
 
 int64_t tide_least_batch(const tide_job *job) {
-    int64_t ranks = tide_data_ranks(job),
-            group = job->trainer_num_generations;
+    int64_t ranks = tide_data_ranks(job), group = job->trainer_num_generations;
     return group / tide_gcd(group, ranks * tide_steps_per_generation(job));
 }
 
