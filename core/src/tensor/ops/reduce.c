@@ -269,11 +269,33 @@ static tide_value op_max(tide_machine *m, tide_value *a) {
     return tide_of_tensor(tide_sum_plain(m, x, mask_of(m, tide_none(), x->shape->dims), false, x->dtype));
 }
 
+/* Both of all elements at once: cuda/AMinMaxKernel.cu, whose partial results are pairs. */
+static tide_value op_aminmax(tide_machine *m, tide_value *a) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]), *least = tide_scalar(m, (tide_dtype)x->dtype);
+    tide_value both = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
+    tide_list_push(m, both.list, tide_of_tensor(least));
+    tide_list_push(m, both.list,
+                   tide_of_tensor(reduce_plain(m, x, mask_of(m, tide_none(), x->shape->dims), false,
+                                               (tide_dtype)x->dtype, 2 * accumulator_bytes((tide_dtype)x->dtype))));
+    return both;
+}
+
+/* argmax() into what is there. */
+static tide_value op_argmax_out(tide_machine *m, tide_value *a) {
+    tide_tensor *out = tide_arg_tensor(m, a[0]), *x = tide_arg_tensor(m, a[1]);
+    tide_shape shape;
+    reduction r = plan(x, mask_of(m, a[2], x->shape->dims), true, 16, &shape);
+    if (r.inputs > 0 && r.outputs > 0) reduce_in_pieces(m, r, tide_bytes(x));
+    return tide_of_tensor(tide_retain(out));
+}
+
 static const tide_op reduce_ops[] = {
     {"sum", "x, dim=none, keepdim=false", TIDE_CAST_NONE, op_sum},
     {"mean", "x, dim=none, keepdim=false", TIDE_CAST_NONE, op_mean},
     {"norm", "x, dim=none, keepdim=true", TIDE_CAST_NONE, op_norm},
     {"argmax", "x, dim, keepdim=false", TIDE_CAST_NONE, op_argmax},
+    {"argmax_out", "out, x, dim", TIDE_CAST_NONE, op_argmax_out},
+    {"aminmax", "x", TIDE_CAST_NONE, op_aminmax},
     {"max", "x", TIDE_CAST_NONE, op_max},
     {"any", "x, dim=none, keepdim=false", TIDE_CAST_NONE, op_all},
     {"all", "x, dim=none, keepdim=false", TIDE_CAST_NONE, op_all},
