@@ -148,7 +148,7 @@ bool tide_model_resize(tide_model *model) {
 }
 
 void tide_model_list_parameters(tide_model *model) {
-    model->parameter_count = 0;
+    model->parameter_count = model->buffer_count = 0;
     list_parameters(model, model->root, 0);
     for (uint32_t i = 0; i < model->extra_count; i++) {
         TIDE_ROOM(model->m->arena, model->parameters, model->parameter_count, model->parameter_capacity);
