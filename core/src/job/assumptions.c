@@ -213,7 +213,7 @@ static void assume_ranks(tide_job_builder *b) {
     tide_parallel_kind_choice kind = job->parallel_kind;
     bool is_native =
         kind == TIDE_parallel_kind_tp || kind == TIDE_parallel_kind_pp || kind == TIDE_parallel_kind_native;
-    if (is_native && job->parallel_dp * job->parallel_tp * job->parallel_pp * job->parallel_cp == 1)
+    if (is_native && tide_job_world(job) == 1)
         tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_parallel_kind),
                     "one rank alone, which nothing is cut over: parallel.tp, pp, cp and dp are 1", NULL);
     if (kind == TIDE_parallel_kind_megatron) {

@@ -77,18 +77,19 @@ static unsigned choice_index(const tide_setting *setting, const char *text) {
 /* Data parallel ranks of a job whose GPUs were counted: what tensor, pipeline and context parallel ranks leave. */
 static void share_gpus(tide_job_builder *b) {
     tide_job_arguments *given = &b->arguments;
-    int64_t gpus = tide_argument_int(given, TIDE_SET_parallel_dp), others, of_two;
+    static const tide_setting_id sizes[] = {TIDE_SET_parallel_tp, TIDE_SET_parallel_pp, TIDE_SET_parallel_cp,
+                                            TIDE_SET_parallel_sequence_parallel_size};
+    int64_t gpus = tide_argument_int(given, TIDE_SET_parallel_dp), others = 1;
     if (!given->dp_is_world_size || tide_argument_is(given, TIDE_SET_parallel_kind, "none")) return;
-    if (!tide_mul_i64(&of_two, tide_argument_int(given, TIDE_SET_parallel_tp),
-                      tide_argument_int(given, TIDE_SET_parallel_pp)) ||
-        !tide_mul_i64(&others, of_two, tide_argument_int(given, TIDE_SET_parallel_cp)) || others < 2)
-        return;
+    for (size_t i = 0; i < TIDE_COUNT_OF(sizes); i++)
+        if (!tide_mul_i64(&others, others, tide_argument_int(given, sizes[i]))) return;
+    if (others < 2) return;
     int64_t rounded = (gpus + others - 1) / others * others;
     if (gpus % others)
         tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_parallel_dp,
                             tide_format(b->arena,
                                         "%" PRId64 " GPUs are not divided by %" PRId64
-                                        ", which is tensor times pipeline times context parallel",
+                                        ", which is tensor times pipeline times context parallel ranks",
                                         gpus, others),
                             tide_format(b->arena, "give gpus=%" PRId64 ", or other sizes", rounded));
     else

@@ -162,6 +162,12 @@ bool tide_job_packs_weights(const tide_job *job);
 /* Whether it trains with one of DeepSpeed's stages. */
 bool tide_job_has_deepspeed(const tide_job *job);
 
+/* All ranks of the job. */
+int64_t tide_job_world(const tide_job *job);
+
+/* Ranks that gradients are reduced over: data parallel ones, and those that share a sequence. */
+int64_t tide_job_reduction_ranks(const tide_job *job);
+
 /* Whether transformers cuts the model by the plan of its configuration (parallel.tp_plan=auto). */
 bool tide_job_has_auto_plan(const tide_job *job);
 

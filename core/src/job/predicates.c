@@ -43,6 +43,14 @@ int64_t tide_data_ranks(const tide_job *job) {
     return job->parallel_kind == TIDE_parallel_kind_none ? 1 : job->parallel_dp;
 }
 
+int64_t tide_job_reduction_ranks(const tide_job *job) {
+    return job->parallel_dp * job->parallel_sequence_parallel_size;
+}
+
+int64_t tide_job_world(const tide_job *job) {
+    return tide_job_reduction_ranks(job) * job->parallel_tp * job->parallel_pp * job->parallel_cp;
+}
+
 bool tide_job_has_deepspeed(const tide_job *job) {
     return job->parallel_kind >= TIDE_parallel_kind_zero0 && job->parallel_kind <= TIDE_parallel_kind_zero3;
 }

@@ -58,8 +58,7 @@ static void check_dtensors(tide_job_builder *b) {
 
 static void check_rank(tide_job_builder *b) {
     const tide_job *job = b->job;
-    int64_t dp = job->parallel_dp, rank = job->parallel_rank,
-            ranks = dp * job->parallel_tp * job->parallel_cp * job->parallel_pp;
+    int64_t dp = job->parallel_dp, rank = job->parallel_rank, ranks = tide_job_world(job);
     bool is_alone = job->parallel_kind == TIDE_parallel_kind_none;
     if (rank >= ranks)
         tide_builder_refuse(b, TIDE_ERR_FIELD_RANGE, TIDE_SET_parallel_rank,
@@ -137,6 +136,44 @@ static void check_refused(tide_job_builder *b) {
     }
 }
 
+enum { LEAST_TRANSFORMERS = 4052 }; /* 4.51.3 */
+
+/* deepspeed/runtime/sequence_parallel/ulysses_sp.py; accelerate/big_modeling.py. */
+static void check_ulysses(tide_job_builder *b) {
+    const tide_job *job = b->job;
+    int64_t ranks = job->parallel_sequence_parallel_size;
+    if (ranks == 1 || job->mode != TIDE_mode_train) return;
+    const struct {
+        bool is_refused;
+        tide_setting_id at;
+        const char *what, *remedy;
+    } refusals[] = {
+        {job->seq % ranks != 0, TIDE_SET_seq,
+         tide_format(b->arena, "\"batch's seqlen=%lld isn't divisible by sp-size=%lld\"", (long long)job->seq,
+                     (long long)ranks),
+         tide_format(b->arena, "write seq=%lld", (long long)((job->seq + ranks - 1) / ranks * ranks))},
+        {job->attention == TIDE_attention_eager, TIDE_SET_attention,
+         "\"eager attn_implementation isn't currently supported by Ulysses sequence parallelism because it requires a "
+         "4D "
+         "attention_mask\"",
+         "use sdpa or flash_attention_2"},
+        {job->parallel_tp > 1, TIDE_SET_parallel_tp, "AutoTP beside Ulysses is not described",
+         "use one of them: parallel.tp=1, or parallel.sequence_parallel_size=1"},
+        {job->trainer != TIDE_trainer_none, TIDE_SET_parallel_sequence_parallel_size,
+         "Ulysses is not described with a trainer around it",
+         "near to it: trainer=none, a loop whose loss is weighted over the ranks as Trainer.compute_loss() does"},
+        {tide_job_has_lengths(job), TIDE_SET_lengths, "samples of several lengths are not described with Ulysses",
+         "give seq, the longest one"},
+        {tide_version_number(job->values[TIDE_SET_transformers]) < LEAST_TRANSFORMERS, TIDE_SET_transformers,
+         "\"transformers>=4.51.3 is required\" by Ulysses", "use a later one"},
+        {!job->labels, TIDE_SET_labels, "the loss that is weighted over the ranks of a sequence is that of labels",
+         "leave it out"},
+    };
+    for (size_t i = 0; i < TIDE_COUNT_OF(refusals); i++)
+        if (refusals[i].is_refused)
+            tide_builder_refuse(b, TIDE_ERR_CONFLICT, refusals[i].at, refusals[i].what, refusals[i].remedy);
+}
+
 bool tide_kind_refuses(const tide_job *job, tide_setting_id id) {
     for (unsigned i = 0; i < TIDE_COUNT_OF(refused); i++)
         if (refused[i].id == id && tide_is_of_kinds(job, refused[i].kinds)) return true;
@@ -148,4 +185,5 @@ void tide_check_rank_conflicts(tide_job_builder *b) {
     check_dtensors(b);
     check_refused(b);
     check_megatron_sgd(b);
+    check_ulysses(b);
 }

@@ -39,15 +39,16 @@ static int64_t communicators_of(const tide_job *job) {
         return communicators_of_mesh(job);
     bool of_deepspeed = tide_job_has_deepspeed(job);
     bool is_hybrid = job->parallel_hybrid > 0, is_near = job->parallel_zero_hpz_partition_size > 1;
-    return 1 + of_deepspeed + is_near + (is_hybrid ? 2 : 0);
+    bool has_ulysses = job->parallel_sequence_parallel_size > 1; /* parallel_state_sp.py: a sequence's ranks */
+    return 1 + of_deepspeed + is_near + has_ulysses + (is_hybrid ? 2 : 0);
 }
 
 tide_nccl tide_nccl_of(const tide_job *job) {
     const int64_t channel = LL_BYTES + LL128_BYTES + SIMPLE_BYTES;
-    int64_t ranks = job->parallel_dp * job->parallel_tp * job->parallel_pp * job->parallel_cp;
+    int64_t ranks = tide_job_world(job);
     bool is_alone = job->parallel_kind == TIDE_parallel_kind_none || ranks < 2;
     int64_t count = is_alone ? 0 : communicators_of(job);
-    bool has_all_to_all = count && job->parallel_ep > 1;
+    bool has_all_to_all = count && (job->parallel_ep > 1 || job->parallel_sequence_parallel_size > 1);
     return (tide_nccl){.communicators = count,
                        .bytes = count * CHANNELS * channel,
                        .least = count * LEAST_CHANNELS * channel,

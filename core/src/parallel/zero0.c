@@ -2,6 +2,7 @@
 /* DeepSpeed without ZeRO, in half precision: deepspeed/runtime/fp16/unfused_optimizer.py, and engine.py for the
  * reduction. Every parameter has an fp32 copy, whose states are made at once by a step over zeros. */
 #include "parallel/autotp.h"
+#include "parallel/ulysses.h"
 
 typedef struct zero0 {
     tide_tensor **params, **masters;
@@ -47,8 +48,7 @@ static void zero0_wrap(tide_wrapper *w) {
 /* engine.py: buffered_allreduce_fallback. */
 static void zero0_allreduce_fallback(tide_wrapper *w, const zero0 *z) {
     tide_machine *m = w->model->m;
-    tide_dtype as =
-        tide_dtype_or(w->job->parallel_communication_data_type, tide_dtype_or(w->job->parallel_half, TIDE_FP32));
+    tide_dtype as = tide_communication_dtype(w->job);
     int64_t elements = 0;
     uint32_t count = 0;
     for (uint32_t i = 0; i < z->count; i++) {
@@ -96,6 +96,8 @@ static void zero0_update(tide_wrapper *w) {
 }
 
 const tide_strategy tide_zero0_strategy = {.wrap = zero0_wrap,
+                                           .before_forward = tide_ulysses_before_forward,
+                                           .after_forward = tide_ulysses_after_forward,
                                            .prepare_reference = tide_prepare_whole_reference,
                                            .backward = zero0_backward,
                                            .update = zero0_update,

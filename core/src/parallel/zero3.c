@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/units.h"
+#include "parallel/ulysses.h"
 #include "tensor/ops/ops.h"
 
 /* fp16_partitioned_groups_flat_numel */
@@ -272,8 +273,7 @@ static zero3 *zero3_new(tide_wrapper *w, int64_t hpz_ranks) {
                  .reduce_and_partition_stream = overlaps ? TIDE_STREAM_SECOND : 0};
     z->gradient_accumulation_dtype =
         tide_dtype_or(job->parallel_grad_accum_dtype, tide_dtype_or(job->parallel_half, TIDE_FP32));
-    z->communication_data_type = /* DeepSpeedEngine.communication_data_type */
-        tide_dtype_or(job->parallel_communication_data_type, tide_dtype_or(job->parallel_half, TIDE_FP32));
+    z->communication_data_type = tide_communication_dtype(job);
     z->params = TIDE_NEW(arena, zero_param, z->count + 1);
     z->params_in_ipg_bucket = TIDE_NEW(arena, uint32_t, z->count + 1);
     z->params_to_prefetch = TIDE_NEW(arena, uint32_t, z->count + 1);
@@ -353,6 +353,8 @@ static void zero3_prepare_reference(tide_wrapper *w) {
 
 const tide_strategy tide_zero3_strategy = {.load = tide_zero3_load,
                                            .loaded = tide_zero3_loaded,
+                                           .before_forward = tide_ulysses_before_forward,
+                                           .after_forward = tide_ulysses_after_forward,
                                            .prepare_reference = zero3_prepare_reference,
                                            .generation_begins = tide_zero3_generation_begins,
                                            .generation_ends = tide_zero3_generation_ends,

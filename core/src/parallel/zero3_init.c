@@ -8,7 +8,7 @@ static void zero_init_param(tide_model *model, tide_tensor *leaf) {
     tide_machine *m = model->m;
     zero3_init *e = m->wrapper;
     bool on_host = e->job->parallel_offload_param == TIDE_parallel_offload_param_cpu, is_tied = false;
-    int64_t ranks = e->job->parallel_dp, near = e->job->parallel_zero_hpz_partition_size;
+    int64_t ranks = tide_job_reduction_ranks(e->job), near = e->job->parallel_zero_hpz_partition_size;
     int64_t cut = TIDE_CEIL_DIV(tide_count(leaf), ranks);
     for (uint32_t i = 0; i < e->count; i++) is_tied = is_tied || e->params[i].tensor == leaf;
     tide_tensor *second =
@@ -50,7 +50,7 @@ static void add_own(const tide_model *model, const zero3_init *e, uint32_t insta
         tide_value v = of->slots[of->of->parameter_count + i];
         for (uint32_t k = 0; v.kind == TIDE_VALUE_TENSOR && k < e->count && g->count < GATHERED_LIMIT; k++)
             if (e->params[k].tensor == v.tensor)
-                g->numel[g->count++] = tide_count(e->params[k].ds_tensor) * e->job->parallel_dp;
+                g->numel[g->count++] = tide_count(e->params[k].ds_tensor) * tide_job_reduction_ranks(e->job);
     }
 }
 

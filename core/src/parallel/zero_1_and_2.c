@@ -9,6 +9,7 @@
 
 #include "base/units.h"
 #include "parallel/autotp.h"
+#include "parallel/ulysses.h"
 
 typedef struct zero12_param {
     tide_tensor *tensor;
@@ -466,7 +467,8 @@ static zero12 *zero12_new(tide_wrapper *w, bool partition_gradients) {
                   .reduce_scatter = job->parallel_reduce_scatter,
                   .use_multi_rank_bucket_allreduce = job->parallel_use_multi_rank_bucket_allreduce,
                   .cpu_offload = cpu_offload};
-    z->communication_data_type = tide_dtype_or(job->parallel_communication_data_type, half);
+    bool sums_wide = job->parallel_reduce_scatter && job->parallel_sequence_parallel_size > 1; /* allreduce_bucket */
+    z->communication_data_type = sums_wide ? TIDE_FP32 : tide_communication_dtype(job);
     z->params = TIDE_NEW(arena, zero12_param, z->count + 1);
     z->own = TIDE_NEW(arena, int64_t, z->count + 1);
     z->ipg_params = TIDE_NEW(arena, uint32_t, z->count + 1);
@@ -569,12 +571,16 @@ static void zero2_wrap(tide_wrapper *w) {
 }
 
 const tide_strategy tide_zero1_strategy = {.wrap = zero1_wrap,
+                                           .before_forward = tide_ulysses_before_forward,
+                                           .after_forward = tide_ulysses_after_forward,
                                            .prepare_reference = tide_prepare_whole_reference,
                                            .backward = zero_backward,
                                            .update = zero_update_at_boundary,
                                            .updates_in_backward = true,
                                            .other_ranks = zero_other_ranks};
 const tide_strategy tide_zero2_strategy = {.wrap = zero2_wrap,
+                                           .before_forward = tide_ulysses_before_forward,
+                                           .after_forward = tide_ulysses_after_forward,
                                            .prepare_reference = tide_prepare_whole_reference,
                                            .backward = zero_backward,
                                            .update = zero_update_at_boundary,

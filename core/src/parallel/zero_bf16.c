@@ -4,6 +4,7 @@
  * it updates its part of an fp32 copy. */
 #include "parallel/autotp.h"
 #include "parallel/parallel.h"
+#include "parallel/ulysses.h"
 
 typedef struct bf16_group {
     uint32_t first, end; /* of the parameters */
@@ -68,7 +69,7 @@ static void bf16_optimizer_wrap(tide_wrapper *w) {
 /* engine.py: buffered_allreduce_fallback. */
 static void bf16_optimizer_allreduce_fallback(const bf16_optimizer *z) {
     tide_machine *m = z->w->model->m;
-    tide_dtype as = tide_dtype_or(z->w->job->parallel_communication_data_type, TIDE_BF16);
+    tide_dtype as = tide_communication_dtype(z->w->job);
     int64_t elements = 0;
     uint32_t count = 0;
     for (uint32_t i = 0; i < z->group_count; i++) {
@@ -123,6 +124,8 @@ static void bf16_optimizer_step(tide_wrapper *w) {
 }
 
 const tide_strategy tide_zero_bf16_strategy = {.wrap = bf16_optimizer_wrap,
+                                               .before_forward = tide_ulysses_before_forward,
+                                               .after_forward = tide_ulysses_after_forward,
                                                .prepare_reference = tide_prepare_whole_reference,
                                                .backward = bf16_optimizer_backward,
                                                .update = bf16_optimizer_step,

@@ -117,7 +117,7 @@ tide_run *tide_run_ranks(tide_description_cache *cache, tide_job *job, tide_aren
     run->cache = cache;
     run->frameworks = &tide_frameworks_of_jobs;
     if (job->mode == TIDE_mode_serve) return tide_run_serving(run, job, arena, diags) ? run : NULL;
-    bool is_alone = job->parallel_dp * job->parallel_tp * job->parallel_pp * job->parallel_cp < 2;
+    bool is_alone = tide_job_world(job) < 2;
     bool is_free = !tide_job_sets(job, TIDE_SET_parallel_rank) && !is_alone;
     if (!tide_run_job(run, job, arena, diags)) return NULL;
     if (!is_free) return run;

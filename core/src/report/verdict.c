@@ -82,8 +82,7 @@ static const char *ranged(const tide_job_report *r, uint64_t device) {
 }
 
 static void write_rank(tide_writer *w, const tide_job *job) {
-    if (job->parallel_dp * job->parallel_tp * job->parallel_cp * job->parallel_pp > 1)
-        tide_write_int_at(w, "rank", job->parallel_rank);
+    if (tide_job_world(job) > 1) tide_write_int_at(w, "rank", job->parallel_rank);
 }
 
 static int64_t layers_of_rank(const tide_stages *s, int64_t rank) {

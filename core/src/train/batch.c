@@ -35,7 +35,8 @@ bool tide_make_batch(tide_run *run, const tide_job *job, tide_batch *b, tide_dia
         b->names[b->count] = item->key.at;
         b->values[b->count++] = value;
     }
-    if (job->packing) tide_value_release(m, tide_model_evaluate(&run->model, TIDE_TEXT("lay_positions()"), "/inputs"));
+    if (job->packing || job->parallel_sequence_parallel_size > 1)
+        tide_value_release(m, tide_model_evaluate(&run->model, TIDE_TEXT("lay_positions()"), "/inputs"));
     m->state.factor = TIDE_FACTOR_TEMPORARY;
     return true;
 }

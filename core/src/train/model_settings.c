@@ -3,6 +3,8 @@
 #include "base/units.h"
 #include "train/run.h"
 
+#include <string.h>
+
 static tide_value value_of(tide_machine *m, const tide_variable *v) {
     switch (v->kind) {
     case TIDE_VARIABLE_INT:
@@ -19,16 +21,15 @@ static tide_value value_of(tide_machine *m, const tide_variable *v) {
 }
 
 /* What functions and trainers fill in; NAME_is_read: by library/attention.json, where a model comes by. */
-static const char *const unset[] = {"past_key_values",     "router_logits",        "given_positions",
-                                    "num_items",           "autocast_dtype",       "head_dtype",
-                                    "state_is_fp32",       "mask_is_full",         "adapters_disabled",
-                                    "dropout_is_disabled", "experts_are_batched",  "experts_are_cut",
-                                    "completion_length",   "steps_per_generation", "has_old_logps",
-                                    "keeps_reference",     "masks_off_policy",     "has_entropy_bonus",
-                                    "corrects_sampling",   "keeps_sampling_logps", "paged_layers",
-                                    "paged_full_mask",     "paged_sliding_mask",   "paged_rows",
-                                    "paged_read",          "packing_is_read",      "flash_is_read",
-                                    "router_experts",      "router_top_k",         "loss_types"};
+static const char *const unset[] = {
+    "past_key_values",   "router_logits",        "given_positions",     "num_items",
+    "autocast_dtype",    "head_dtype",           "state_is_fp32",       "mask_is_full",
+    "adapters_disabled", "dropout_is_disabled",  "experts_are_batched", "experts_are_cut",
+    "completion_length", "steps_per_generation", "has_old_logps",       "keeps_reference",
+    "masks_off_policy",  "has_entropy_bonus",    "corrects_sampling",   "keeps_sampling_logps",
+    "paged_layers",      "paged_full_mask",      "paged_sliding_mask",  "paged_rows",
+    "paged_read",        "packing_is_read",      "flash_is_read",       "ulysses_is_read",
+    "router_experts",    "router_top_k",         "loss_types"};
 
 static tide_setting_value number_of(tide_machine *m, const char *name, int64_t value) {
     tide_value number = {.kind = TIDE_VALUE_INT, .symbol = tide_symbol_name(m, tide_text_of(name)), .integer = value};
@@ -45,14 +46,30 @@ static uint32_t add_rows(tide_machine *m, const tide_job *job, tide_setting_valu
     return n;
 }
 
-/* Ring attention of torch.distributed.tensor.experimental: how many ranks, which one, and how keys come round. */
-static uint32_t add_ring(tide_machine *m, const tide_job *job, tide_setting_value *s, uint32_t n) {
+/* Ranks that share a sequence: DeepSpeed's Ulysses; and ring attention of torch.distributed.tensor.experimental: how
+ * many, which one, and how keys come round. */
+static uint32_t add_sequence_ranks(tide_machine *m, const tide_job *job, tide_setting_value *s, uint32_t n) {
     bool is_ring = job->parallel_kind == TIDE_parallel_kind_native;
     bool gathers = job->parallel_rotate == TIDE_parallel_rotate_allgather;
     s[n++] = number_of(m, "ranks", job->parallel_kind == TIDE_parallel_kind_none ? 0 : job->parallel_dp);
+    s[n++] = number_of(m, "sequence_parallel_size", job->parallel_sequence_parallel_size);
     s[n++] = number_of(m, "context_parallel", is_ring ? job->parallel_cp : 1);
     s[n++] = number_of(m, "context_rank", job->parallel_rank / job->parallel_tp % job->parallel_cp);
     s[n++] = (tide_setting_value){.name = "ring_gathers", .value = tide_of_bool(gathers)};
+    return n;
+}
+
+/* Ulysses gives a rank its part of seq. */
+static uint32_t add_variables(tide_machine *m, const tide_job *job, tide_setting_value *s, uint32_t n) {
+    tide_variable *variables = TIDE_NEW(m->arena, tide_variable, TIDE_VARIABLES_MOST);
+    uint32_t count = tide_job_variables(m->arena, job, variables);
+    for (uint32_t i = 0; i < count; i++) {
+        s[n] = (tide_setting_value){.name = variables[i].name,
+                                    .value = value_of(m, &variables[i]),
+                                    .is_of_step = variables[i].read == TIDE_READ_STEP};
+        if (strcmp(s[n].name, "seq") == 0) s[n].value.integer /= job->parallel_sequence_parallel_size;
+        n++;
+    }
     return n;
 }
 
@@ -103,12 +120,7 @@ void tide_set_model_settings(tide_run *run, const tide_job *job, bool uses_cache
     s[n++] = (tide_setting_value) {                                                                                    \
         .name = name_, .value = {.kind = TIDE_VALUE_DTYPE, .dtype = (value_) }                                         \
     }
-    tide_variable *variables = TIDE_NEW(m->arena, tide_variable, TIDE_VARIABLES_MOST);
-    uint32_t count = tide_job_variables(m->arena, job, variables);
-    for (uint32_t i = 0; i < count; i++)
-        s[n++] = (tide_setting_value){.name = variables[i].name,
-                                      .value = value_of(m, &variables[i]),
-                                      .is_of_step = variables[i].read == TIDE_READ_STEP};
+    n = add_variables(m, job, s, n);
     bool is_training = job->mode == TIDE_mode_train, keeps_cache = job->cache != TIDE_cache_none;
     TRUTH("training", is_training);
     TRUTH("labels", job->labels && is_training);
@@ -130,7 +142,7 @@ void tide_set_model_settings(tide_run *run, const tide_job *job, bool uses_cache
     n = add_quant(m, job, s, n);
     DTYPE("model_dtype", run->model.state.dtype);
     n = add_rows(m, job, s, n);
-    n = add_ring(m, job, s, n);
+    n = add_sequence_ranks(m, job, s, n);
     bool is_alone = job->parallel_kind == TIDE_parallel_kind_none;
     const tide_json *options = is_alone ? NULL : tide_job_object(m->arena, job, "parallel");
     s[n++] = (tide_setting_value){.name = "parallel_config", .value = config_value(options)};

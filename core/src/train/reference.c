@@ -71,8 +71,11 @@ tide_reference *tide_reference_new(tide_run *run, const tide_job *job) {
     bool is_on_meta = model->state.is_on_meta, is_on_host = m->makes_on_host;
     tide_dtype dtype = model->state.dtype;
     void (*made)(tide_model *, tide_tensor *) = model->parameter_made;
-    r->wrapper = (tide_wrapper){
-        .model = model, .job = job, .ranks = job->parallel_dp, .rank = job->parallel_rank, .has_trainer = true};
+    r->wrapper = (tide_wrapper){.model = model,
+                                .job = job,
+                                .ranks = tide_job_reduction_ranks(job),
+                                .rank = job->parallel_rank,
+                                .has_trainer = true};
     make_weights(r);
     tide_reference_swap(r);
     m->makes_on_host = model->state.is_on_meta = false;

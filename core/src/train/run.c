@@ -220,6 +220,15 @@ static bool loops_are_unwound(const tide_timeline *t) {
     return true;
 }
 
+/* Whether all attention is of the kind that Ulysses takes the place of: library/ulysses.json has come by. */
+static bool is_shared_by_ulysses(tide_run *run, const tide_job *job) {
+    if (job->parallel_sequence_parallel_size == 1 || tide_model_setting(&run->model, "ulysses_is_read")->truth)
+        return true;
+    return tide_error(run->machine.diags, TIDE_ERR_UNSUPPORTED, "/settings/parallel.sequence_parallel_size",
+                      "this model's attention is not one that DeepSpeed's Ulysses takes the place of",
+                      "use 1, or a decoder of transformers' kind, as llama");
+}
+
 bool tide_play(tide_run *run, const tide_job *job) {
     tide_diagnostics *diags = run->machine.diags;
     if (!tide_play_loop(run, job)) return false;
@@ -237,7 +246,7 @@ bool tide_play(tide_run *run, const tide_job *job) {
     if (job->attention == TIDE_attention_flash_attention_2 && !tide_model_setting(&run->model, "flash_is_read")->truth)
         return tide_error(diags, TIDE_ERR_UNSUPPORTED, "/settings/attention",
                           "flash_attention_2 is not described for this model", "use sdpa or eager");
-    return check_loss(run, job);
+    return is_shared_by_ulysses(run, job) && check_loss(run, job);
 }
 
 bool tide_must_play_loops(const tide_run *run, const tide_diagnostics *said, tide_diagnostics *diags) {

@@ -253,7 +253,8 @@ static void precompute(tide_trainer_run *t, const tide_job *job) {
  * later. */
 static void prepare_for_precomputing(tide_trainer_run *t) {
     const tide_strategy *strategy = t->run->strategy;
-    tide_wrapper w = {.model = &t->run->model, .job = t->job, .ranks = t->job->parallel_dp, .has_trainer = true};
+    tide_wrapper w = {
+        .model = &t->run->model, .job = t->job, .ranks = tide_job_reduction_ranks(t->job), .has_trainer = true};
     if (tide_job_has_deepspeed(t->job) && strategy->prepare_reference) strategy->prepare_reference(&w);
 }
 

@@ -16,7 +16,7 @@ const tide_strategy *tide_wrap_model(tide_run *run, const tide_job *job, tide_wr
     *w = (tide_wrapper){.model = &run->model,
                         .job = job,
                         .optimizer = optimizer,
-                        .ranks = job->parallel_dp,
+                        .ranks = tide_job_reduction_ranks(job),
                         .rank = job->parallel_rank,
                         .is_last = true,
                         .plays_all = run->plays_all,

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* DeepSpeed's Ulysses. Private to parallel/. */
+#ifndef TIDE_PARALLEL_ULYSSES_H
+#define TIDE_PARALLEL_ULYSSES_H
+
+#include "parallel/parallel.h"
+
+/* DeepSpeedEngine.communication_data_type: what gradients are reduced in. */
+tide_dtype tide_communication_dtype(const tide_job *job);
+/* A strategy's before_forward: models that UlyssesSPAttentionHF does not take are refused. */
+void tide_ulysses_before_forward(tide_wrapper *w);
+/* A strategy's after_forward: the loss of this rank's tokens becomes that of all that share a sequence. */
+void tide_ulysses_after_forward(tide_wrapper *w, tide_value *output);
+
+#endif
