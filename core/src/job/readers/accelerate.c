@@ -94,7 +94,7 @@ static const tide_key_row parallelism_rows[] = {
     KEY_SAYS("dp_replicate_size", dp_replicate, ""),
     KEY_SAYS("tp_size", tensor_ranks, ""),
     KEY_REFUSED_NEAR("cp_size", "cuts sequences over ranks", "1", NEAR_RING_ATTENTION),
-    KEY_REFUSED_NEAR("sp_size", "cuts sequences and heads over ranks by DeepSpeed's Ulysses", "1", NEAR_RING_ATTENTION),
+    KEY_SAYS("sp_size", sequence_ranks, ""),
     KEY_NEUTRAL("tp_*"),
     KEY_NEUTRAL("cp_*"),
     KEY_NEUTRAL("sp_*"),

@@ -361,15 +361,6 @@ static void put_tensor_parallel(const deepspeed_reader *r, const tide_json *sect
     }
 }
 
-/* Ulysses: no figure without it would be right. */
-static bool refuse_ranks(const deepspeed_reader *r, const tide_json *entry) {
-    if (!tide_text_is(entry->key, "sequence_parallel_size") || is_switched_off(entry)) return false;
-    tide_error(r->claims->diags, TIDE_ERR_UNSUPPORTED, tide_claims_place(r->claims, tide_shown(r->arena, entry->key)),
-               "cuts sequences and heads over ranks (Ulysses), which is not described",
-               "near to it: parallel.kind=native with parallel.tp, parallel.cp and parallel.dp");
-    return true;
-}
-
 /* Other keys at the top. */
 static void note_rest(const deepspeed_reader *r, const tide_json *root) {
     static const char *const read[] = {"zero_optimization",
@@ -380,6 +371,8 @@ static void note_rest(const deepspeed_reader *r, const tide_json *root) {
                                        "bf16",
                                        "fp16",
                                        "communication_data_type",
+                                       "seq_parallel_communication_data_type",
+                                       "sequence_parallel_size",
                                        "data_types",
                                        "optimizer",
                                        NULL};
@@ -388,7 +381,7 @@ static void note_rest(const deepspeed_reader *r, const tide_json *root) {
     for (const tide_json *entry = root->first; entry; entry = entry->next) {
         const char *key = tide_shown(r->arena, entry->key), *value = tide_argument_value(r->arena, entry);
         bool may_matter = is_among(entry->key, matter) && !is_switched_off(entry);
-        if (is_among(entry->key, read) || refuse_ranks(r, entry)) continue;
+        if (is_among(entry->key, read)) continue;
         if (tide_text_is(entry->key, "tensor_parallel")) {
             put_tensor_parallel(r, entry);
             continue;
@@ -423,6 +416,11 @@ void tide_deepspeed_read(tide_claims *c) {
         put_claimed_value(&r, "gradient_clipping", TIDE_SET_clip, clip);
     put_claimed_value(&r, "communication_data_type", TIDE_SET_parallel_communication_data_type,
                       tide_json_at(root, "communication_data_type"));
+    put_claimed_value(&r, "sequence_parallel_size", TIDE_SET_parallel_sequence_parallel_size,
+                      tide_json_at(root, "sequence_parallel_size"));
+    put_claimed_value(&r, "seq_parallel_communication_data_type",
+                      TIDE_SET_parallel_seq_parallel_communication_data_type,
+                      tide_json_at(root, "seq_parallel_communication_data_type"));
     put_claimed_value(&r, "data_types/grad_accum_dtype", TIDE_SET_parallel_grad_accum_dtype,
                       tide_json_at(tide_json_at(root, "data_types"), "grad_accum_dtype"));
     put_claimed_value(&r, "bf16/check_grad_overflow", TIDE_SET_parallel_check_grad_overflow,

@@ -258,14 +258,20 @@ static void settle_tensor_parallel(tide_claims *c, int64_t ranks) {
 static void settle_processes(tide_claims *c) {
     int64_t processes = tide_fact_int(c, TIDE_FACT_processes, 0);
     const tide_json *autotp = tide_json_at(tide_json_at(c->of_deepspeed.root, "tensor_parallel"), "autotp_size");
-    int64_t ranks = tide_json_is(autotp, TIDE_JSON_NUMBER) && autotp->integer > 1 ? autotp->integer : 1;
+    int64_t sequence_ranks = tide_fact_int(c, TIDE_FACT_sequence_ranks, 1),
+            ranks = tide_json_is(autotp, TIDE_JSON_NUMBER) && autotp->integer > 1 ? autotp->integer : 1;
+    if (sequence_ranks > 1 && sequence_ranks <= MOST_PROCESSES) {
+        ranks *= sequence_ranks;
+        tide_settle(c, TIDE_FACT_sequence_ranks, TIDE_SET_parallel_sequence_parallel_size,
+                    tide_format(c->arena, "%" PRId64, sequence_ranks));
+    }
     if (processes < 1) return;
     tide_settle(c, TIDE_FACT_processes, TIDE_SET_parallel_dp, tide_format(c->arena, "%" PRId64, processes / ranks));
     if (processes % ranks)
-        tide_error(
-            c->diags, TIDE_ERR_CONFLICT, c->fact_places[TIDE_FACT_processes],
-            tide_format(c->arena, "%" PRId64 " processes are not a multiple of autotp_size=%" PRId64, processes, ranks),
-            NULL);
+        tide_error(c->diags, TIDE_ERR_CONFLICT, c->fact_places[TIDE_FACT_processes],
+                   tide_format(c->arena, "%" PRId64 " processes are not a multiple of %s=%" PRId64, processes,
+                               sequence_ranks > 1 ? "sp_size" : "autotp_size", ranks),
+                   NULL);
     int64_t machines = tide_fact_int(c, TIDE_FACT_machines, 1);
     if (machines > 1 && processes % machines)
         tide_error(c->diags, TIDE_ERR_CONFLICT, c->fact_places[TIDE_FACT_machines],
