@@ -131,6 +131,12 @@ class Zero(Plan):
     grad_accum_dtype: Dtype | None = None  # (as the model)
     communication_data_type: Dtype | None = None  # (as the gradients)
     offload_optimizer: Literal["cpu"] | None = None  # fp32 weights, their gradients and optimizer state on the host
+    sequence_parallel_size: int = 1  # ranks that share each sequence, next to one another (Ulysses)
+    seq_parallel_communication_data_type: Dtype | None = None  # (fp32)
+
+    @property
+    def world(self) -> int:
+        return super().world * self.sequence_parallel_size
 
 
 @dataclass(frozen=True)

@@ -114,6 +114,9 @@ def text_batch(make: Maker) -> Batch:
             batch[name] = torch.zeros(make.case.batch, dtype=torch.long)
     else:
         batch["labels"] = ids.clone()
+    if getattr(make.case.parallel, "sequence_parallel_size", 1) > 1:  # as DeepSpeed's UlyssesSPDataLoaderAdapter
+        batch["position_ids"] = torch.arange(make.case.seq).repeat(make.case.batch, 1)
+        batch["shift_labels"] = batch.pop("labels")
     return batch
 
 

@@ -13,6 +13,7 @@ from ...plans import Zero, Zero3
 from .. import meter, optimizers, stand_ins
 from ..batches import Batch
 from ..models import DTYPES
+from . import ulysses
 from .steps import Step
 
 # Written into zero_optimization as they are.
@@ -75,6 +76,8 @@ def configuration(case: Case, hidden: int | None = None) -> dict[str, Any]:
         config["data_types"] = {"grad_accum_dtype": plan.grad_accum_dtype}
     if plan.communication_data_type:
         config["communication_data_type"] = plan.communication_data_type
+    if plan.seq_parallel_communication_data_type:
+        config["seq_parallel_communication_data_type"] = plan.seq_parallel_communication_data_type
     if case.clip:
         config["gradient_clipping"] = case.clip
     if plan.tp > 1:  # AutoTP
@@ -108,6 +111,11 @@ def partition(case: Case) -> Any:
 
 class DeepSpeedStep(Step):
     """The engine clips, steps and zeroes in step(), at the last micro-batch; before that step() only counts."""
+
+    def forward(self, batch: Batch) -> Any:
+        if self.plan.sequence_parallel_size > 1:
+            return ulysses.loss_of(self.model, batch, self.plan)
+        return super().forward(batch)
 
     def __call__(self, batch: Batch) -> None:
         for _ in range(self.case.grad_accum):
@@ -153,5 +161,7 @@ def wrap(model: Any, case: Case) -> Step:
     made = optimizers.make(case, model)
     hidden = model.config.get_text_config().hidden_size
     with mock.patch.object(torch.cuda, "reset_peak_memory_stats"):  # DeepSpeed's reports forget the peak
-        engine, optimizer, _, _ = deepspeed.initialize(model=model, optimizer=made, config=configuration(case, hidden))
+        engine, optimizer, _, _ = deepspeed.initialize(
+            model=model, optimizer=made, config=configuration(case, hidden), mpu=ulysses.register(model, case)
+        )
     return DeepSpeedStep(engine, optimizer, case)

@@ -15,7 +15,7 @@ from ...plans import INTERLEAVED
 from .. import compiled, kernels, models, run
 from ..batches import Batch
 from ..meter import Meter
-from . import ddp, deepspeed, fsdp, group, native, pipeline, tensor
+from . import ddp, deepspeed, fsdp, group, native, pipeline, tensor, ulysses
 from .steps import Step
 
 WRAPPERS: dict[str, Callable[[Any, Case], Step]] = {
@@ -49,7 +49,7 @@ def play(case: Case, model: Model, meter: Meter, state: dict[str, Any]) -> None:
     if case.parallel.kind == "megatron":
         del net
         return train(case, step, itertools.repeat({}), meter)  # each micro-batch is put on the device as it comes
-    first = {} if case.lengths else run.make_batch(case, model, meter, state)
+    first = {} if case.lengths else run.make_batch(ulysses.of_rank(case), model, meter, state)
     del net  # a pipeline has let go of most of it
     train(case, step, run.each_batch(case, model, first, meter, state), meter)
 
