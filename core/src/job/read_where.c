@@ -23,6 +23,14 @@ static bool is_not_pipelined(const tide_job *job) {
 static bool has_context_ranks(const tide_job *job) {
     return job->parallel_cp > 1;
 }
+static bool shares_sequences(const tide_job *job) {
+    return job->parallel_sequence_parallel_size > 1;
+}
+
+static bool has_whole_sequences(const tide_job *job) {
+    return !shares_sequences(job);
+}
+
 static bool has_tensor_ranks(const tide_job *job) {
     return job->parallel_tp > 1;
 }
@@ -162,6 +170,10 @@ static const struct {
      " without trainer.save_strategy: nothing is saved"},
     {ZERO3, TIDE_SET_parallel_stage3_gather_16bit_weights_on_model_save, saves_checkpoints,
      " without trainer.save_strategy: nothing is saved"},
+    {ZERO, TIDE_SET_parallel_seq_parallel_communication_data_type, shares_sequences,
+     " with parallel.sequence_parallel_size=1"},
+    {ZERO, TIDE_SET_parallel_communication_data_type, has_whole_sequences,
+     " with Ulysses, whose is parallel.seq_parallel_communication_data_type"},
     {ZERO, TIDE_SET_parallel_pin_memory, is_on_host, ": nothing is offloaded"},
     {ZERO, TIDE_SET_clip, never, ": DeepSpeed's engine computes the norm in any case"},
     {ZERO, TIDE_SET_zero_grad, never, ": DeepSpeed's engine frees gradients itself"},
