@@ -9,6 +9,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static void list_add(char ***list, size_t *count, const char *text, size_t length) {
     *list = cli_grow(*list, *count, sizeof **list);
@@ -225,10 +226,15 @@ static bool is_model_folder(const char *word) {
     return is_one;
 }
 
+/* A program in this folder, as "run", is a word of a question; one that is meant has a path, an extension or a dash. */
+static bool is_program(const char *word) {
+    return !strpbrk(word, "./-_") && access(word, X_OK) == 0;
+}
+
 static int word_read(cli_arguments *a, const char *word, unsigned takes) {
     const char *fragment = cli_link_fragment(word);
     bool is_path = (takes & CLI_NAMES_ARE_PATHS) && !strchr(word, '=');
-    if (strcmp(word, "-") == 0 || is_path || cli_is_file(word)) {
+    if (strcmp(word, "-") == 0 || is_path || (cli_is_file(word) && !is_program(word))) {
         list_add(&a->paths, &a->path_count, word, strlen(word));
         if (cli_ends_in(word, ".safetensors.index.json")) shards_read(a, word);
     } else if (fragment) {

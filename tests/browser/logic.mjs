@@ -13,7 +13,7 @@ import { fromFile, isYaml, ofDrop, readText } from '../../web/src/files.js';
 import { assignment, find } from '../../web/src/find.js';
 import { inUnit, natural, params, percent, sentences, ticks } from '../../web/src/format.js';
 import { fullest, timesOf } from '../../web/src/schedule.js';
-import { gpusOf, layoutOf, layoutWords, otherLayouts, stagesLeft, tokensOf } from '../../web/src/layout.js';
+import { gpusOf, layoutOf, layoutWords, otherLayouts, reads, stagesLeft, tokensOf } from '../../web/src/layout.js';
 import { pack, unpack } from '../../web/src/links.js';
 import { closest, firstThatRun, nearValues } from '../../web/src/nearest.js';
 import { PANELS } from '../../web/src/panels.js';
@@ -32,6 +32,16 @@ const random = (/** @type {number} */ below) => {
   seed = (Math.imul(seed, 1103515245) + 12345) >>> 0;
   return Math.floor((seed / 2 ** 32) * below);
 };
+
+test('job: a setting is read where it is assumed, or given and not said to change nothing', () => {
+  const said = [{ severity: 'warning', code: 'ERR_CONFLICT', place: '/settings/seq', message: 'changes nothing: the model does not read it' }];
+  const job = (/** @type {string} */ origin, /** @type {any[]} */ assumptions, /** @type {any[]} */ diagnostics) =>
+    /** @type {any} */ ({ settings: [{ name: 'seq', value: '512', origin }], assumptions, diagnostics });
+  assert.ok(reads(job('default', [{ setting: 'seq', value: '512', text: '' }], []), 'seq'));
+  assert.ok(!reads(job('default', [], []), 'seq'), 'a default of a model of images');
+  assert.ok(reads(job('user', [], []), 'seq'));
+  assert.ok(!reads(job('user', [], said), 'seq'));
+});
 
 test('sources: no file of the page imports one that imports it back, behind a click neither', async () => {
   const { build } = fromWeb('esbuild');

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/decimal.h"
 #include "base/units.h"
 #include "job/job.h"
 
@@ -103,6 +104,22 @@ static const tide_json *parsed_entry(tide_arena *arena, const tide_source *sourc
     tide_source whole = tide_source_whole(arena, source);
     const char *place = tide_format(arena, "/models/%s", source->name);
     return tide_json_parse(arena, (tide_text){whole.text, whole.length}, place, diags);
+}
+
+bool tide_catalogue_has_size(tide_arena *arena, const char *name, tide_text word) {
+    tide_hub_name read;
+    const tide_source *source = tide_catalogue_hub_base(arena, name, &read);
+    char last = word.length > 1 ? word.at[word.length - 1] : 0;
+    bool counts = (last == 'b' || last == 'm') && strspn(word.at, "0123456789.") == word.length - 1;
+    int64_t pico = 0;
+    if (!counts || !source || tide_decimal_read(&pico, (tide_text){word.at, word.length - 1}) != TIDE_DECIMAL_OK)
+        return false;
+    tide_diagnostics scratch;
+    tide_diagnostics_init(&scratch, arena);
+    const tide_json *has = tide_json_at(parsed_entry(arena, source, &scratch), "parameters");
+    double said = (double)pico / TIDE_PICO * (last == 'b' ? 1e9 : 1e6),
+           ratio = has && said > 0 ? has->number / said : 0;
+    return ratio > 0.9 && ratio < 1.1;
 }
 
 /* Who publishes a variant: whom its path names, and without a path whoever publishes the model. */
@@ -231,7 +248,7 @@ static const char *near_by_words(tide_arena *arena, const char *name) {
 }
 
 /* 8b, 135m, large: models of one family that differ in no other word need the same. */
-static bool is_size_word(tide_text word) {
+bool tide_is_size_word(tide_text word) {
     bool counts = word.length > 1 && is_figure(word.at[0]) && strchr("bm", word.at[word.length - 1]) &&
                   strspn(word.at, "0123456789.") == word.length - 1;
     return counts || tide_text_is_among(word, "tiny|mini|small|base|medium|large|xl|xxl|huge|giant");
@@ -261,7 +278,7 @@ static bool name_has_word(tide_text word, const char *name) {
 static bool differs_by_version(const char *entry, const char *name, bool may_have_size) {
     tide_text rest = tide_text_of(entry), word;
     while (tide_piece_next(&rest, '-', &word)) {
-        bool is_part = may_have_size && (is_size_word(word) || tide_text_is_among(word, "unet|text"));
+        bool is_part = may_have_size && (tide_is_size_word(word) || tide_text_is_among(word, "unet|text"));
         if (!is_version(word) && !is_part && !name_has_word(word, name)) return false;
     }
     return true;
@@ -288,7 +305,7 @@ static bool is_newer(const char *entry, const char *other) {
 static bool has_word_of_size(const char *name) {
     tide_text rest = tide_text_of(name), word;
     while (tide_piece_next(&rest, '-', &word))
-        if (is_size_word(word)) return true;
+        if (tide_is_size_word(word)) return true;
     return false;
 }
 
@@ -389,7 +406,7 @@ static const char *near_by_run(tide_arena *arena, const char *name) {
         for (uint32_t first = 0; first + length <= count && !list; first++) {
             const tide_text *last = &parts[first + length - 1];
             tide_text run = {parts[first].at, (size_t)(last->at + last->length - parts[first].at)};
-            if (run.length > 2 && !is_size_word(run)) list = near_by_words(arena, tide_text_copy(arena, run));
+            if (run.length > 2 && !tide_is_size_word(run)) list = near_by_words(arena, tide_text_copy(arena, run));
         }
     return list;
 }

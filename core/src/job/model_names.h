@@ -17,6 +17,12 @@ const tide_source *tide_catalogue_hub_base(tide_arena *arena, const char *name, 
  * configuration is not known. */
 const tide_source *tide_catalogue_variant(tide_arena *arena, const char *name, tide_hub_name *read);
 
+/* "8b", "135m", "large": what models of one family may differ in alone. */
+bool tide_is_size_word(tide_text word);
+
+/* Whether a word is the number of parameters of an entry, or of what a name is a variant of, within a tenth: "671b". */
+bool tide_catalogue_has_size(tide_arena *arena, const char *name, tide_text word);
+
 /* Whether the catalogue has it, or what it is a variant of. */
 bool tide_model_is_known(tide_arena *arena, const char *name);
 

@@ -25,7 +25,7 @@ static size_t digits_of(tide_text piece) {
 }
 
 static bool is_unit(tide_text piece) {
-    return tide_text_is_among(piece, "g|gb|gib");
+    return tide_text_is_among(piece, "g|gb|gib|gig|gigs|gigabyte|gigabytes");
 }
 
 /* Whether "8x" counts what follows it: "h100", "24gb" and "4090", and not "7b" of a mixture's name or "336". */
@@ -363,6 +363,7 @@ static uint32_t take_others(tide_phrase *p) {
         tide_phrase_add(p, meant ? meant : tide_text_copy(p->arena, piece));
         return 1;
     }
+    if (p->model && tide_catalogue_has_size(p->arena, p->model, piece)) return 1;
     return tide_text_is_among(piece, fillers) || (p->has_stage && tide_text_is_among(piece, "deepspeed")) ? 1 : 0;
 }
 

@@ -54,6 +54,11 @@ static void choose_mode(tide_phrase *p) {
 static const char *remedy_of(const tide_phrase *p, const char *typed) {
     if (p->second)
         return tide_format(p->arena, "a job has one model: write %s, and compare it with model=%s", typed, p->second);
+    tide_text rest = tide_text_of(p->unknown), word;
+    while (p->model && !p->remedy && tide_piece_next(&rest, ' ', &word))
+        if (tide_is_size_word(word))
+            return tide_format(p->arena, "%s is of another size: give the config.json of the model that is meant",
+                               p->model);
     return p->remedy ? p->remedy : tide_format(p->arena, "write %s, and settings as NAME=VALUE", typed);
 }
 

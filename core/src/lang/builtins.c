@@ -106,6 +106,7 @@ static void say_error(tide_machine *m, const char *text, const char *about) {
     bool is_default = false, has_key = length && text[length] == ':' && text[length + 1] == ' ';
     if (m->has_failed) return;
     if (!has_key || !model->find_place) {
+        m->statement = 0;
         tide_fail(m, TIDE_ERR_UNSUPPORTED, "%s%s%s%s", text, *about ? ": '" : "", about, *about ? "'" : "");
         return;
     }

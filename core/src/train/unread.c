@@ -137,12 +137,37 @@ static bool is_warned(const tide_diagnostics *diags, const char *place) {
     return false;
 }
 
+/* Defaults that were assumed before the model was known, and that it does not read. */
+static void drop_assumptions(tide_run *run, const tide_job *job) {
+    static const struct {
+        tide_setting_id id;
+        const char *place;
+    } of_text[] = {{TIDE_SET_cache, "/settings/cache"},
+                   {TIDE_SET_decode, "/settings/decode"},
+                   {TIDE_SET_logits_to_keep, "/settings/logits_to_keep"},
+                   {TIDE_SET_seq, "/settings/seq"}};
+    tide_diagnostics *diags = run->model.m->diags;
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < diags->count; i++) {
+        const tide_diagnostic *d = &diags->items[i];
+        bool is_idle = false;
+        for (size_t k = 0; k < TIDE_COUNT_OF(of_text) && d->severity == TIDE_ASSUMPTION; k++) {
+            bool is_read = of_text[k].id == TIDE_SET_seq ? model_reads(run, "seq") || tide_trainer_generates(job)
+                                                         : !is_of_generation(run, job, of_text[k].id);
+            is_idle = is_idle || (!is_read && strcmp(d->place, of_text[k].place) == 0);
+        }
+        if (!is_idle) diags->items[kept++] = *d;
+    }
+    diags->count = kept;
+}
+
 void tide_check_unused(tide_run *run, const tide_job *job) {
     static const tide_setting_id said_elsewhere[] = {TIDE_SET_images,     TIDE_SET_image_size, TIDE_SET_video,
                                                      TIDE_SET_audio,      TIDE_SET_loss,       TIDE_SET_packing,
                                                      TIDE_SET_capability, TIDE_SET_trainer};
     tide_machine *m = run->model.m;
     check_lengths_read(run, job);
+    drop_assumptions(run, job);
     for (uint32_t i = 0; i < job->row_count; i++) {
         const tide_setting_row *row = &job->rows[i];
         bool is_said = !row->variable || row->origin != TIDE_ORIGIN_USER || row->is_default || strchr(row->name, '.');

@@ -6,7 +6,7 @@ import { cancel } from '../asking.js';
 import { core, coreProblem, failure, files, isExample, notices, report, link, settingsOpen, slow, spoken, stale, valueOf,
   verySlow } from '../state.js';
 import { fixed, params } from '../format.js';
-import { layoutOf, layoutWords } from '../layout.js';
+import { layoutOf, layoutWords, reads } from '../layout.js';
 import { doAction } from '../actions.js';
 import { CopyDialog, Said } from './CopyDialog.jsx';
 import { DropTarget } from './DropTarget.jsx';
@@ -35,11 +35,11 @@ function JobLine({ r }) {
   const trains = mode === 'train';
   const words = [
     `${params(total)} parameters${rank === undefined ? '' : ` on rank ${rank}`}${trains && trainable < total ? `, ${params(trainable)} trained` : ''}`,
-    mode !== 'serve' && `${used('batch')} × ${fixed(Number(used('seq')))} tokens`,
+    mode !== 'serve' && (reads(r, 'seq') ? `${used('batch')} × ${fixed(Number(used('seq')))} tokens` : `batch of ${used('batch')}`),
     used('dtype') !== 'auto' && used('dtype') + (/^(|none)$/.test(used('autocast')) ? '' : `, autocast ${used('autocast')}`),
     !/^(|default)$/.test(used('head')) && `head ${used('head')}`,
     trains && !/^(|none)$/.test(used('trainer')) && used('trainer'),
-    trains ? used('optimizer') : mode === 'serve' ? r.serving?.engine : `${used('decode')} tokens generated`,
+    trains ? used('optimizer') : mode === 'serve' ? r.serving?.engine : reads(r, 'decode') && `${used('decode')} tokens generated`,
     used('quant') && used('quant') !== 'none' && `base in ${used('quant')}`,
     used('adapter') && used('adapter') !== 'none' && used('adapter'),
     used('parallel.kind') && used('parallel.kind') !== 'none' && `${used('parallel.kind')} over ${layoutWords(layoutOf(used))}`,
