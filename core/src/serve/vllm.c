@@ -88,12 +88,12 @@ static uint32_t build(tide_serve_run *run, tide_description *description, const 
     return ok ? run->model.root : 0;
 }
 
-static void count_weights(tide_serve_run *run, uint32_t first_buffer) {
+static void count_weights(tide_serve_run *run) {
     for (uint32_t i = 0; i < run->model.parameter_count; i++) {
         const tide_tensor *t = run->model.parameters[i].tensor;
         if (!t->storage->is_untracked) run->figures.weight_bytes += (uint64_t)tide_bytes(t); /* others are dropped */
     }
-    for (uint32_t i = first_buffer; i < run->model.buffer_count; i++)
+    for (uint32_t i = 0; i < run->model.buffer_count; i++)
         run->figures.buffer_bytes += (uint64_t)tide_bytes(run->model.buffers[i]);
 }
 
@@ -223,13 +223,12 @@ static bool load_model(tide_serve_run *run, tide_description *runner, uint32_t *
             tide_format(m->arena, "no description of vLLM 0.32.0's '%.*s'", (int)architecture.length, architecture.at),
             "start the engine by `tidemark dry-run -- vllm serve ...`, which needs no description");
     tide_description *description = tide_description_load(&run->descriptions, tide_text_of(root->description));
-    uint32_t first_buffer = run->model.buffer_count; /* after those of the runner */
     run->load_event = m->timeline.event_count;
     tide_timeline_empty_cache(&m->timeline);
     if (!description || !(*model_root = build(run, description, root->class_name, config))) return false;
     tide_value_release(m, tide_serve_call_runner(run, runner, "import_online_quantization", NULL, 0));
     process_weights(run, *model_root);
-    count_weights(run, first_buffer);
+    count_weights(run);
     if (run->job.cpu_offload_gb) tide_serve_offload(run);
     collect_specs(run);
     if (run->drafts.config && !load_draft(run)) return false;
