@@ -29,11 +29,13 @@ static void add_block(tide_words *to, const caching_block *b, uint32_t rank, tid
 }
 
 /* Blocks that wait for their streams, which come back in this order when the next request is made. */
-static void add_events(tide_words *to, const tide_caching_allocator *a, tide_arena *arena) {
+static void add_events(tide_words *to, const tide_caching_allocator *a, tide_pool_kind pool, tide_arena *arena) {
     for (uint32_t s = 0; s < a->stream_capacity; s++)
         for (uint32_t e = a->streams[s] ? a->streams[s]->first_event : 0; e; e = a->uses[e].next) {
+            const caching_block *b = &a->blocks[a->uses[e].block];
+            if (pool != TIDE_POOL_ALL && block_pool(b) != (unsigned)pool) continue;
             tide_words_add(to, s, arena);
-            tide_words_add(to, a->blocks[a->uses[e].block].address, arena);
+            tide_words_add(to, b->address, arena);
         }
 }
 
@@ -43,7 +45,7 @@ static bool is_of_pool(const tide_caching_allocator *a, uint32_t segment, tide_p
 }
 
 bool tide_caching_words(const tide_caching_allocator *a, tide_pool_kind pool, tide_words *to, tide_arena *arena) {
-    if (pool != TIDE_POOL_ALL && a->pending_events) return false;
+    if (pool == TIDE_POOL_SMALL && a->pending_events) return false; /* of what grows all would be played */
     if (a->collect_bytes != UINT64_MAX || (a->pending_events && a->holds_events)) return false;
     uint32_t *births = tide_arena_grow(arena, NULL, 0, (a->segment_count + 1) * sizeof *births);
     for (uint32_t i = 0; i < a->segment_count; i++) births[i] = a->blocks[segment_at(a, i)->head].born;
@@ -52,6 +54,6 @@ bool tide_caching_words(const tide_caching_allocator *a, tide_pool_kind pool, ti
         for (uint32_t n = is_of_pool(a, i, pool) ? segment_at(a, i)->head : 0; n; n = a->blocks[n].next)
             add_block(to, &a->blocks[n], age_rank(births, a->segment_count, a->blocks[n].born), arena);
     tide_arena_drop(arena, births);
-    if (a->pending_events) add_events(to, a, arena);
+    if (a->pending_events) add_events(to, a, pool, arena);
     return true;
 }

@@ -141,13 +141,15 @@ bool tide_player_run(tide_player *p, uint32_t until);
 bool tide_player_run_to(tide_player *p, uint32_t until, uint32_t playing, uint32_t around);
 /* repeating.c. At the end of a repetition, whether the player has gone back to its beginning for another playing. */
 bool tide_player_repeats(tide_player *p);
-/* skipping.c. Whether the large pool's events may be played alone from the next playing on, where the small pool's
- * state comes round; and playing them, in rounds of so many, to before the last playing at most. */
+/* skipping.c. Whether one pool's events may be played alone from the next playing on, where the other pool's state
+ * comes round; and playing them, in rounds of so many, to before the last playing at most. */
 bool tide_player_may_skip(tide_player *p, const tide_repetition *of);
 void tide_player_skip(tide_player *p, const tide_repetition *of, uint32_t round);
 void tide_player_forget_skipping(tide_player *p);
 /* What the stretch left alive takes the slots of what it frees of before. */
-void tide_player_hand_on(tide_player *p, const tide_repetition *of, bool large_alone);
+void tide_player_hand_on(tide_player *p, const tide_repetition *of, tide_pool_kind pool);
+/* What a playing leaves alive for longer has slots of its own from the next one on. */
+void tide_player_set_aside(tide_player *p, const tide_repetition *of);
 /* Whether the block that a slot holds, or held last, is of the small pool. */
 bool tide_player_is_small(const tide_player *p, uint32_t slot);
 /* Plays on through columns, of which `from` is given, up to event `until`, and fills them. */

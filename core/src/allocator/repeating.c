@@ -10,7 +10,8 @@
  * What a playing of a loop saves for backward is set aside, in slots of its own, and comes back, the last first, for
  * the playings of the repetition that is its backward.
  *
- * Where requests grow from one playing to the next, the state of the small pool alone may come round: skipping.c. It
+ * Where requests grow from one playing to the next, the state of the small pool alone may come round, and where each
+ * playing leaves something small alive, that of the large pool alone: skipping.c. In a loop that grows the small pool
  * may take thousands of playings to; where the repetition says so (`settles`) it is taken to be round after SETTLED. */
 
 #include <string.h>
@@ -35,17 +36,21 @@ static void find_carried(tide_player *p, const tide_repetition *of) {
     }
 }
 
-/* Of what grows, the state of the small pool. False: it cannot be told by words. */
+/* The pool that may come round. */
+static tide_pool_kind pool_of_rounds(const tide_repetition *of) {
+    return of->growth ? TIDE_POOL_SMALL : of->held_count ? TIDE_POOL_LARGE : TIDE_POOL_ALL;
+}
+
+/* The state of that pool. False: it cannot be told by words. */
 static bool look_at_state(tide_player *p, const tide_repetition *of) {
     tide_repeating *r = &p->repeating;
+    tide_pool_kind pool = pool_of_rounds(of);
     r->now.count = 0;
-    if (!p->may_touch ||
-        !tide_caching_words(p->allocator, of->growth ? TIDE_POOL_SMALL : TIDE_POOL_ALL, &r->now, p->arena))
-        return false;
+    if (!p->may_touch || !tide_caching_words(p->allocator, pool, &r->now, p->arena)) return false;
     for (uint32_t i = 0; i < r->carried_count; i++) {
         uint32_t slot = r->carried[i].slot + of->own;
         uint64_t address = tide_caching_address(p->allocator, p->blocks[slot]);
-        if (of->growth && !tide_player_is_small(p, slot)) continue;
+        if (pool != TIDE_POOL_ALL && tide_player_is_small(p, slot) != (pool == TIDE_POOL_SMALL)) continue;
         tide_words_add(&r->now, address, p->arena);
     }
     return true;
@@ -56,6 +61,7 @@ static uint64_t carried_key(const tide_player *p, const tide_repetition *of) {
     uint64_t key = 0;
     for (uint32_t i = 0; i < p->repeating.carried_count; i++) {
         tide_block block = p->blocks[p->repeating.carried[i].slot + of->own];
+        if (of->held_count && tide_player_is_small(p, p->repeating.carried[i].slot + of->own)) continue;
         key = (key ^ tide_caching_address(p->allocator, block)) * UINT64_C(0x9e3779b97f4a7c15);
         key ^= key >> 29;
     }
@@ -79,8 +85,9 @@ static void repeat_figures(tide_player *p, const tide_repetition *of, uint32_t r
 static void leave_out_rounds(tide_player *p, const tide_repetition *of) {
     tide_repeating *r = &p->repeating;
     uint32_t played = r->playing + 1, left = of->times - r->playing;
-    if (!left || of->held_count || of->unwinds) return; /* what is held is ever more, or less */
-    if (of->growth && !tide_player_may_skip(p, of)) return;
+    if (!left || of->unwinds) return; /* what is held is ever less */
+    bool is_in_part = of->growth || of->held_count;
+    if (is_in_part && !tide_player_may_skip(p, of)) return;
     if (of->settles && played >= SETTLED && look_at_state(p, of)) {
         tide_player_skip(p, of, 1);
         return;
@@ -88,13 +95,13 @@ static void leave_out_rounds(tide_player *p, const tide_repetition *of) {
     uint64_t key = of->growth ? 0 : carried_key(p, of);
     bool is_kept = !r->then_playing || ((played - r->looked_from) & (played - r->looked_from - 1)) == 0;
     if ((key != r->then_key && !is_kept) || !look_at_state(p, of)) return;
-    if (!r->then_playing) r->looked_from = of->growth ? r->playing : 0;
+    if (!r->then_playing) r->looked_from = is_in_part ? r->playing : 0;
     uint64_t retries = tide_caching_counters(p->allocator).alloc_retries + p->around.unplayed; /* and within it */
     if (r->then_playing && r->now.count == r->then.count &&
         (!r->now.count || memcmp(r->now.at, r->then.at, r->now.count * sizeof *r->now.at) == 0)) {
         uint32_t round = played - r->then_playing, rounds = left / round;
-        if (of->growth) {
-            tide_player_skip(p, of, round);
+        if (is_in_part) {
+            if (of->growth || retries == r->then_retries) tide_player_skip(p, of, round);
             return;
         }
         r->unplayed += (retries - r->then_retries) * rounds;
@@ -108,13 +115,6 @@ static void leave_out_rounds(tide_player *p, const tide_repetition *of) {
         r->then_key = key;
         r->then_retries = retries;
     }
-}
-
-/* What a playing leaves alive for longer has slots of its own from the next one on. */
-static void set_aside(tide_player *p, const tide_repetition *of) {
-    uint32_t before = p->repeating.playing - 1;
-    for (uint32_t i = 0; i < of->held_count; i++)
-        move_block(p, of->first_allocation + of->held[i], tide_held_slot(of, i, before));
 }
 
 /* What a playing of a backward frees of what was set aside comes to where the first one has it. */
@@ -150,8 +150,8 @@ static bool play_again(tide_player *p, const tide_repetition *of) {
     }
     r->playing++;
     p->cursor.to_come = of->times - r->playing;
-    tide_player_hand_on(p, of, false);
-    set_aside(p, of);
+    tide_player_hand_on(p, of, TIDE_POOL_ALL);
+    tide_player_set_aside(p, of);
     take_back(p, of);
     p->figures.events = p->cursor.event = of->first_event;
     p->mark = of->first_mark;

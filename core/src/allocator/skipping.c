@@ -4,8 +4,10 @@
  * Note [Skipping]: the two pools of the allocator share nothing but the device. Where all that grows is in the large
  * pool, and the small pool is in the state that it was in some playings before, its requests get the same answers round
  * by round: they are left out. What they add to the bytes allocated, between one event of the large pool and the next,
- * is known; the large pool's events are played. The pools meet where the device has no room, and what is cached in both
- * is given back: a round in which that happens is taken back, and played whole. */
+ * is known; the large pool's events are played. Where each playing leaves something in the small pool alive, and the
+ * large pool is in the state that it was in one playing before, it is the other way round. The pools meet where the
+ * device has no room, and what is cached in both is given back: a round in which that happens is taken back, and played
+ * whole. */
 #include "allocator/play_event.h"
 
 /* An event that is played, and those before it, from the one before, that are left out. */
@@ -23,7 +25,7 @@ struct tide_kept_event {
     uint32_t touch_event;
 };
 
-enum { FEWEST_PLAYINGS = 4 };
+enum { FEWEST_PLAYINGS = 4, MOST_LOOKED_AT = 64 };
 static const uint64_t SMALL_BLOCK = UINT64_C(1) << 20; /* c10/core/AllocatorConfig.h: kSmallSize */
 
 bool tide_player_is_small(const tide_player *p, uint32_t slot) {
@@ -31,7 +33,16 @@ bool tide_player_is_small(const tide_player *p, uint32_t slot) {
 }
 
 static bool grows_by(const tide_repetition *of, uint32_t slot) {
-    return slot >= of->first_allocation && of->growth[slot - of->first_allocation];
+    return of->growth && slot >= of->first_allocation && of->growth[slot - of->first_allocation];
+}
+
+/* The pool whose events are played. */
+static tide_pool_kind played_pool(const tide_repetition *of) {
+    return of->growth ? TIDE_POOL_LARGE : TIDE_POOL_SMALL;
+}
+
+static bool is_played(const tide_player *p, const tide_repetition *of, uint32_t slot) {
+    return tide_player_is_small(p, slot) == (played_pool(of) == TIDE_POOL_SMALL);
 }
 
 /* One event more that is left out, of so many bytes, or frees them. */
@@ -84,16 +95,18 @@ static struct tide_kept_event leave_out_touch(tide_repeating *r) {
 
 static void find_kept(tide_player *p, const tide_repetition *of) {
     tide_repeating *r = &p->repeating;
-    tide_event_cursor cursor = {.source = p->source, .event = of->first_event, .growing = of};
+    tide_event_cursor cursor = {.source = p->source, .event = of->first_event, .growing = of->growth ? of : NULL};
     struct tide_kept_event next = {0};
     r->kept_count = 0;
     uint64_t requests = 0, segment = 0;
     for (uint32_t i = of->first_event; i < of->last_event; i++) {
         tide_event e = tide_cursor_next(&cursor);
-        if ((e.kind != TIDE_EVENT_ALLOC && e.kind != TIDE_EVENT_FREE) || e.used_by) r->can_skip = false;
+        bool is_either = e.kind == TIDE_EVENT_ALLOC || e.kind == TIDE_EVENT_FREE;
+        uint32_t slot = is_either && e.slot < of->first_allocation ? e.slot + of->own : e.slot;
+        bool is_kept = is_either && (grows_by(of, slot) || is_played(p, of, slot));
+        /* Blocks that wait for a stream come back with the next request, of either pool. */
+        if (!is_either || (e.used_by && of->growth)) r->can_skip = false;
         if (!r->can_skip) return;
-        uint32_t slot = e.slot < of->first_allocation ? e.slot + of->own : e.slot;
-        bool is_kept = grows_by(of, slot) || !tide_player_is_small(p, slot);
         if (!is_kept) {
             pass_over(&next, &e, i, p->figures.block_bytes[slot], requested_of(p, of, &e));
             continue;
@@ -135,23 +148,39 @@ static uint32_t find_large_from(const tide_player *p, const tide_repetition *of)
     return from < of->times ? (uint32_t)from : of->times;
 }
 
+/* Whether what is left alive is small, and of no step's figures. */
+static bool holds_small(const tide_player *p, const tide_repetition *of) {
+    if (of->steps || of->within || p->conf.backend != TIDE_ALLOC_NATIVE) return false;
+    for (uint32_t i = 0; i < of->held_count; i++)
+        if (!tide_player_is_small(p, of->first_allocation + of->held[i])) return false;
+    return true;
+}
+
 bool tide_player_may_skip(tide_player *p, const tide_repetition *of) {
     tide_repeating *r = &p->repeating;
     if (!r->is_known) {
-        r->is_known = r->can_skip = true;
-        r->large_from = find_large_from(p, of);
+        r->is_known = true;
+        r->can_skip = of->growth || holds_small(p, of);
+        r->large_from = of->growth ? find_large_from(p, of) : 0;
     }
+    if (!of->growth && r->playing == MOST_LOOKED_AT) r->can_skip = false;
     if (!r->can_skip || of->times - r->playing < FEWEST_PLAYINGS || r->playing < r->large_from) return false;
     if (!r->kept_count) find_kept(p, of);
     return r->can_skip;
 }
 
-void tide_player_hand_on(tide_player *p, const tide_repetition *of, bool large_alone) {
+void tide_player_hand_on(tide_player *p, const tide_repetition *of, tide_pool_kind pool) {
     for (uint32_t i = 0; i < p->repeating.carried_count; i++) {
         uint32_t slot = p->repeating.carried[i].slot, from = slot + of->own;
-        if (large_alone && tide_player_is_small(p, from)) continue;
+        if (pool != TIDE_POOL_ALL && tide_player_is_small(p, from) != (pool == TIDE_POOL_SMALL)) continue;
         move_block(p, from, slot);
     }
+}
+
+void tide_player_set_aside(tide_player *p, const tide_repetition *of) {
+    uint32_t before = p->repeating.playing - 1;
+    for (uint32_t i = 0; i < of->held_count; i++)
+        move_block(p, of->first_allocation + of->held[i], tide_held_slot(of, i, before));
 }
 
 /* The figures of what is left out; `touched`: the block of the touch before it. */
@@ -229,7 +258,8 @@ static bool skip_round(tide_player *p, const tide_repetition *of, uint32_t round
         r->playing++;
         p->figures.replayed += r->kept_count;
         p->cursor.to_come = of->times - r->playing;
-        tide_player_hand_on(p, of, true);
+        tide_player_hand_on(p, of, played_pool(of));
+        tide_player_set_aside(p, of);
         if (!skip_playing(p)) return false;
     }
     return true;
@@ -255,6 +285,13 @@ static bool try_round(tide_player *p, const tide_repetition *of, uint32_t round)
 
 void tide_player_skip(tide_player *p, const tide_repetition *of, uint32_t round) {
     tide_repeating *r = &p->repeating;
+    if (of->held_count) { /* large blocks may be larger than what is asked for, by where they are in a round */
+        r->can_skip = round == 1;
+        r->kept_count = 0;
+        if (!r->can_skip) return;
+        find_kept(p, of);
+        if (!r->can_skip) return;
+    }
     bool stops = of->first_event < p->stop_event && p->stop_event <= of->last_event, goes_on = true;
     uint32_t end = stops && p->stop_playing < of->times ? p->stop_playing : of->times; /* it is played */
     while (goes_on && r->playing + round < end)
