@@ -236,32 +236,10 @@ void cli_peak_show(const cJSON *answer) {
     ranks_show(answer);
 }
 
-static const struct {
-    const char *key, *title;
-} phases[] = {
-    {"before", "Before"},           {"peak_sync", "Sync"},           {"peak_generate", "Generate"},
-    {"after_generate", "after it"}, {"peak_score", "Score"},         {"after_score", "after it"},
-    {"peak_forward", "Forward"},    {"after_forward", "after it"},   {"peak_backward", "Backward"},
-    {"after_backward", "after it"}, {"peak_optimizer", "Optimizer"}, {"peak_prefill", "Prefill"},
-    {"after_prefill", "after it"},  {"peak_decode", "Decode"},       {"after_decode", "after it"},
-    {"after_step", "After"},        {"peak_evaluate", "Evaluate"},   {"after_evaluate", "after it"},
-    {"peak_save", "Save"},          {"after_save", "after it"},      {"reserved_peak", "Reserved"},
-};
-
-enum { PHASES = sizeof phases / sizeof *phases };
-
-/* Training and inference have phases of their own; an evaluation is behind some steps. */
-static bool has_phase(const cJSON *steps, int phase) {
-    const cJSON *step;
-    cJSON_ArrayForEach(step, steps) if (cli_at(step, phases[phase].key)) return true;
-    return false;
-}
-
-static void phase_cell(cli_table *table, const cJSON *steps, int step, int phase, cli_unit unit) {
+static void phase_cell(cli_table *table, const cJSON *figures, const cJSON *column, cli_unit unit) {
     cli_number text;
-    const cJSON *figures = cJSON_GetArrayItem(steps, step);
-    bool has_it = cli_at(figures, phases[phase].key) != NULL;
-    cli_table_cell(table, has_it ? cli_amount(text, cli_int_at(figures, phases[phase].key), unit) : "");
+    const char *name = cli_text_at(column, "name");
+    cli_table_cell(table, cli_at(figures, name) ? cli_amount(text, cli_int_at(figures, name), unit) : "");
 }
 
 /* Of a long run the first two steps, the last one, and those with a peak. */
@@ -279,45 +257,53 @@ static void step_cell(cli_table *table, int step) {
     cli_table_cell(table, text);
 }
 
-/* A row for each step; bytes take more room, so that steps are columns then. */
-void cli_steps_show(const cJSON *answer, cli_unit unit) {
-    const cJSON *steps = cli_at(answer, "steps");
+/* Bytes take more room: steps are columns then. */
+static void steps_as_columns(const cJSON *steps, const cJSON *columns, cli_unit unit) {
+    cli_table table;
+    const cJSON *column;
+    int count = cJSON_GetArraySize(steps);
+    if (count > STEP_COLUMNS) count = STEP_COLUMNS;
+    cli_table_init(&table, (size_t)count + 1);
+    cli_table_cell(&table, "");
+    for (int s = 0; s < count; s++) step_cell(&table, s);
+    cJSON_ArrayForEach(column, columns) {
+        cli_table_cell(&table, cli_text_at(column, "title"));
+        for (int s = 0; s < count; s++) phase_cell(&table, cJSON_GetArrayItem(steps, s), column, unit);
+    }
+    cli_table_print(&table);
+}
+
+static void steps_as_rows(const cJSON *answer, const cJSON *columns, cli_unit unit) {
+    const cJSON *steps = cli_at(answer, "steps"), *column;
+    bool has_lengths = cli_at(cJSON_GetArrayItem(steps, 0), "seq");
     int count = cJSON_GetArraySize(steps);
     cli_table table;
     cli_number text;
+    cli_table_init(&table, (size_t)cJSON_GetArraySize(columns) + (has_lengths ? 2 : 1));
+    cli_table_cell(&table, "");
+    if (has_lengths) cli_table_cell(&table, "Tokens");
+    cJSON_ArrayForEach(column, columns) cli_table_cell(&table, cli_text_at(column, "title"));
+    for (int s = 0; s < count; s++) {
+        const cJSON *figures = cJSON_GetArrayItem(steps, s);
+        if (!is_shown(answer, s, count)) continue;
+        step_cell(&table, s);
+        if (has_lengths) cli_table_cell(&table, cli_count(text, cli_int_at(figures, "seq")));
+        cJSON_ArrayForEach(column, columns) phase_cell(&table, figures, column, unit);
+    }
+    cli_table_print(&table);
+}
+
+void cli_steps_show(const cJSON *answer, cli_unit unit) {
+    const cJSON *steps = cli_at(answer, "steps"), *columns = cli_at(answer, "step_columns");
     cli_buffer head = {0};
-    if (count == 0) return;
+    if (cJSON_GetArraySize(steps) == 0) return;
     cli_format(&head, "Allocated, %s: the most in each phase", cli_unit_name(unit));
     cli_heading(head.at);
     cli_buffer_free(&head);
-    if (unit == CLI_BYTES) {
-        if (count > STEP_COLUMNS) count = STEP_COLUMNS;
-        cli_table_init(&table, (size_t)count + 1);
-        cli_table_cell(&table, "");
-        for (int s = 0; s < count; s++) step_cell(&table, s);
-        for (int p = 0; p < PHASES; p++) {
-            if (!has_phase(steps, p)) continue;
-            cli_table_cell(&table, phases[p].title);
-            for (int s = 0; s < count; s++) phase_cell(&table, steps, s, p, unit);
-        }
-    } else {
-        bool has_lengths = cli_at(cJSON_GetArrayItem(steps, 0), "seq");
-        size_t columns = has_lengths ? 2 : 1;
-        for (int p = 0; p < PHASES; p++) columns += has_phase(steps, p);
-        cli_table_init(&table, columns);
-        cli_table_cell(&table, "");
-        if (has_lengths) cli_table_cell(&table, "Tokens");
-        for (int p = 0; p < PHASES; p++)
-            if (has_phase(steps, p)) cli_table_cell(&table, phases[p].title);
-        for (int s = 0; s < count; s++) {
-            if (!is_shown(answer, s, count)) continue;
-            step_cell(&table, s);
-            if (has_lengths) cli_table_cell(&table, cli_count(text, cli_int_at(cJSON_GetArrayItem(steps, s), "seq")));
-            for (int p = 0; p < PHASES; p++)
-                if (has_phase(steps, p)) phase_cell(&table, steps, s, p, unit);
-        }
-    }
-    cli_table_print(&table);
+    if (unit == CLI_BYTES)
+        steps_as_columns(steps, columns, unit);
+    else
+        steps_as_rows(answer, columns, unit);
 }
 
 /* ---- what ---- */

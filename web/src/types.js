@@ -20,10 +20,8 @@
  *   the cell of the breakdown, the event or the line outside of the allocator that the drawer takes apart
  * @typedef {{events: number, from?: number, to?: number, columns: Column[], marks: Mark[], repetitions?: {from: number, to: number, times: number}[], peak_column: number}} Curve
  * @typedef {{event: number, step: number, phase: string}} Mark  where a phase ends
- * @typedef {{before: number, peak_sync?: number, peak_generate?: number, after_generate?: number, peak_score?: number, after_score?: number,
- *   peak_evaluate?: number, after_evaluate?: number, peak_save?: number, after_save?: number, peak_forward?: number, after_forward?: number, peak_backward?: number, after_backward?: number,
- *   peak_optimizer?: number, peak_prefill?: number, after_prefill?: number, peak_decode?: number, after_decode?: number,
- *   after_step: number, allocated_peak: number, reserved_peak: number, reserved: number, seq?: number, padded?: number}} Step
+ * @typedef {{before: number, after_step: number, allocated_peak: number, reserved_peak: number, reserved: number,
+ *   seq?: number, padded?: number} & Record<string, number | undefined>} Step  its phases by their names, as step_columns has them
  * @typedef {{steps: number, step: number, seq: number, allocated: number}} StepsAlike  of which the highest is `step`
  * @typedef {{key: string, value?: string, setting?: string, taken?: string, note?: string}} FileKey  what became of a key of a file
  * @typedef {{name: string, title: string, used: FileKey[], ignored: FileKey[], unsupported: FileKey[], unknown: FileKey[], overruled: FileKey[]}} FileCard
@@ -54,7 +52,7 @@
  *   breakdown: Part[],
  *   tensors: (Tensor | {rest: number})[],
  *   timeline: Curve,
- *   steps: Step[],
+ *   steps: Step[], step_columns: {name: string, title: string}[],
  *   allocator: {segments: number, retries: number, ooms: number, conf: string},
  *   read_as?: string,
  *   assumptions: {setting: string, value: string, text: string}[],

@@ -25,56 +25,6 @@ static uint32_t later_steps(const tide_player *p) {
     return p->around.playing * of[next].steps;
 }
 
-static void note_phase(tide_step_figures *s, tide_phase phase, uint64_t peak, uint64_t allocated) {
-    switch (phase) {
-    case TIDE_PHASE_SYNC:
-        s->peak_sync = larger(s->peak_sync, peak);
-        break;
-    case TIDE_PHASE_GENERATE:
-        s->peak_generate = larger(s->peak_generate, peak);
-        s->after_generate = allocated;
-        break;
-    case TIDE_PHASE_SCORE:
-        s->peak_score = larger(s->peak_score, peak);
-        s->after_score = allocated;
-        break;
-    case TIDE_PHASE_FORWARD:
-        s->peak_forward = larger(s->peak_forward, peak);
-        s->after_forward = allocated;
-        break;
-    case TIDE_PHASE_BACKWARD:
-        s->peak_backward = larger(s->peak_backward, peak);
-        s->after_backward = allocated;
-        break;
-    case TIDE_PHASE_OPTIMIZER:
-        s->peak_optimizer = peak;
-        s->after_step = allocated;
-        break;
-    case TIDE_PHASE_EVALUATE:
-        s->peak_evaluate = peak;
-        s->after_evaluate = allocated;
-        break;
-    case TIDE_PHASE_SAVE:
-        s->peak_save = peak;
-        s->after_save = allocated;
-        break;
-    case TIDE_PHASE_PREFILL:
-        s->peak_prefill = peak;
-        s->after_prefill = allocated;
-        break;
-    case TIDE_PHASE_DECODE:
-        s->peak_decode = peak;
-        s->after_decode = allocated;
-        break;
-    case TIDE_PHASE_END:
-        s->after_step = allocated;
-        break;
-    case TIDE_PHASE_LOAD:
-    case TIDE_PHASE_COUNT:
-        break;
-    }
-}
-
 static void pass_mark(tide_player *p, const tide_mark *mark) {
     tide_replay *r = &p->figures;
     uint64_t peak = larger(p->phase_peak, r->allocated);
@@ -87,7 +37,9 @@ static void pass_mark(tide_player *p, const tide_mark *mark) {
         s->before = r->allocated;
         return;
     }
-    note_phase(s, (tide_phase)mark->phase, peak, r->allocated);
+    s->passed |= 1u << mark->phase;
+    s->peak[mark->phase] = larger(s->peak[mark->phase], peak);
+    s->after[mark->phase] = r->allocated;
     s->allocated_peak = larger(s->allocated_peak, peak);
     s->reserved_peak = r->reserved_peak;
     s->reserved = r->reserved;

@@ -24,15 +24,9 @@ typedef struct tide_replay_config {
 
 /* The figures of one step, as a training script would read them from torch.cuda. Bytes. */
 typedef struct tide_step_figures {
-    uint64_t before;
-    uint64_t peak_sync; /* of reinforcement beside an engine; 0: no such phase */
-    uint64_t peak_generate, after_generate, peak_score, after_score; /* of reinforcement; 0: no such phase */
-    uint64_t peak_forward, after_forward, peak_backward, after_backward, peak_optimizer, after_step;
-    uint64_t peak_evaluate, after_evaluate; /* behind the step; 0: none is */
-    uint64_t peak_save, after_save;
-    uint64_t peak_prefill, after_prefill, peak_decode,
-        after_decode; /* of inference, in place of the others; 0: no such phase */
+    uint64_t before, peak[TIDE_PHASE_COUNT], after[TIDE_PHASE_COUNT];
     uint64_t allocated_peak, reserved_peak, reserved;
+    uint32_t passed; /* bits of the phases that it has */
 } tide_step_figures;
 
 enum { TIDE_STEP_LIMIT = 1000 };

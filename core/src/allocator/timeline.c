@@ -10,9 +10,17 @@ const char *const tide_factor_names[TIDE_FACTOR_COUNT] = {
 #undef TIDE_FACTOR
 };
 
-const char *const tide_phase_names[TIDE_PHASE_COUNT] = {"load",    "sync",     "generate",  "score",
-                                                        "forward", "backward", "optimizer", "evaluate",
-                                                        "save",    "prefill",  "decode",    "end"};
+const char *const tide_phase_names[TIDE_PHASE_COUNT] = {
+#define TIDE_PHASE(name, text, title, after, after_title) text,
+#include "allocator/phase.def"
+#undef TIDE_PHASE
+};
+
+const tide_phase_figures tide_phases[TIDE_PHASE_COUNT] = {
+#define TIDE_PHASE(name, text, title, after, after_title) {"peak_" text, title, after, after_title},
+#include "allocator/phase.def"
+#undef TIDE_PHASE
+};
 
 const char *const tide_freed_by_names[TIDE_FREED_BY_COUNT] = {"end",        "operation", "backward",
                                                               "assignment", "return",    "loop"};

@@ -19,22 +19,20 @@ typedef enum tide_factor {
 extern const char *const tide_factor_names[TIDE_FACTOR_COUNT];
 
 typedef enum tide_phase {
-    TIDE_PHASE_LOAD,
-    TIDE_PHASE_SYNC,     /* of reinforcement: weights go to the engine that generates */
-    TIDE_PHASE_GENERATE, /* and completions come from it, or from generate() */
-    TIDE_PHASE_SCORE,    /* and their log-probabilities and rewards */
-    TIDE_PHASE_FORWARD,
-    TIDE_PHASE_BACKWARD,
-    TIDE_PHASE_OPTIMIZER,
-    TIDE_PHASE_EVALUATE, /* behind a step */
-    TIDE_PHASE_SAVE,     /* and a checkpoint, behind that */
-    TIDE_PHASE_PREFILL,  /* of inference: the prompt */
-    TIDE_PHASE_DECODE,   /* and token by token */
-    TIDE_PHASE_END,      /* what is left after it */
+#define TIDE_PHASE(name, text, title, after, after_title) TIDE_PHASE_##name,
+#include "allocator/phase.def"
+#undef TIDE_PHASE
     TIDE_PHASE_COUNT
 } tide_phase;
 
 extern const char *const tide_phase_names[TIDE_PHASE_COUNT];
+
+/* What is reported of a phase: its figures in answers and their titles in tables. */
+typedef struct tide_phase_figures {
+    const char *peak, *title, *after, *after_title;
+} tide_phase_figures;
+
+extern const tide_phase_figures tide_phases[TIDE_PHASE_COUNT];
 
 enum { TIDE_NEVER = INT32_MAX };
 

@@ -63,9 +63,8 @@ static void report_evaluation(const tide_job_report *r, tide_diagnostics *diags)
     uint64_t most = 0;
     for (uint32_t i = 0; i < r->replay.step_count; i++) {
         const tide_step_figures *s = &r->replay.steps[i];
-        uint64_t peaks[] = {s->peak_forward, s->peak_backward, s->peak_optimizer};
-        for (size_t k = 0; k < TIDE_COUNT_OF(peaks); k++)
-            if (peaks[k] > most) most = peaks[k];
+        for (uint32_t k = TIDE_PHASE_FORWARD; k <= TIDE_PHASE_OPTIMIZER; k++)
+            if (s->peak[k] > most) most = s->peak[k];
     }
     tide_report(diags, TIDE_WARNING, TIDE_ERR_CONFLICT, "/settings/trainer.eval_strategy",
                 tide_format(r->w->arena, "the evaluation needs %s more than the training",

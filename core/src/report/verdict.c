@@ -12,60 +12,6 @@
 #include "report/members.h"
 #include "report/serving.h"
 
-static void write_batches_of(tide_writer *w, const tide_job *job, uint32_t step) {
-    if (!tide_job_has_lengths(job)) return;
-    tide_step_batches of = tide_batches_of_step(job, step);
-    tide_write_int_at(w, "seq", of.seq);
-    tide_write_int_at(w, "padded", of.padded);
-}
-
-void tide_write_steps(tide_job_report *report) {
-    tide_writer *w = report->w;
-    const tide_replay *r = &report->replay;
-    tide_write_open_at(w, "steps", '[');
-    for (uint32_t i = 0; i < r->step_count; i++) {
-        const tide_step_figures *s = &r->steps[i];
-        tide_write_open(w, '{');
-        write_batches_of(w, report->job, i + 1);
-        tide_write_bytes_at(w, "before", s->before);
-        if (s->peak_prefill) {
-            tide_write_bytes_at(w, "peak_prefill", s->peak_prefill);
-            tide_write_bytes_at(w, "after_prefill", s->after_prefill);
-            if (s->peak_decode) {
-                tide_write_bytes_at(w, "peak_decode", s->peak_decode);
-                tide_write_bytes_at(w, "after_decode", s->after_decode);
-            }
-        } else {
-            if (s->peak_sync) tide_write_bytes_at(w, "peak_sync", s->peak_sync);
-            if (s->peak_generate) {
-                tide_write_bytes_at(w, "peak_generate", s->peak_generate);
-                tide_write_bytes_at(w, "after_generate", s->after_generate);
-                tide_write_bytes_at(w, "peak_score", s->peak_score);
-                tide_write_bytes_at(w, "after_score", s->after_score);
-            }
-            tide_write_bytes_at(w, "peak_forward", s->peak_forward);
-            tide_write_bytes_at(w, "after_forward", s->after_forward);
-            tide_write_bytes_at(w, "peak_backward", s->peak_backward);
-            tide_write_bytes_at(w, "after_backward", s->after_backward);
-            tide_write_bytes_at(w, "peak_optimizer", s->peak_optimizer);
-        }
-        tide_write_bytes_at(w, "after_step", s->after_step);
-        if (s->peak_evaluate) {
-            tide_write_bytes_at(w, "peak_evaluate", s->peak_evaluate);
-            tide_write_bytes_at(w, "after_evaluate", s->after_evaluate);
-        }
-        if (s->peak_save) {
-            tide_write_bytes_at(w, "peak_save", s->peak_save);
-            tide_write_bytes_at(w, "after_save", s->after_save);
-        }
-        tide_write_bytes_at(w, "allocated_peak", s->allocated_peak);
-        tide_write_bytes_at(w, "reserved_peak", s->reserved_peak);
-        tide_write_bytes_at(w, "reserved", s->reserved);
-        tide_write_close(w, '}');
-    }
-    tide_write_close(w, ']');
-}
-
 /* Both ends, or how far they are from the middle where that is not seen in them. */
 static const char *extent(const tide_job_report *r, uint64_t device) {
     tide_arena *arena = r->w->arena;

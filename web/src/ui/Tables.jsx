@@ -16,13 +16,6 @@ export const Events = ({ columns }) => (
   </table>
 );
 
-/** @type {[keyof import('../types.js').Step, string][]} */
-const ROWS = [['before', 'Before the step'], ['peak_sync', 'Highest as weights go to the engine'], ['peak_generate', 'Highest in generation'], ['after_generate', 'After generation'],
-  ['peak_score', 'Highest in scoring'], ['after_score', 'After scoring'], ['peak_forward', 'Highest in forward'], ['after_forward', 'After forward'],
-  ['peak_backward', 'Highest in backward'], ['after_backward', 'After backward'], ['peak_optimizer', 'Highest in the optimizer'],
-  ['peak_prefill', 'Highest in the prompt'], ['after_prefill', 'After the prompt'], ['peak_decode', 'Highest in decoding'], ['after_decode', 'After decoding'],
-  ['after_step', 'After the step'], ['peak_evaluate', 'Highest in evaluation'], ['after_evaluate', 'After evaluation'], ['reserved_peak', 'Highest reserved']];
-
 const MOST_STEPS = 8;
 
 /** Of a long run the first two steps, the last one, and those with a peak; from 0. @param {import('../types.js').Report} r */
@@ -39,7 +32,7 @@ export const Steps = ({ r }) => {
       <thead><tr><th scope="col">Allocated, {unit.value}</th>{shown.map((i) => <th key={i} scope="col">Step {i + 1}</th>)}</tr></thead>
       <tbody>
         {r.steps[0]?.seq !== undefined && <tr><th scope="row">Tokens of a row</th>{shown.map((i) => <td key={i}>{fixed(r.steps[i]?.seq ?? 0)}</td>)}</tr>}
-        {ROWS.filter(([name]) => r.steps.some((step) => step[name] !== undefined)).map(([name, title]) => (
+        {r.step_columns.map(({ name, title }) => (
           <tr key={name}><th scope="row">{title}</th>{shown.map((i) => <td key={i}>{r.steps[i]?.[name] !== undefined && <Bytes n={r.steps[i]?.[name] ?? 0} />}</td>)}</tr>
         ))}
       </tbody>
