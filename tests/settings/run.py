@@ -75,6 +75,7 @@ ALIKE = {
     "imatrix": ("llama.cpp", "it decides types of some formats, not of Q4_K_M in so few layers"),
     "parallel.stage3_max_reuse_distance": ("zero3", "so small a model is kept as a whole"),
     "parallel.overlap_grad_reduce": ("megatron", "all gradients are in one bucket"),
+    "parallel.bias_dropout_fusion": ("megatron", "the layers have neither biases nor dropout"),
     "parallel.meta_init": ("hf-fsdp2", "false is what it is already"),
 }
 

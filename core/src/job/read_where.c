@@ -61,6 +61,9 @@ static bool has_buckets(const tide_job *job) {
 static bool is_unfused(const tide_job *job) {
     return job->parallel_impl == TIDE_parallel_impl_local;
 }
+static bool is_compiled(const tide_job *job) {
+    return job->parallel_jit;
+}
 static bool groups_experts(const tide_job *job) {
     return has_experts(job) && job->parallel_router_groups > 0;
 }
@@ -225,6 +228,7 @@ static const struct {
     {MEGATRON, TIDE_SET_parallel_exp_avg_dtype, is_precision_aware, " without parallel.precision_aware"},
     {MEGATRON, TIDE_SET_parallel_exp_avg_sq_dtype, is_precision_aware, " without parallel.precision_aware"},
     {MEGATRON, TIDE_SET_parallel_softmax_fp32, is_unfused, " with Transformer Engine's attention"},
+    {MEGATRON, TIDE_SET_parallel_bias_dropout_fusion, is_compiled, " without parallel.jit: it is computed alike"},
     {MEGATRON, TIDE_SET_parallel_etp, has_experts, ": the model has no experts"},
     {MEGATRON, TIDE_SET_parallel_grouped_gemm, has_experts, ": the model has no experts"},
     {MEGATRON, TIDE_SET_parallel_dispatcher, has_experts, ": the model has no experts"},

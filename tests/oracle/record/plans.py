@@ -242,6 +242,8 @@ class Megatron(Plan):
     offload_fraction: float = 0.0  # of the optimizer, to the host
     wgrad_fusion: bool = True  # weight gradients are added to the main gradients by the product itself
     fusions: bool = True  # bias with activation, bias with dropout, masked softmax
+    bias_activation_fusion: bool | None = None  # (as fusions)
+    bias_dropout_fusion: bool | None = None  # (as fusions)
     rope_fusion: bool = True  # rotary embedding in one kernel (te; not for MLA)
     softmax_fp32: bool = True
     cross_entropy_fusion: Literal["native", "te", "te_in_place"] | None = None  # te_in_place: as releases that

@@ -11,7 +11,8 @@
     "num_layers|hidden_size|ffn_hidden_size|num_attention_heads|group_query_attention|num_query_groups|kv_channels|"   \
     "max_position_embeddings|vocab_size|padded_vocab_size|normalization|swiglu|num_experts|position_embedding_type|"   \
     "untie_embeddings_and_output_weights|disable_bias_linear|add_qkv_bias|qk_layernorm|hidden_dropout|"                \
-    "attention_dropout|moe_router_topk|moe_ffn_hidden_size|use_rotary_position_embeddings"
+    "attention_dropout|moe_router_topk|moe_ffn_hidden_size|moe_router_pre_softmax|"                                    \
+    "use_rotary_position_embeddings"
 
 static const tide_key_row megatron_rows[] = {
     KEY_NEUTRAL(ARGUMENTS_OF_GPT),
@@ -47,6 +48,7 @@ static void make_model_of_arguments(tide_claims *c, const tide_claims_file *file
             .has_bias = !tide_option_is_on(root, "disable_bias_linear", false),
             .has_qkv_bias = tide_option_is_on(root, "add_qkv_bias", false),
             .has_qk_norm = tide_option_is_on(root, "qk_layernorm", false),
+            .has_pre_softmax = tide_option_is_on(root, "moe_router_pre_softmax", false),
             .is_tied = !tide_option_is_on(root, "untie_embeddings_and_output_weights", false),
             .norm = tide_option_word(root, "normalization", "LayerNorm"),
             .position = tide_option_word(root, "position_embedding_type", has_rotary ? "rope" : "learned_absolute"),
@@ -64,12 +66,24 @@ static void settle_gradients(tide_claims *c, const tide_json *root) {
     tide_imply(c, TIDE_SET_parallel_grad_reduce_in_fp32, "false");
 }
 
-/* What the script's arguments are where they are not given, which settings of this program are not. */
-static void settle_arguments(tide_claims *c, const tide_json *root) {
+/* Of the two switches of a fused activation the one of its own is read (core_transformer_config_from_args). */
+static void settle_activation(tide_claims *c, const tide_json *root) {
+    const char *own = tide_option_is_on(root, "swiglu", false) ? "no_bias_swiglu_fusion" : "no_bias_gelu_fusion";
+    bool is_claimed = c->settings[TIDE_SET_parallel_bias_activation_fusion],
+         says_model = tide_json_at(root, "num_layers");
+    if (is_claimed && says_model && !tide_option_is_on(root, own, false))
+        tide_megatron_force(c, TIDE_SET_parallel_bias_activation_fusion, "true");
+}
+
+static void settle_chunks(tide_claims *c, const tide_json *root) {
     int64_t chunk = tide_option_size(root, "num_layers_per_virtual_pipeline_stage", 0),
             stage = tide_option_size(root, "num_layers", 0) / tide_option_size(root, "pipeline_model_parallel_size", 1);
     if (chunk && stage / chunk > 1)
         tide_imply(c, TIDE_SET_parallel_virtual_stages, tide_format(c->arena, "%" PRId64, stage / chunk));
+}
+
+/* What the script's arguments are where they are not given, which settings of this program are not. */
+static void settle_arguments(tide_claims *c, const tide_json *root) {
     tide_imply(c, TIDE_SET_dtype, "fp32");
     if (!tide_option_is_on(root, "bf16", false) && !tide_option_is_on(root, "fp16", false))
         tide_imply(c, TIDE_SET_parallel_attention_backend, "unfused"); /* what AttnBackend.auto finds for fp32 */
@@ -84,6 +98,7 @@ static void settle_arguments(tide_claims *c, const tide_json *root) {
     if (strcmp(tide_option_word(root, "transformer_impl", "transformer_engine"), "local") == 0)
         tide_imply(c, TIDE_SET_parallel_softmax_fp32, "false");
     settle_gradients(c, root);
+    settle_activation(c, root);
     tide_megatron_settle_loss(c);
     tide_megatron_settle_fp8(c, "delayed");
     tide_megatron_settle_offload(c, tide_option_is_on(root, "optimizer_cpu_offload", false), "1");
@@ -95,6 +110,7 @@ static void settle_megatron(tide_claims *c) {
     if (!file) return;
     c->at = file;
     make_model_of_arguments(c, file);
+    settle_chunks(c, file->root);
     tide_megatron_settle_layout(c);
     settle_arguments(c, file->root);
 }

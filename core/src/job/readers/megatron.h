@@ -9,7 +9,7 @@
 typedef struct tide_gpt {
     int64_t layers, hidden, heads, groups, inner, head_size, positions, vocabulary, experts, chosen_experts,
         expert_inner;
-    bool is_gated, has_bias, has_qkv_bias, has_qk_norm, is_tied;
+    bool is_gated, has_bias, has_qkv_bias, has_qk_norm, is_tied, has_pre_softmax;
     const char *norm, *position, *hidden_dropout, *attention_dropout;
     const char *keys; /* of the file that say so, joined by `|`, behind `section` */
     const char *section;

@@ -11,7 +11,7 @@
     "num_layers|hidden_size|ffn_hidden_size|num_attention_heads|num_query_groups|kv_channels|vocab_size|"              \
     "normalization|gated_linear_unit|activation_func|num_moe_experts|position_embedding_type|add_bias_linear|"         \
     "add_qkv_bias|share_embeddings_and_output_weights|qk_layernorm|hidden_dropout|attention_dropout|moe_router_topk|"  \
-    "moe_ffn_hidden_size"
+    "moe_ffn_hidden_size|moe_router_pre_softmax"
 
 static const tide_key_row bridge_model_rows[] = {
     KEY_NEUTRAL(FIELDS_OF_GPT),
@@ -44,6 +44,7 @@ static const tide_key_row bridge_optimizer_rows[] = {
              "torch.float32=fp32|torch.float16=fp16|torch.bfloat16=bf16|torch.uint8=fp8"),
     KEY_SETS("optimizer_offload_fraction", parallel_offload_fraction, ""),
     KEY_REFUSED("overlap_param_gather_with_optimizer_step", "gathers parameters while it steps", ""),
+    KEY_MATTERS("store_param_remainders", "keeps whole fp32 parameters", "true"),
     KEY_REFUSED("optimizer_cuda_graph", "captures CUDA graphs", ""),
     KEY_REFUSED("use_layer_wise_distributed_optimizer", "shards states by layers", ""),
     KEY_NEUTRAL("*"),
@@ -283,11 +284,6 @@ static void check_provider(tide_claims *c, const tide_json *model) {
             tide_claims_refuse(c, TIDE_ERR_UNSUPPORTED, tide_format(c->arena, "model/%s", rows[i].key),
                                tide_format(c->arena, "%s=false %s, which is not described", rows[i].key, rows[i].what),
                                NULL);
-    bool fuses = tide_option_is_on(model, "bias_activation_fusion", true);
-    if (fuses != tide_option_is_on(model, "bias_dropout_fusion", fuses))
-        tide_claims_refuse(c, TIDE_ERR_UNSUPPORTED, "model/bias_dropout_fusion",
-                           "one of bias_activation_fusion and bias_dropout_fusion alone is not described",
-                           "both or none are");
 }
 
 /* CommOverlapConfig: what it does not say it decides by the ranks (_get_model_comm_overlap_cfgs,

@@ -65,6 +65,7 @@ tide_gpt tide_gpt_of_options(const tide_claims *c, const tide_json *model) {
         .chosen_experts = tide_option_size(model, "moe_router_topk", 0),
         .expert_inner = tide_option_size(model, "moe_ffn_hidden_size", 0),
         .has_qk_norm = tide_option_is_on(model, "qk_layernorm", false),
+        .has_pre_softmax = tide_option_is_on(model, "moe_router_pre_softmax", false),
         .is_tied = tide_option_is_on(model, "share_embeddings_and_output_weights", true),
         .position = tide_option_word(model, "position_embedding_type", "learned_absolute"),
         .hidden_dropout = tide_option_number(c, model, "hidden_dropout", "0.1"),
@@ -95,9 +96,9 @@ static const char *gpt_config(tide_claims *c, const tide_gpt *g) {
     if (g->experts)
         text = tide_format(c->arena,
                            "%s,\"num_local_experts\":%" PRId64 ",\"num_experts_per_tok\":%" PRId64
-                           ",\"moe_intermediate_size\":%" PRId64,
+                           ",\"moe_intermediate_size\":%" PRId64 ",\"moe_router_pre_softmax\":%s",
                            text, g->experts, g->chosen_experts ? g->chosen_experts : 2,
-                           g->expert_inner ? g->expert_inner : inner);
+                           g->expert_inner ? g->expert_inner : inner, g->has_pre_softmax ? "true" : "false");
     if (g->vocabulary) text = tide_format(c->arena, "%s,\"vocab_size\":%" PRId64, text, g->vocabulary);
     return tide_format(c->arena, "%s}", text);
 }
@@ -154,6 +155,21 @@ static void settle_microbatches(tide_claims *c, int64_t ranks) {
         tide_imply(c, TIDE_SET_parallel_microbatches, "1");
 }
 
+/* ModelParallelConfig: micro-batches that a chunk computes one after another; as many as stages are described, which is
+ * the default that configurations are saved with. */
+static void check_group(tide_claims *c, int64_t stages) {
+    int64_t group = tide_fact_int(c, TIDE_FACT_microbatch_group, stages);
+    bool interleaves = size_said(c, TIDE_SET_parallel_virtual_stages) > 1;
+    if (c->facts[TIDE_FACT_microbatch_group]) c->facts[TIDE_FACT_microbatch_group]->effect = TIDE_KEY_USED;
+    if (interleaves && group != stages)
+        tide_error(c->diags, TIDE_ERR_UNSUPPORTED, c->fact_places[TIDE_FACT_microbatch_group],
+                   tide_format(c->arena,
+                               "groups of %" PRId64 " micro-batches on %" PRId64
+                               " stages are ordered in a way that is not described",
+                               group, stages),
+                   "as many as there are stages are");
+}
+
 void tide_megatron_settle_layout(tide_claims *c) {
     int64_t others = size_said(c, TIDE_SET_parallel_tp) * size_said(c, TIDE_SET_parallel_pp) *
                      size_said(c, TIDE_SET_parallel_cp),
@@ -179,6 +195,7 @@ void tide_megatron_settle_layout(tide_claims *c) {
     tide_imply(c, TIDE_SET_parallel_dp, tide_format(c->arena, "%" PRId64, ranks));
     if (processes <= 0 || processes % others == 0 || c->arguments->asked[TIDE_SET_parallel_dp])
         settle_microbatches(c, ranks);
+    check_group(c, size_said(c, TIDE_SET_parallel_pp));
     tide_megatron_settle_stages(c, size_said(c, TIDE_SET_parallel_pp));
 }
 

@@ -11,7 +11,7 @@
     "num_layers|hidden_size|ffn_hidden_size|num_attention_heads|num_query_groups|kv_channels|normalization|"           \
     "activation|num_moe_experts|position_embedding_type|bias|qkv_bias|share_embeddings_and_output_weights|"            \
     "qk_layernorm|hidden_dropout|attention_dropout|moe_router_topk|moe_ffn_hidden_size|max_position_embeddings|"       \
-    "override_vocab_size"
+    "override_vocab_size|moe_router_pre_softmax"
 
 static const tide_key_row nemo_optim_rows[] = {
     KEY_SETS("name", parallel_distributed_optimizer,
@@ -57,6 +57,7 @@ static const tide_key_row nemo_model_rows[] = {
     KEY_SETS("micro_batch_size", batch, ""),
     KEY_SAYS("global_batch_size", generation_batch, ""),
     KEY_SETS("encoder_seq_length", seq, ""),
+    KEY_SETS("bias_dropout_add_fusion", parallel_bias_dropout_fusion, ""),
     KEY_SETS("activations_checkpoint_granularity", parallel_recompute, ""),
     KEY_SETS("activations_checkpoint_method", parallel_recompute_method, ""),
     KEY_SETS("activations_checkpoint_num_layers", parallel_recompute_layers, ""),
@@ -70,7 +71,7 @@ static const tide_key_row nemo_model_rows[] = {
     KEY_MATTERS("make_vocab_size_divisible_by", "pads the vocabulary to another size", "128"),
     KEY_MATTERS("fp8_params", "gathers in fp8", ""),
     KEY_NEUTRAL("fp8_e4m3|fp8_hybrid"),
-    KEY_NEUTRAL("mcore_gpt|megatron_amp_O2|tokenizer|fsdp_*|bias_dropout_add_fusion|rampup_batch_size|skip_train"),
+    KEY_NEUTRAL("mcore_gpt|megatron_amp_O2|tokenizer|fsdp_*|rampup_batch_size|skip_train"),
     KEY_NEUTRAL("restore_from_path|restore_from_ckpt|use_scaled_init_method|ffn_dropout|do_layer_norm_weight_decay"),
     KEY_NEUTRAL("pre_process|post_process|normalize_attention_scores|attention_type|reset_lr*|native_amp_*|hysteresis"),
     KEY_NEUTRAL(
@@ -113,17 +114,12 @@ static void make_model_of_nemo(tide_claims *c, const tide_claims_file *file) {
 
 /* What is described with one value only. */
 static void check_nemo_model(tide_claims *c, const tide_json *model) {
-    bool fuses = tide_option_is_on(model, "bias_activation_fusion", true);
     if (!tide_option_is_on(model, "mcore_gpt", false))
         tide_claims_refuse(c, TIDE_ERR_UNSUPPORTED, "model/mcore_gpt", "NeMo's own GPT is not described",
                            "mcore_gpt: True, of Megatron-Core, is");
     if (!tide_option_is_on(model, "megatron_amp_O2", false))
         tide_claims_refuse(c, TIDE_ERR_UNSUPPORTED, "model/megatron_amp_O2",
                            "fp32 parameters under autocast are not described", "megatron_amp_O2: True is");
-    if (fuses != tide_option_is_on(model, "bias_dropout_add_fusion", true))
-        tide_claims_refuse(c, TIDE_ERR_UNSUPPORTED, "model/bias_dropout_add_fusion",
-                           "one of bias_activation_fusion and bias_dropout_add_fusion alone is not described",
-                           "both or none are");
 }
 
 static void settle_nemo(tide_claims *c) {

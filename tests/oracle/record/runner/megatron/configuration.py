@@ -96,8 +96,8 @@ def layers_of(plan: Megatron, config: Config) -> dict[str, Any]:
     rotates = config["model_type"] != "gpt2" and "kv_lora_rank" not in config
     return {
         "gradient_accumulation_fusion": plan.wgrad_fusion,
-        "bias_activation_fusion": plan.fusions,
-        "bias_dropout_fusion": plan.fusions,
+        "bias_activation_fusion": plan.fusions if plan.bias_activation_fusion is None else plan.bias_activation_fusion,
+        "bias_dropout_fusion": plan.fusions if plan.bias_dropout_fusion is None else plan.bias_dropout_fusion,
         "masked_softmax_fusion": plan.fusions and te and config["model_type"] != "gemma2",  # whose kernel is Apex's
         "apply_rope_fusion": plan.rope_fusion and te and rotates,
         "attention_softmax_in_fp32": plan.softmax_fp32,
