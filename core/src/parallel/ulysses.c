@@ -16,8 +16,8 @@ void tide_ulysses_before_forward(tide_wrapper *w) {
     const tide_size *size = tide_size_find(model->descriptions, model->scopes[0].description, TIDE_TEXT("kv_heads"));
     if (!size || !strstr(tide_text_copy(model->m->arena, size->item->text), "num_key_value_heads"))
         tide_fail_setting(model->m, TIDE_ERR_UNSUPPORTED, "parallel.sequence_parallel_size",
-                          "DeepSpeed's Ulysses reads num_key_value_heads, which this model's configuration lacks; use "
-                          "1, or a decoder that has them, as llama");
+                          "DeepSpeed's Ulysses reads num_key_value_heads of the text configuration; it is described "
+                          "for decoders whose configuration has them itself; use 1, or such a decoder, as llama");
 }
 
 void tide_ulysses_after_forward(tide_wrapper *w, tide_value *output) {
