@@ -281,6 +281,13 @@ bool tide_text_is_among(tide_text text, const char *list) {
     return false;
 }
 
+bool tide_text_matches_one(tide_text text, const char *list) {
+    tide_text rest = tide_text_of(list), pattern;
+    while (tide_piece_next(&rest, '|', &pattern))
+        if (tide_text_matches(text, pattern)) return true;
+    return false;
+}
+
 bool tide_beginning_listed(const char *list, const char *text) {
     tide_text rest = tide_text_of(list), piece;
     if (!rest.length) return true;

@@ -59,6 +59,9 @@ tide_text tide_base_name(tide_text path);
 /* Whether a text is one of those in `list`, joined by `|`. */
 bool tide_text_is_among(tide_text text, const char *list);
 
+/* Whether one of the patterns in `list`, joined by `|`, covers a text. */
+bool tide_text_matches_one(tide_text text, const char *list);
+
 /* Whether a text begins as one of those in `list`, joined by `|`; always with an empty list. */
 bool tide_beginning_listed(const char *list, const char *text);
 

@@ -445,10 +445,7 @@ const char *tide_model_undescribed(tide_arena *arena, const char *name) {
     if (is_words && near_by_words(arena, tide_lowered(arena, tide_text_of(name)))) return NULL;
     const char *slash = strrchr(name, '/');
     tide_text last = tide_text_of(dashed(arena, tide_lowered(arena, tide_text_of(slash ? slash + 1 : name))));
-    for (size_t i = 0; i < TIDE_COUNT_OF(rows); i++) {
-        tide_text rest = tide_text_of(rows[i].names), pattern;
-        while (tide_piece_next(&rest, '|', &pattern))
-            if (tide_text_matches(last, pattern)) return rows[i].what;
-    }
+    for (size_t i = 0; i < TIDE_COUNT_OF(rows); i++)
+        if (tide_text_matches_one(last, rows[i].names)) return rows[i].what;
     return NULL;
 }

@@ -154,8 +154,7 @@ static void check_ulysses(tide_job_builder *b) {
          tide_format(b->arena, "write seq=%lld", (long long)((job->seq + ranks - 1) / ranks * ranks))},
         {job->attention == TIDE_attention_eager, TIDE_SET_attention,
          "\"eager attn_implementation isn't currently supported by Ulysses sequence parallelism because it requires a "
-         "4D "
-         "attention_mask\"",
+         "4D attention_mask\"",
          "use sdpa or flash_attention_2"},
         {job->parallel_tp > 1, TIDE_SET_parallel_tp, "AutoTP beside Ulysses is not described",
          "use one of them: parallel.tp=1, or parallel.sequence_parallel_size=1"},

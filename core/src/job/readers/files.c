@@ -101,10 +101,8 @@ static bool is_no_json(const tide_reading *r) {
 
 /* Of files of checkpoints the headers are longer than any configuration. */
 static bool is_over_limit(tide_reading *r) {
-    static const char *const headers[] = {".safetensors", ".safetensors.index.json", ".gguf"};
-    if (r->text.length <= CONFIGURATION_LIMIT) return false;
-    for (size_t i = 0; i < TIDE_COUNT_OF(headers); i++)
-        if (tide_text_ends(tide_text_of(r->name), tide_text_of(headers[i]))) return false;
+    static const char headers[] = "*.safetensors|*.safetensors.index.json|*.gguf";
+    if (r->text.length <= CONFIGURATION_LIMIT || tide_text_matches_one(tide_text_of(r->name), headers)) return false;
     tide_file_refuse(r, TIDE_ERR_FILE, "is larger than 4 MiB, which no configuration is", TIDE_GIVE_CONFIG);
     return true;
 }

@@ -149,11 +149,8 @@ const tide_key_row *tide_key_find(const tide_key_table *table, tide_text key) {
         tide_text prefix = tide_text_of(table->prefix), name = key;
         if (prefix.length && tide_text_starts(name, prefix))
             name = (tide_text){name.at + prefix.length, name.length - prefix.length};
-        for (uint32_t i = 0; i < table->count; i++) {
-            tide_text rest = tide_text_of(table->rows[i].key), pattern;
-            while (tide_piece_next(&rest, '|', &pattern))
-                if (tide_text_matches(name, pattern)) return &table->rows[i];
-        }
+        for (uint32_t i = 0; i < table->count; i++)
+            if (tide_text_matches_one(name, table->rows[i].key)) return &table->rows[i];
     }
     return NULL;
 }

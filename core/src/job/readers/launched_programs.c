@@ -194,12 +194,8 @@ static bool takes_arguments(const tide_json *options) {
 
 /* A script with a file of arguments, options holding over those in it, or with TrainingArguments as options. */
 static bool launch_script(launched *s) {
-    static const char endings[] = ".yaml|.yml|.json";
     const char *script = s->line->tokens[s->at];
-    bool has_file = false;
-    tide_text rest = tide_text_of(endings), ending;
-    while (s->word && tide_piece_next(&rest, '|', &ending))
-        has_file = has_file || tide_text_ends(tide_text_of(s->word), ending);
+    bool has_file = s->word && tide_text_matches_one(tide_text_of(s->word), "*.yaml|*.yml|*.json");
     if (has_file) put_launched(s, "config", s->word);
     bool has_config = tide_json_at(s->options, "config") != NULL;
     if (!has_config && !takes_arguments(s->options)) return false;
@@ -264,21 +260,14 @@ static const struct {
 
 /* A pattern without a star is a program's name, with a path or without. */
 static bool is_launched_by(const char *token, const char *patterns) {
-    tide_text rest = tide_text_of(patterns), pattern;
-    while (tide_piece_next(&rest, '|', &pattern)) {
-        bool is_name = !memchr(pattern.at, '*', pattern.length);
-        tide_text word = is_name ? tide_base_name(tide_text_of(token)) : tide_text_of(token);
-        if (tide_text_matches(word, pattern)) return true;
-    }
-    return false;
+    tide_text word = tide_text_of(token);
+    return tide_text_matches_one(word, patterns) || tide_text_is_among(tide_base_name(word), patterns);
 }
 
 bool tide_runs_known(const tide_command_line *l) {
-    static const char known[] = "accelerate|torchrun|deepspeed|trl|axolotl|llamafactory-cli|swift";
-    for (uint32_t i = 0; i < l->count; i++) {
-        tide_text name = tide_base_name(tide_text_of(l->tokens[i]));
-        if (tide_text_is_among(name, known) || tide_text_matches(name, TIDE_TEXT("python*"))) return true;
-    }
+    static const char known[] = "accelerate|torchrun|deepspeed|trl|axolotl|llamafactory-cli|swift|python*";
+    for (uint32_t i = 0; i < l->count; i++)
+        if (tide_text_matches_one(tide_base_name(tide_text_of(l->tokens[i])), known)) return true;
     return false;
 }
 

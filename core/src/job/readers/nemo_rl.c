@@ -179,8 +179,7 @@ RL_SECTION(nemo_rl);
 static const tide_json *nemo_rl_base(const tide_json *root) {
     const tide_json *base = tide_json_at(root, "defaults");
     if (tide_json_is(base, TIDE_JSON_ARRAY) && base->count == 1) base = base->first;
-    bool is_file = tide_json_is(base, TIDE_JSON_STRING) &&
-                   (tide_text_ends(base->text, TIDE_TEXT(".yaml")) || tide_text_ends(base->text, TIDE_TEXT(".yml")));
+    bool is_file = tide_json_is(base, TIDE_JSON_STRING) && tide_text_matches_one(base->text, "*.yaml|*.yml");
     return is_file ? base : NULL;
 }
 
