@@ -263,13 +263,13 @@ int cli_arguments_read(cli_arguments *a, int argc, char **argv, unsigned takes) 
     bool are_words = false; /* after "--" */
     for (int i = 0; i < argc; i++) {
         bool may_be_command = (takes & CLI_TAKES_SETTINGS) && !a->with_count && !a->command.length;
-        if (may_be_command && cli_is_quoted_command(argv[i])) {
+        if (may_be_command && strpbrk(argv[i], " \t\n") && cli_is_command(argv[i])) {
             cli_append_text(&a->command, argv[i]);
             continue;
         }
-        if (may_be_command && cli_is_command(argc - i, argv + i)) {
+        if (may_be_command) {
             argc = i + cli_command_read(&a->command, argc - i, argv + i);
-            are_words = false;
+            are_words = are_words && !a->command.length;
             if (i == argc) break;
         }
         const char *word = argv[i];

@@ -179,11 +179,10 @@ void cli_arguments_free(cli_arguments *arguments);
 
 /* ---- pasted.c ---- */
 
-/* These words start an inference server or a training. */
-bool cli_is_command(int argc, char **argv);
-/* The same in one word, with blanks between its. */
-bool cli_is_quoted_command(const char *text);
-/* Takes the command's words; the others are moved to the front of argv. Returns how many they are. */
+/* Whether a text is a command that starts an inference server or a training. */
+bool cli_is_command(const char *text);
+/* Where words are such a command, it is appended, and the words that are this program's are moved to the front of argv.
+ * Returns how many words are left: argc where they are none. */
 int cli_command_read(cli_buffer *command, int argc, char **argv);
 
 /* ---- links.c ---- */

@@ -4,7 +4,6 @@
  * this program's alone stay its. */
 #include "cli.h"
 
-#include <ctype.h>
 #include <string.h>
 
 static const char *const own[] = {"gpu",       "gpus",       "gpu_gib",         "concurrency", "max_concurrency",
@@ -25,71 +24,6 @@ static int words_of_own(int argc, char **argv) {
     return 0;
 }
 
-/* Programs with the words that may follow at once, parted by "|"; readers/server_command.c and launch_command.c find
- * the same in scripts. */
-static const char *const programs[][2] = {
-    {"vllm", "serve"},
-    {"sglang", "serve"},
-    {"llama-server", ""},
-    {"llama-cli", ""},
-    {"llama-bench", ""},
-    {"docker", "run"},
-    {"podman", "run"},
-    {"python", ""},
-    {"torchrun", ""},
-    {"deepspeed", ""},
-    {"accelerate", "launch"},
-    {"axolotl", "train"},
-    {"llamafactory-cli", "train"},
-    {"swift", "sft|pt|rlhf"},
-    {"trl", ""},
-    {"tune", "run"},
-};
-
-static bool is_among(const char *word, const char *list) {
-    size_t length = strlen(word);
-    for (const char *at = list; (at = strstr(at, word)); at += length)
-        if ((at == list || at[-1] == '|') && (!at[length] || at[length] == '|')) return true;
-    return false;
-}
-
-/* "python3.12" is python. */
-static bool is_program(const char *word, const char *program) {
-    const char *name = cli_base_name(word);
-    size_t length = strlen(program);
-    bool has_version = strcmp(program, "python") == 0;
-    return strncmp(name, program, length) == 0 &&
-           strspn(name + length, has_version ? ".0123456789" : "") == strlen(name + length);
-}
-
-/* HF_HUB_OFFLINE=1 before a program. */
-static bool is_variable(const char *word) {
-    const char *equals = strchr(word, '=');
-    if (!equals || equals == word) return false;
-    while (isupper((unsigned char)*word) || isdigit((unsigned char)*word) || *word == '_') word++;
-    return word == equals;
-}
-
-static bool is_option_or_file(int argc, char **argv) {
-    static const char *const endings[] = {".py", ".yaml", ".yml", ".json"};
-    for (size_t i = 0; argc && i < sizeof endings / sizeof *endings; i++)
-        if (cli_ends_in(argv[0], endings[i])) return true;
-    return argc && argv[0][0] == '-' && !words_of_own(argc, argv);
-}
-
-bool cli_is_command(int argc, char **argv) {
-    while (argc && is_variable(*argv)) argc--, argv++;
-    for (size_t i = 0; argc && i < sizeof programs / sizeof *programs; i++) {
-        const char *seconds = programs[i][1];
-        int from = *seconds ? 2 : 1;
-        if (!is_program(argv[0], programs[i][0]) || argc < from) continue;
-        if (*seconds && !is_among(argv[1], seconds)) continue;
-        return is_option_or_file(argc - from, argv + from) ||
-               (argc > from && is_option_or_file(argc - from - 1, argv + from + 1));
-    }
-    return false;
-}
-
 /* As a shell reads it back. */
 static void append_word(cli_buffer *command, const char *word) {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=./:,+@%";
@@ -108,30 +42,32 @@ static void append_word(cli_buffer *command, const char *word) {
     cli_append_text(command, "'");
 }
 
+bool cli_is_command(const char *text) {
+    cli_buffer request = {0};
+    cli_answer answer;
+    cli_append_text(&request, "{\"call\":\"command\",\"text\":");
+    cli_append_quoted(&request, text, strlen(text));
+    cli_append_text(&request, "}");
+    bool is_one = cli_ask(&answer, &request) == CLI_OK && cli_true_at(answer.json, "is_command");
+    cli_answer_free(&answer);
+    cli_buffer_free(&request);
+    return is_one;
+}
+
 int cli_command_read(cli_buffer *command, int argc, char **argv) {
+    for (int i = 0, mine; i < argc; i += mine ? mine : 1) {
+        mine = words_of_own(argc - i, argv + i);
+        if (!mine) append_word(command, argv[i]);
+    }
+    if (!command->length || !cli_is_command(command->at)) {
+        cli_buffer_free(command);
+        return argc;
+    }
     int left = 0;
     for (int i = 0; i < argc;) {
         int mine = words_of_own(argc - i, argv + i);
-        if (!mine) append_word(command, argv[i++]);
+        if (!mine) i++;
         for (; mine; mine--) argv[left++] = argv[i++];
     }
     return left;
-}
-
-bool cli_is_quoted_command(const char *text) {
-    enum { WORDS = 8 };
-    cli_buffer copy = {0};
-    char *words[WORDS];
-    int count = 0;
-    cli_append_text(&copy, text);
-    for (char *at = copy.at; count < WORDS;) {
-        at += strspn(at, " \t\n\r\\");
-        if (!*at) break;
-        words[count++] = at;
-        at += strcspn(at, " \t\n\r");
-        if (*at) *at++ = 0;
-    }
-    bool is_one = count > 1 && cli_is_command(count, words);
-    cli_buffer_free(&copy);
-    return is_one;
 }

@@ -235,14 +235,15 @@ export const isQuestion = (text) => /\S\s+\S/.test(text);
 /** A command that starts training or a server, typed or pasted where one line is: its lines come without what ends them.
  * @param {string} text */
 async function openCommand(text) {
-  const { file, problem } = await readText('pasted.sh', text.replace(/\\\s+/g, ' '));
+  const { file, problem } = await readText('pasted.sh', text);
   notices.value = file ? await openFiles([file]) : [problem ?? ''];
 }
 
 /** The job that a question asks about, as the core reads it: "llama 8b lora on a 4090". What is not understood is said, and the job stays.
  * @param {string} text */
 export async function openQuestion(text) {
-  if (isCommand(text)) return openCommand(text);
+  const command = text.replace(/\\\s+/g, ' ');
+  if (await isCommand(command)) return openCommand(command);
   const reply = await askAsIs({ call: 'link', settings: [text.trim()] }, 'question');
   if (!reply) return;
   if (reply.ok) {

@@ -34,11 +34,8 @@ export function isYaml(name, text) {
   return /\.ya?ml$/.test(name) || /^[\w-]*:(\s|$)/.test(first ?? '');
 }
 
-const PROGRAM = /(^|\s|\/)(vllm|sglang|llama-(server|cli|bench)|docker|podman|trl|accelerate|torchrun|deepspeed|axolotl|llamafactory-cli|swift|tune|python[\d.]*) /;
-
-/** Whether a text is a command that starts training or a server: a program, with an option or a file behind it.
- * @param {string} text */
-export const isCommand = (text) => PROGRAM.test(text) && /\s-|\.(py|ya?ml|json)\b/.test(text);
+/** Whether a text is a command that starts training or a server, as the core says. @param {string} text */
+export const isCommand = async (text) => Boolean((await askAsIs({ call: 'command', text }, 'command'))?.is_command);
 
 /** The core takes JSON: YAML is turned into it. @param {string} name @param {string} text
  * @returns {Promise<{file?: OpenFile, problem?: string}>} */

@@ -229,6 +229,14 @@ static bool answer_read_link(call *c) {
     return true;
 }
 
+/* {"call": "command", "text": ...}: whether the text is a command that starts training or a server, to be given as a
+ * file, or the words of a job. */
+static bool answer_command(call *c) {
+    call_open_answer(c);
+    tide_write_bool_at(&c->writer, "is_command", tide_is_command(&c->arena, call_text_at(c, "text")));
+    return true;
+}
+
 static void not_expressed(call *c, const char *reason) {
     call_open_answer(c);
     tide_write_bool_at(&c->writer, "expressed", false);
@@ -313,6 +321,7 @@ static bool answer_schedule(call *c) {
 }
 
 const call_table job_calls = {{{"describe", answer_describe},
+                               {"command", answer_command},
                                {"estimate", answer_estimate},
                                {"measure", answer_measure},
                                {"explain", answer_explain},

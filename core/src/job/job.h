@@ -154,6 +154,10 @@ tide_job *tide_job_build(tide_arena *arena, const tide_text *words, uint32_t wor
 tide_text *tide_phrases_read(tide_arena *arena, const tide_text *words, uint32_t *count, tide_diagnostics *diags,
                              const char **asks);
 
+/* Whether a text has a command in it that starts training or a server, and is no job in words: a program with an option
+ * or a file behind it. */
+bool tide_is_command(tide_arena *arena, tide_text text);
+
 /* Whether the adapter is trained tokens before the sample: prompt, prefix and p tuning. */
 bool tide_job_prompts(const tide_job *job);
 /* Whether weights are kept as GPTQ, AWQ, fp8 or compressed-tensors pack them. */

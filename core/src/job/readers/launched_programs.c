@@ -6,6 +6,7 @@
 #include "base/units.h"
 #include "job/readers/claims.h"
 #include "job/readers/command_options.h"
+#include "job/readers/command_programs.h"
 #include "job/readers/launch_command.h"
 
 /* A program in a command: its word, and its options. */
@@ -265,9 +266,8 @@ static bool is_launched_by(const char *token, const char *patterns) {
 }
 
 bool tide_runs_known(const tide_command_line *l) {
-    static const char known[] = "accelerate|torchrun|deepspeed|trl|axolotl|llamafactory-cli|swift|python*";
     for (uint32_t i = 0; i < l->count; i++)
-        if (tide_text_matches_one(tide_base_name(tide_text_of(l->tokens[i])), known)) return true;
+        if (tide_is_program_of(l->tokens[i], TIDE_STARTS_TRAINING)) return true;
     return false;
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/units.h"
+#include "job/readers/command_programs.h"
 #include "job/readers/shell_variables.h"
 
 enum { SHELL_DEPTH_LIMIT = 24 };
@@ -88,19 +89,12 @@ static server_start start_of(const tide_command_line *l) {
     return (server_start){.server = NULL};
 }
 
-static bool runs_containers(const tide_command_line *l, uint32_t at) {
-    static const char *const programs[] = {"docker", "podman", "nerdctl"};
-    for (size_t i = 0; i < TIDE_COUNT_OF(programs); i++)
-        if (tide_shell_runs(l->tokens[at], programs[i])) return true;
-    return false;
-}
-
 /* `docker run ... IMAGE OPTIONS`: of a server's own images the entry point is the server. */
 static server_start start_of_image(const tide_command_line *l) {
     bool is_of_containers = false, runs = false;
     for (uint32_t at = 0; at < l->count; at++) {
         runs = runs || (is_of_containers && strcmp(l->tokens[at], "run") == 0);
-        is_of_containers = is_of_containers || runs_containers(l, at);
+        is_of_containers = is_of_containers || tide_is_program_of(l->tokens[at], TIDE_STARTS_CONTAINER);
         for (size_t i = 0; i < TIDE_COUNT_OF(servers) && runs; i++)
             if (!tide_shell_is_option(l->tokens[at]) &&
                 tide_text_matches(tide_text_of(l->tokens[at]), tide_text_of(servers[i]->image)))
