@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/units.h"
+#include "job/settings.h"
 
 /* Whether a description reads a key of this object: the one played over it, or over an object that holds it. */
 static bool is_read(const tide_run *run, const tide_json *object, tide_text key) {
@@ -137,27 +138,20 @@ static bool is_warned(const tide_diagnostics *diags, const char *place) {
     return false;
 }
 
-/* Defaults that were assumed before the model was known, and that it does not read. */
-static void drop_assumptions(tide_run *run, const tide_job *job) {
-    static const struct {
-        tide_setting_id id;
-        const char *place;
-    } of_text[] = {{TIDE_SET_cache, "/settings/cache"},
-                   {TIDE_SET_decode, "/settings/decode"},
-                   {TIDE_SET_logits_to_keep, "/settings/logits_to_keep"},
-                   {TIDE_SET_seq, "/settings/seq"}};
+/* Whether a default that was assumed before the model was known is one that it does not read. */
+static bool is_idle_assumption(const tide_run *run, const tide_job *job, const tide_diagnostic *d) {
+    static const char settings[] = "/settings/";
+    if (d->severity != TIDE_ASSUMPTION || strncmp(d->place, settings, sizeof settings - 1) != 0) return false;
+    tide_setting_id id = tide_setting_find(tide_text_of(d->place + sizeof settings - 1));
+    if (id == TIDE_SET_seq) return !model_reads(run, "seq") && !tide_trainer_generates(job);
+    return is_of_generation(run, job, id);
+}
+
+static void drop_assumptions(const tide_run *run, const tide_job *job) {
     tide_diagnostics *diags = run->model.m->diags;
     uint32_t kept = 0;
-    for (uint32_t i = 0; i < diags->count; i++) {
-        const tide_diagnostic *d = &diags->items[i];
-        bool is_idle = false;
-        for (size_t k = 0; k < TIDE_COUNT_OF(of_text) && d->severity == TIDE_ASSUMPTION; k++) {
-            bool is_read = of_text[k].id == TIDE_SET_seq ? model_reads(run, "seq") || tide_trainer_generates(job)
-                                                         : !is_of_generation(run, job, of_text[k].id);
-            is_idle = is_idle || (!is_read && strcmp(d->place, of_text[k].place) == 0);
-        }
-        if (!is_idle) diags->items[kept++] = *d;
-    }
+    for (uint32_t i = 0; i < diags->count; i++)
+        if (!is_idle_assumption(run, job, &diags->items[i])) diags->items[kept++] = diags->items[i];
     diags->count = kept;
 }
 

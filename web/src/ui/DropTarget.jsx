@@ -42,7 +42,7 @@ export function DropTarget() {
         if (/^\s*\{/.test(text)) takeText('config.json', text);
         else if (link) location.hash = `#${text.trim().replace(/^[^#]*#/, '')}`;
         else if (isYaml('', text)) takeText('pasted.yaml', text);
-        else isCommand(text).then((is) => is && takeText('pasted.sh', text));
+        else isCommand(text).then((is) => { if (is) takeText('pasted.sh', text); });
       },
     };
     for (const [name, run] of Object.entries(on)) document.addEventListener(name, /** @type {any} */ (run));
