@@ -16,7 +16,9 @@ static const tide_key_table axolotl_trl_keys = {
     .rows = axolotl_trl_rows, .count = TIDE_COUNT_OF(axolotl_trl_rows), .more = &tide_trainer_keys};
 
 static const tide_key_row axolotl_rows[] = {
-#include "job/readers/keys/axolotl.def"
+#include "job/readers/keys/parallel_sizes.def"
+
+#include "job/readers/keys/axolotl.def" /* expert_parallel_* otherwise */
 };
 
 static const tide_key_table axolotl_keys = {

@@ -6,6 +6,7 @@
 
 static const tide_key_row ms_swift_rows[] = {
 #include "job/readers/keys/ms_swift.def"
+#include "job/readers/keys/parallel_sizes.def"
 };
 
 static const tide_key_table ms_swift_keys = {

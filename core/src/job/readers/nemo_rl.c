@@ -7,8 +7,6 @@
 
 #include "base/units.h"
 
-#define CUTS "cuts layers or sequences over ranks"
-
 static const tide_key_row nemo_rl_packing_rows[] = {
     KEY_MATTERS("enabled", "packs rows of other lengths", ""),
     KEY_NEUTRAL("train_mb_tokens|logprob_mb_tokens|algorithm|microbatch_order|sequence_length_round|fuse_loss"),
@@ -50,11 +48,11 @@ static const tide_key_row nemo_rl_dtensor_rows[] = {
     KEY_SETS("cpu_offload", parallel_offload, ""),
     KEY_HOLDS("lora_cfg", nemo_rl_lora_keys),
     KEY_HOLDS("automodel_kwargs", nemo_rl_automodel_keys),
-    KEY_MATTERS("tensor_parallel_size|context_parallel_size|expert_parallel_size", CUTS, "1"),
     KEY_MATTERS("dp_replicate_size", "shards over some of the ranks, which hold copies of each other", "1"),
     KEY_MATTERS("moe_parallelizer", "shards experts in another way", ""),
     KEY_NEUTRAL("_v2|enabled|env_vars|sequence_parallel|custom_parallel_plan|defer_fsdp_grad_sync"),
     KEY_NEUTRAL("clear_cache_every_n_steps"),
+#include "job/readers/keys/parallel_sizes.def"
 };
 RL_SECTION(nemo_rl_dtensor);
 
@@ -270,4 +268,3 @@ const tide_reader tide_nemo_rl_reader = {.title = "NeMo-RL",
                                          .precedence = 2,
                                          .program = TIDE_PROGRAM_nemo_rl,
                                          .settle = settle_nemo_rl};
-#undef CUTS

@@ -7,7 +7,6 @@
 #include "base/units.h"
 
 #define PACKS "packs rows of other lengths"
-#define CUTS "cuts layers or sequences over ranks"
 #define OTHER_LOOP "trains in another way"
 #define ESTIMATORS "group_norm=grpo|dr_grpo=grpo|gae=ppo|reinforce*=reinforce"
 #define DECIDES(key, fact) KEY_SAYS(key, fact, "")
@@ -17,7 +16,6 @@
     DECIDES("zero_stage", zero_stage), KEY_SETS("adam_offload", parallel_offload_optimizer, "true=cpu|false="),        \
         KEY_SETS("load_in_4bit", quant, "true=nf4|false="), KEY_SETS("attn_implementation", attention, KEY_ATTENTION), \
         KEY_SETS("param_dtype", dtype, ""), KEY_MATTERS("packing_samples", PACKS, ""),                                 \
-        KEY_MATTERS("ring_attn_size|ds_tensor_parallel_size|tensor_parallel_size", CUTS, "1"),                         \
         KEY_MATTERS("use_liger_kernel|deepcompile", "replaces kernels", ""),                                           \
         KEY_MATTERS("experts_implementation", "runs experts by other kernels", "grouped_mm"),                          \
         KEY_MATTERS("zpg", "keeps a second copy of the weights in each group", "1"),                                   \
@@ -48,6 +46,7 @@ static const tide_key_row openrlhf_ds_rows[] = {
     OF_ENGINE,
     KEY_HOLDS("lora", openrlhf_lora_keys),
     KEY_MATTERS("enable_sleep", "moves what trains to the host in between", ""),
+#include "job/readers/keys/parallel_sizes.def"
 };
 RL_SECTION(openrlhf_ds);
 
@@ -187,6 +186,7 @@ static const tide_key_row openrlhf_rows[] = {
                 "reward_clip_range|use_kl_loss|no_advantage_std_norm|overlong_buffer_len|overlong_penalty_factor|"
                 "stop_properly_penalty_coef|reward_pretrain|remote_rm_url|critic_pretrain|agent_func_path|"
                 "dynamic_filtering|dynamic_filtering_reward_range|loss"),
+#include "job/readers/keys/parallel_sizes.def"
 };
 RL_SECTION(openrlhf);
 
@@ -197,7 +197,6 @@ const tide_reader tide_openrlhf_reader = {.title = "OpenRLHF",
                                           .program = TIDE_PROGRAM_openrlhf,
                                           .settle = tide_rl_settle};
 #undef PACKS
-#undef CUTS
 #undef OTHER_LOOP
 #undef ESTIMATORS
 #undef DECIDES

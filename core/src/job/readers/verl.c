@@ -7,7 +7,6 @@
 #include "base/units.h"
 
 #define OFFLOADS "moves what trains to the host"
-#define CUTS "cuts sequences over ranks"
 #define PACKS "packs rows of other lengths"
 #define UNPADS "takes what is padding out of rows"
 #define OTHER_LOGITS "takes the entropy in another way"
@@ -43,7 +42,6 @@ static const tide_key_row verl_fsdp_rows[] = {
     KEY_SETS("offload_policy", parallel_offload, ""),
     KEY_MATTERS("param_offload|optimizer_offload|cpu_offload|offload_params", OFFLOADS, ""),
     KEY_SETS("fsdp_size", parallel_hybrid, "-1="),
-    KEY_MATTERS("ulysses_sequence_parallel_size", CUTS, "1"),
     KEY_MATTERS("entropy_from_logits_with_chunking|entropy_checkpointing", OTHER_LOGITS, ""),
     KEY_SETS("forward_prefetch", parallel_forward_prefetch, ""),
     KEY_SETS("use_orig_params", parallel_use_orig_params, ""),
@@ -58,6 +56,7 @@ static const tide_key_row verl_fsdp_rows[] = {
     KEY_REFUSED("distributed_strategy|tp_size|pp_size|cp_size|ep_size", "trains by NeMo AutoModel", ""),
     KEY_NEUTRAL("seed|full_determinism|entropy_from_logits_chunk_size|use_torch_compile"),
     KEY_NEUTRAL("pad_to_length_bucket|forward_only|turbo_config|_target_"),
+#include "job/readers/keys/parallel_sizes.def"
 };
 RL_SECTION(verl_fsdp);
 
@@ -145,7 +144,6 @@ static const tide_key_row verl_actor_rows[] = {
     KEY_MATTERS("use_fused_kernels", "replaces kernels", ""),
     KEY_MATTERS("pad_to_length", "pads rows to whole buckets", ""),
     KEY_MATTERS("freeze_vision_tower", "freezes modules: name them in freeze", ""),
-    KEY_MATTERS("ulysses_sequence_parallel_size", CUTS, "1"),
     KEY_MATTERS("entropy_coeff|calculate_entropy|calculate_sum_pi_squared", "takes the entropy of every position", ""),
     KEY_MATTERS("entropy_from_logits_with_chunking|entropy_checkpointing|sum_pi_squared_checkpointing", OTHER_LOGITS,
                 ""),
@@ -154,6 +152,7 @@ static const tide_key_row verl_actor_rows[] = {
     KEY_NEUTRAL("ppo_mini_batch_size|ppo_max_token_len_per_gpu|ppo_epochs|rollout_n|shuffle|data_loader_seed|clip_*"),
     KEY_NEUTRAL("tau_pos|tau_neg|policy_loss|loss_agg_mode|loss_scale_factor|use_kl_loss|kl_loss_coef|kl_loss_type"),
     KEY_NEUTRAL("use_torch_compile|entropy_from_logits_chunk_size|checkpoint|profiler|_target_"),
+#include "job/readers/keys/parallel_sizes.def"
 };
 RL_SECTION(verl_actor);
 
@@ -271,11 +270,11 @@ static const tide_key_row verl_rows[] = {
     KEY_HOLDS("reward_model", verl_reward_keys),
     KEY_HOLDS("reward", verl_rewards_keys),
     KEY_HOLDS("distillation", verl_distilled_keys),
-    KEY_MATTERS("ulysses_sequence_parallel_size", CUTS, "1"),
     KEY_MATTERS("use_remove_padding", UNPADS, ""),
     KEY_MATTERS("config_name", "has defaults of its own", "ppo_trainer|sft_trainer|sft_trainer_engine"),
     KEY_NEUTRAL("trainer|critic|custom_reward_function|reward_manager|sandbox_fusion|hydra|ray_kwargs|ray_init|"
                 "global_profiler|profiler|transfer_queue|checkpoint|skip|defaults"),
+#include "job/readers/keys/parallel_sizes.def"
 };
 RL_SECTION(verl);
 
@@ -294,7 +293,6 @@ const tide_reader tide_verl_reader = {.title = "verl",
                                       .program = TIDE_PROGRAM_verl,
                                       .settle = tide_rl_settle};
 #undef OFFLOADS
-#undef CUTS
 #undef PACKS
 #undef UNPADS
 #undef OTHER_LOGITS

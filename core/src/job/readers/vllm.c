@@ -67,7 +67,7 @@ static const tide_key_row vllm_rows[] = {
                 "changes what the tower runs", "weights"),
     KEY_MATTERS("mm_ipc_gpu_memory_gb", "keeps memory for media on the GPU", "0"),
     KEY_MATTERS("enable_prompt_embeds", "keeps a buffer of embeddings", ""),
-    KEY_MATTERS("*_context_parallel_size", "cuts sequences over ranks", "1"),
+    KEY_REFUSED("*_context_parallel_size", "cuts sequences over ranks", "1"),
     KEY_MATTERS("dcp_q_replicate|dcp_comm_backend|enable_hc_sp", "cuts sequences over ranks", ""),
     KEY_MATTERS("*eplb*|*elastic_ep*|enable_ep_weight_filter|expert_placement_strategy",
                 "places experts in another way", "linear"),
