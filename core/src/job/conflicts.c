@@ -12,6 +12,12 @@ static bool was_replaced(const tide_job_builder *b, tide_setting_id id) {
            b->arguments.origins[TIDE_SET_parallel_kind] == TIDE_ORIGIN_USER;
 }
 
+/* deepspeed/pipe: PipelineModule, of layers that take what the one before returns. */
+static bool asks_for_pipeline_engine(const tide_job *job, tide_setting_id id) {
+    return tide_job_has_deepspeed(job) &&
+           (id == TIDE_SET_parallel_pp || id == TIDE_SET_parallel_schedule || id == TIDE_SET_parallel_stage_layers);
+}
+
 static void refuse_option(tide_job_builder *b, tide_setting_id id) {
     const char *kind = b->job->values[TIDE_SET_parallel_kind], *wanted = tide_setting_wants(&tide_settings[id]);
     bool is_alone = b->job->parallel_kind == TIDE_parallel_kind_none;
@@ -21,6 +27,11 @@ static void refuse_option(tide_job_builder *b, tide_setting_id id) {
     else if (is_alone)
         tide_builder_refuse(b, TIDE_ERR_CONFLICT, id, "needs a kind of parallelism",
                             tide_format(b->arena, "choose parallel.kind (%s), or leave it out", wanted));
+    else if (asks_for_pipeline_engine(b->job, id))
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, id,
+                            "DeepSpeed's PipelineEngine runs a PipelineModule, of layers that are written for it: no "
+                            "model of transformers is one",
+                            "near to it: parallel.kind=native with parallel.pp and parallel.dp, or megatron");
     else
         tide_builder_refuse(b, TIDE_ERR_CONFLICT, id, tide_format(b->arena, "is no option of parallel.kind=%s", kind),
                             tide_format(b->arena, "leave it out, or choose a kind that has it (%s)", wanted));

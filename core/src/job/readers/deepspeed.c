@@ -361,6 +361,18 @@ static void put_tensor_parallel(const deepspeed_reader *r, const tide_json *sect
     }
 }
 
+/* runtime/pipe/engine.py alone reads the section: of a model that is no PipelineModule it says nothing. */
+static void refuse_pipeline(const deepspeed_reader *r, const tide_json *section) {
+    tide_claims_note(r->claims, "pipeline", TIDE_KEY_UNSUPPORTED, tide_argument_value(r->arena, section),
+                     "is not described");
+    tide_error(
+        r->claims->diags, TIDE_ERR_UNSUPPORTED, tide_claims_place(r->claims, "pipeline"),
+        "is of DeepSpeed's PipelineEngine, which runs a PipelineModule, of layers that are written for it: no model of "
+        "transformers is one",
+        "leave it out where the model is transformers', as deepspeed.initialize() does; near to it: "
+        "parallel.kind=native with parallel.pp and parallel.dp");
+}
+
 /* Other keys at the top. */
 static void note_rest(const deepspeed_reader *r, const tide_json *root) {
     static const char *const read[] = {"zero_optimization",
@@ -376,12 +388,16 @@ static void note_rest(const deepspeed_reader *r, const tide_json *root) {
                                        "data_types",
                                        "optimizer",
                                        NULL};
-    static const char *const matter[] = {"amp",      "compression_training", "sparse_attention", "curriculum_learning",
-                                         "pipeline", "hybrid_engine",        "compile",          NULL};
+    static const char *const matter[] = {
+        "amp", "compression_training", "sparse_attention", "curriculum_learning", "hybrid_engine", "compile", NULL};
     for (const tide_json *entry = root->first; entry; entry = entry->next) {
         const char *key = tide_shown(r->arena, entry->key), *value = tide_argument_value(r->arena, entry);
         bool may_matter = is_among(entry->key, matter) && !is_switched_off(entry);
         if (is_among(entry->key, read)) continue;
+        if (tide_text_is(entry->key, "pipeline")) {
+            refuse_pipeline(r, entry);
+            continue;
+        }
         if (tide_text_is(entry->key, "tensor_parallel")) {
             put_tensor_parallel(r, entry);
             continue;
@@ -390,10 +406,7 @@ static void note_rest(const deepspeed_reader *r, const tide_json *root) {
                          may_matter ? "is not described" : NULL);
         if (may_matter)
             tide_report(r->claims->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, tide_claims_place(r->claims, key),
-                        "is not described and may matter",
-                        tide_text_is(entry->key, "pipeline")
-                            ? "near to a PipelineEngine: parallel.kind=native with parallel.pp"
-                            : NULL);
+                        "is not described and may matter", NULL);
     }
 }
 
