@@ -58,6 +58,7 @@ enum {
            1 << TIDE_parallel_kind_zero3,
     ZERO3 = 1 << TIDE_parallel_kind_zero3,
     FSDP1 = 1 << TIDE_parallel_kind_fsdp1,
+    FSDP2 = 1 << TIDE_parallel_kind_fsdp2,
     TP = 1 << TIDE_parallel_kind_tp,
     PP = 1 << TIDE_parallel_kind_pp,
     NATIVE = 1 << TIDE_parallel_kind_native,

@@ -169,6 +169,9 @@ bool tide_job_has_deepspeed(const tide_job *job);
 /* All ranks of the job. */
 int64_t tide_job_world(const tide_job *job);
 
+/* Whether a trainer runs each micro-batch under context_parallel(): accelerate's ParallelismConfig with cp_size. */
+bool tide_trainer_cuts_sequences(const tide_job *job);
+
 /* Ranks that gradients are reduced over: data parallel ones, and those that share a sequence. */
 int64_t tide_job_reduction_ranks(const tide_job *job);
 

@@ -43,12 +43,19 @@ int64_t tide_data_ranks(const tide_job *job) {
     return job->parallel_kind == TIDE_parallel_kind_none ? 1 : job->parallel_dp;
 }
 
+bool tide_trainer_cuts_sequences(const tide_job *job) {
+    return job->parallel_kind == TIDE_parallel_kind_fsdp2 && job->parallel_cp > 1;
+}
+
 int64_t tide_job_reduction_ranks(const tide_job *job) {
-    return job->parallel_dp * job->parallel_sequence_parallel_size;
+    int64_t ranks_of_sequence =
+        tide_trainer_cuts_sequences(job) ? job->parallel_cp : job->parallel_sequence_parallel_size;
+    return job->parallel_dp * ranks_of_sequence;
 }
 
 int64_t tide_job_world(const tide_job *job) {
-    return tide_job_reduction_ranks(job) * job->parallel_tp * job->parallel_pp * job->parallel_cp;
+    return job->parallel_dp * job->parallel_sequence_parallel_size * job->parallel_tp * job->parallel_pp *
+           job->parallel_cp;
 }
 
 bool tide_job_has_deepspeed(const tide_job *job) {

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/rounding.h"
 #include "base/units.h"
 
 bool tide_builder_changes(const tide_job_builder *b, tide_setting_id id) {
@@ -138,16 +139,25 @@ static void check_refused(tide_job_builder *b) {
 
 enum { LEAST_TRANSFORMERS = 4052 }; /* 4.51.3 */
 
+/* A refusal at a setting, where something holds. */
+typedef struct refusal {
+    bool is_refused;
+    tide_setting_id at;
+    const char *what, *remedy;
+} refusal;
+
+static void refuse_all(tide_job_builder *b, const refusal *refusals, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (refusals[i].is_refused)
+            tide_builder_refuse(b, TIDE_ERR_CONFLICT, refusals[i].at, refusals[i].what, refusals[i].remedy);
+}
+
 /* deepspeed/runtime/sequence_parallel/ulysses_sp.py; accelerate/big_modeling.py. */
 static void check_ulysses(tide_job_builder *b) {
     const tide_job *job = b->job;
     int64_t ranks = job->parallel_sequence_parallel_size;
     if (ranks == 1 || job->mode != TIDE_mode_train) return;
-    const struct {
-        bool is_refused;
-        tide_setting_id at;
-        const char *what, *remedy;
-    } refusals[] = {
+    const refusal refusals[] = {
         {job->seq % ranks != 0, TIDE_SET_seq,
          tide_format(b->arena, "\"batch's seqlen=%lld isn't divisible by sp-size=%lld\"", (long long)job->seq,
                      (long long)ranks),
@@ -168,9 +178,53 @@ static void check_ulysses(tide_job_builder *b) {
         {!job->labels, TIDE_SET_labels, "the loss that is weighted over the ranks of a sequence is that of labels",
          "leave it out"},
     };
-    for (size_t i = 0; i < TIDE_COUNT_OF(refusals); i++)
-        if (refusals[i].is_refused)
-            tide_builder_refuse(b, TIDE_ERR_CONFLICT, refusals[i].at, refusals[i].what, refusals[i].remedy);
+    refuse_all(b, refusals, TIDE_COUNT_OF(refusals));
+}
+
+/* accelerate/big_modeling.py, _attach_context_parallel_hooks(): whether all layers see all that is before them. */
+static bool has_full_attention(const tide_job *job) {
+    const tide_json *text = tide_json_at(job->config, "text_config"), *config = text ? text : job->config,
+                    *types = tide_json_at(config, "layer_types"), *window = tide_json_at(config, "sliding_window"),
+                    *uses = tide_json_at(config, "use_sliding_window");
+    for (const tide_json *type = types ? types->first : NULL; type; type = type->next)
+        if (!tide_json_is_text(type, "full_attention")) return false;
+    return types || !window || window->kind == TIDE_JSON_NULL || (uses && !uses->is_true);
+}
+
+/* torch.distributed.tensor.experimental, trainer.py and accelerate/accelerator.py, _prepare_cp(). */
+static void check_context_parallel(tide_job_builder *b) {
+    const tide_job *job = b->job;
+    int64_t slices = 2 * job->parallel_cp;
+    if (!tide_trainer_cuts_sequences(job) || job->mode != TIDE_mode_train) return;
+    bool is_played = job->trainer == TIDE_trainer_hf || job->trainer == TIDE_trainer_sft;
+    const refusal refusals[] = {
+        {!is_played, TIDE_SET_parallel_cp,
+         tide_format(b->arena, "context parallel ranks beside fsdp2 are not described with trainer=%s",
+                     job->values[TIDE_SET_trainer]),
+         "use trainer=hf or sft; near to it: parallel.kind=native, ring attention in torchtitan's order"},
+        {job->seq % slices != 0, TIDE_SET_seq,
+         tide_format(b->arena, "%lld tokens do not divide into two slices for each of %lld context parallel ranks",
+                     (long long)job->seq, (long long)job->parallel_cp),
+         tide_format(b->arena, "write seq=%lld", (long long)TIDE_ROUND_UP(job->seq, slices))},
+        {job->attention != TIDE_attention_sdpa, TIDE_SET_attention,
+         tide_format(b->arena, "\"Context parallelism is supported only with SDPA attention, you are using %s.\"",
+                     job->values[TIDE_SET_attention]),
+         "use sdpa"},
+        {job->sdpa_backend == TIDE_sdpa_backend_math, TIDE_SET_sdpa_backend,
+         "context_parallel() runs flash, efficient and cuDNN attention alone", "use flash"},
+        {!has_full_attention(job), TIDE_SET_parallel_cp,
+         "\"Context parallelism does not support attention layers of type ['sliding_attention']\"",
+         "use a model whose layers all have full attention, or parallel.cp=1"},
+        {job->packing, TIDE_SET_packing, "\"Packing is not compatible with context parallelism (`cp_size > 1`)\"",
+         "leave it out"},
+        {job->trainer_padding_free, TIDE_SET_trainer_padding_free,
+         "drops the mask that keeps documents apart, as context parallelism does", "leave it out"},
+        {tide_job_has_lengths(job), TIDE_SET_lengths,
+         "samples of several lengths are not described with context parallelism", "give seq, the longest one"},
+        {job->trainer_eval_strategy != TIDE_trainer_eval_strategy_no, TIDE_SET_trainer_eval_strategy,
+         "evaluation is not described with context parallelism", "leave it out: the training alone is played then"},
+    };
+    refuse_all(b, refusals, TIDE_COUNT_OF(refusals));
 }
 
 bool tide_kind_refuses(const tide_job *job, tide_setting_id id) {
@@ -185,4 +239,5 @@ void tide_check_rank_conflicts(tide_job_builder *b) {
     check_refused(b);
     check_megatron_sgd(b);
     check_ulysses(b);
+    check_context_parallel(b);
 }

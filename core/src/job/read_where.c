@@ -205,7 +205,7 @@ static const struct {
     {NATIVE, TIDE_SET_parallel_sync_each, is_not_pipelined, " with a pipeline, which reduces after its last pass"},
     {NATIVE, TIDE_SET_parallel_schedule, is_pipelined, " with parallel.pp=1"},
     {NATIVE | MEGATRON, TIDE_SET_parallel_stage_layers, is_pipelined, " with parallel.pp=1"},
-    {NATIVE, TIDE_SET_parallel_rotate, has_context_ranks, " with parallel.cp=1"},
+    {FSDP2 | NATIVE, TIDE_SET_parallel_rotate, has_context_ranks, " with parallel.cp=1"},
     {MEGATRON, TIDE_SET_sdpa_backend, never, ": give parallel.attention_backend"},
     {MEGATRON, TIDE_SET_hold_outputs, never, " with parallel.kind=megatron"},
     {MEGATRON, TIDE_SET_zero_grad, never, ": gradients are buffers, which are zeroed"},

@@ -11,11 +11,12 @@
 #include "parallel/topology.h"
 #include "parallel/torchtitan_experts.h"
 #include "tensor/checkpoint.h"
+#include "tensor/context_parallel.h"
 
 typedef struct native {
     tide_pipeline pipeline;
     tide_topology topology;
-    tide_tensor *context[3]; /* what names of context_parallel() hold until it ends */
+    tide_context_parallel context;
 } native;
 
 static bool refuse_what_is_not_described(tide_wrapper *w) {
@@ -155,45 +156,6 @@ static void native_wrap(tide_wrapper *w) {
 
 /* ---- a step ---- */
 
-/* A view of the first elements: Tensor.resize_() keeps the storage. */
-static tide_tensor *resize(tide_wrapper *w, tide_tensor *whole) {
-    tide_shape shape = *whole->shape;
-    shape.dim[1] = (tide_dim){shape.dim[1].size / w->job->parallel_cp, 0};
-    return tide_view_as(w->model->m, whole, tide_layout_of(w->model->m, &shape, NULL));
-}
-
-/* context_parallel(): what _context_parallel_buffers() makes of ids and labels, balanced as _HeadTailLoadBalancer has
- * it, is copied into the first part of each. */
-static void split_sequence(tide_wrapper *w, tide_tensor *made[2]) {
-    native *n = w->state;
-    tide_machine *m = w->model->m;
-    const int64_t seq = w->job->seq, cp = w->job->parallel_cp;
-    tide_tensor *shards[2];
-    m->op = "_HeadTailLoadBalancer";
-    tide_tensor *indices = tide_flat(m, seq, TIDE_INT32), *head = tide_flat(m, cp, TIDE_INT64),
-                *tail = tide_flat(m, cp, TIDE_INT64), *heads = tide_flat(m, seq / 2, TIDE_INT32),
-                *tails = tide_flat(m, seq / 2, TIDE_INT32), *paired = tide_flat(m, seq, TIDE_INT32);
-    tide_tensor *done[] = {tails, heads, indices, head, tail};
-    for (unsigned i = 0; i < 5; i++) tide_release(m, done[i]);
-    m->op = "_context_parallel_buffers";
-    for (int i = 0; i < 2; i++) {
-        tide_tensor *balanced = tide_empty_like(m, made[i], (tide_dtype)made[i]->dtype), *part = resize(w, balanced);
-        shards[i] = tide_empty(m, part->shape, (tide_dtype)part->dtype);
-        tide_release(m, part);
-        tide_release(m, balanced);
-    }
-    tide_release(m, paired);
-    for (int i = 0; i < 2; i++) {
-        tide_tensor *whole = made[i];
-        tide_release_at(m, &n->context[2]); /* the loop's name for it */
-        n->context[2] = tide_empty_like(m, shards[i], (tide_dtype)shards[i]->dtype);
-        made[i] = resize(w, whole);
-        tide_release(m, whole);
-    }
-    n->context[0] = shards[0];
-    n->context[1] = shards[1];
-}
-
 /* batch.clone() or repeat(): the names hold the last ones until both are made. */
 static void take_batch(tide_wrapper *w, tide_pipeline *p, int64_t times, const char *op) {
     tide_machine *m = w->model->m;
@@ -206,7 +168,8 @@ static void take_batch(tide_wrapper *w, tide_pipeline *p, int64_t times, const c
     }
     tide_release(m, p->ids);
     tide_release(m, p->labels);
-    if (w->job->parallel_cp > 1) split_sequence(w, made);
+    if (w->job->parallel_cp > 1)
+        tide_context_parallel_begins(m, &((native *)w->state)->context, w->job->parallel_cp, made, 2);
     p->ids = made[0];
     p->labels = made[1];
 }
@@ -232,7 +195,7 @@ static void micro_batches(tide_wrapper *w, native *n) {
         tide_timeline_end_forward(&m->timeline, from);
         tide_stage_backward(s, 0);
         tide_release_at(m, &p->losses[0]);
-        for (unsigned k = 0; k < TIDE_COUNT_OF(n->context); k++) tide_release_at(m, &n->context[k]);
+        tide_context_parallel_ends(m, &n->context);
         if (left) left -= tide_round_ends(&rounds, left - 1, NULL, 0); /* gradients are reduced after the last */
     }
 }
@@ -264,7 +227,7 @@ static void native_step(tide_wrapper *w, unsigned step) {
             f->keeps_after_backward = true;
         }
         tide_pipeline_step(p);
-        for (unsigned k = 0; k < TIDE_COUNT_OF(n->context); k++) tide_release_at(m, &n->context[k]);
+        tide_context_parallel_ends(m, &n->context);
     }
     tide_timeline_mark(timeline, step, TIDE_PHASE_BACKWARD);
     if (w->job->optimizer != TIDE_optimizer_none) update_balanced(w);

@@ -40,7 +40,8 @@ static int64_t communicators_of(const tide_job *job) {
     bool of_deepspeed = tide_job_has_deepspeed(job);
     bool is_hybrid = job->parallel_hybrid > 0, is_near = job->parallel_zero_hpz_partition_size > 1;
     bool has_ulysses = job->parallel_sequence_parallel_size > 1; /* parallel_state_sp.py: a sequence's ranks */
-    return 1 + of_deepspeed + is_near + has_ulysses + (is_hybrid ? 2 : 0);
+    bool has_ring = tide_trainer_cuts_sequences(job);
+    return 1 + of_deepspeed + is_near + has_ulysses + has_ring + (is_hybrid ? 2 : 0);
 }
 
 tide_nccl tide_nccl_of(const tide_job *job) {

@@ -265,7 +265,8 @@ static bool needs(const tide_job *job, tide_text name) {
     if (tide_text_is(name, "library/rewards")) return tide_trainer_generates(job);
     if (tide_text_is(name, "library/tensor_parallel"))
         return job->parallel_kind == TIDE_parallel_kind_tp || job->parallel_kind == TIDE_parallel_kind_pp ||
-               job->parallel_kind == TIDE_parallel_kind_native || (tide_job_has_deepspeed(job) && job->parallel_tp > 1);
+               job->parallel_kind == TIDE_parallel_kind_native || tide_trainer_cuts_sequences(job) ||
+               (tide_job_has_deepspeed(job) && job->parallel_tp > 1);
     if (tide_text_is(name, "library/torchtitan")) return tide_job_has_torchtitan_experts(job);
     if (tide_text_is(name, "library/expert_parallel"))
         return tide_job_has_auto_plan(job) || tide_job_has_torchtitan_experts(job);

@@ -37,6 +37,8 @@ bool tide_make_batch(tide_run *run, const tide_job *job, tide_batch *b, tide_dia
     }
     if (job->packing || job->parallel_sequence_parallel_size > 1)
         tide_value_release(m, tide_model_evaluate(&run->model, TIDE_TEXT("lay_positions()"), "/inputs"));
+    for (uint32_t i = 0; i < b->count && job->parallel_sequence_parallel_size > 1; i++) /* whose labels are shifted */
+        if (strcmp(b->names[i], "labels") == 0) *tide_model_setting(&run->model, "given_shift_labels") = b->values[i];
     m->state.factor = TIDE_FACTOR_TEMPORARY;
     return true;
 }

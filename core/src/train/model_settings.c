@@ -29,7 +29,7 @@ static const char *const unset[] = {
     "masks_off_policy",  "has_entropy_bonus",    "corrects_sampling",   "keeps_sampling_logps",
     "paged_layers",      "paged_full_mask",      "paged_sliding_mask",  "paged_rows",
     "paged_read",        "packing_is_read",      "flash_is_read",       "ulysses_is_read",
-    "router_experts",    "router_top_k",         "loss_types"};
+    "router_experts",    "router_top_k",         "loss_types",          "given_shift_labels"};
 
 static tide_setting_value number_of(tide_machine *m, const char *name, int64_t value) {
     tide_value number = {.kind = TIDE_VALUE_INT, .symbol = tide_symbol_name(m, tide_text_of(name)), .integer = value};
@@ -49,9 +49,10 @@ static uint32_t add_rows(tide_machine *m, const tide_job *job, tide_setting_valu
 /* Ranks that share a sequence: DeepSpeed's Ulysses; and ring attention of torch.distributed.tensor.experimental: how
  * many, which one, and how keys come round. */
 static uint32_t add_sequence_ranks(tide_machine *m, const tide_job *job, tide_setting_value *s, uint32_t n) {
-    bool is_ring = job->parallel_kind == TIDE_parallel_kind_native;
+    bool is_ring = job->parallel_kind == TIDE_parallel_kind_native || tide_trainer_cuts_sequences(job);
+    bool is_alone = job->parallel_kind == TIDE_parallel_kind_none;
     bool gathers = job->parallel_rotate == TIDE_parallel_rotate_allgather;
-    s[n++] = number_of(m, "ranks", job->parallel_kind == TIDE_parallel_kind_none ? 0 : job->parallel_dp);
+    s[n++] = number_of(m, "ranks", is_alone ? 0 : tide_job_reduction_ranks(job));
     s[n++] = number_of(m, "sequence_parallel_size", job->parallel_sequence_parallel_size);
     s[n++] = number_of(m, "context_parallel", is_ring ? job->parallel_cp : 1);
     s[n++] = number_of(m, "context_rank", job->parallel_rank / job->parallel_tp % job->parallel_cp);

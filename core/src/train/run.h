@@ -104,6 +104,7 @@ typedef struct tide_batch {
     const char *names[TIDE_INPUT_LIMIT];
     tide_value values[TIDE_INPUT_LIMIT]; /* owned */
     uint32_t count;
+    uint32_t kept; /* values behind them, which forward() does not name: a trainer's shift_labels and position_ids */
 } tide_batch;
 
 /* Whether the model's forward() has a parameter of that name. */

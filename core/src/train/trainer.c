@@ -150,8 +150,9 @@ static tide_value take_floats_to_half(tide_trainer_run *t, tide_batch *inputs) {
     return made;
 }
 
-static void forward_and_backward(tide_trainer_run *t, unsigned step, const tide_batch *batch) {
+static void forward_and_backward(tide_trainer_run *t, unsigned step, tide_batch *batch) {
     tide_machine *m = &t->run->machine;
+    tide_trainer_context_begins(t, batch);
     tide_batch prepared = *batch, *inputs = &prepared;
     tide_value made = take_floats_to_half(t, inputs);
     int64_t empties = t->job->trainer_torch_empty_cache_steps;
@@ -172,6 +173,7 @@ static void forward_and_backward(tide_trainer_run *t, unsigned step, const tide_
     }
     accelerator_backward(t, step, loss);
     tide_tensor *detached = tide_alias(m, loss);
+    tide_trainer_context_ends(t);
     tide_release(m, loss);
     tide_del(m, "del tr_loss_step", t->loss);
     t->loss = detached;
@@ -179,7 +181,7 @@ static void forward_and_backward(tide_trainer_run *t, unsigned step, const tide_
     if (t->nan_inf_filter) tide_value_release(m, tide_model_run(&t->run->model, t->nan_inf_filter, &value, 1));
 }
 
-static void training_step(tide_trainer_run *t, unsigned step, const tide_batch *inputs) {
+static void training_step(tide_trainer_run *t, unsigned step, tide_batch *inputs) {
     tide_machine *m = &t->run->machine;
     if (!t->offload) {
         forward_and_backward(t, step, inputs);

@@ -66,6 +66,7 @@ static void add_mask(tide_trainer_run *t, tide_batch *b) {
 bool tide_trainer_batch(tide_trainer_run *t, const tide_job *job, tide_batch *b) {
     tide_machine *m = &t->run->machine;
     const tide_trl *kind = t->kind;
+    static const char *const counted[] = {"input_ids", "attention_mask", "labels"};
     if (!kind->name) {
         if (!tide_make_batch(t->run, job, b, m->diags)) return false;
         add_mask(t, b);
@@ -78,7 +79,7 @@ bool tide_trainer_batch(tide_trainer_run *t, const tide_job *job, tide_batch *b)
     tide_value made = tide_model_run(&t->run->model, make, NULL, 0);
     m->state.factor = TIDE_FACTOR_TEMPORARY;
     for (uint32_t i = 0; made.kind == TIDE_VALUE_LIST && i < made.list->count; i++) {
-        b->names[i] = i == 2 && kind->counts_labels ? "labels" : "";
+        b->names[i] = kind->counts_labels && i < TIDE_COUNT_OF(counted) ? counted[i] : "";
         b->values[b->count++] = tide_value_retain(made.list->items[i]);
     }
     tide_value_release(m, made);
@@ -120,8 +121,8 @@ tide_tensor *tide_count_items(tide_trainer_run *t, const tide_batch *batches, in
 
 void tide_drop_batch(tide_machine *m, tide_batch *b) {
     tide_freeing before = tide_freeing_begins(m, TIDE_FREED_BY_LOOP, "next batch");
-    for (uint32_t i = 0; i < b->count; i++) tide_value_release(m, b->values[i]);
-    b->count = 0;
+    for (uint32_t i = 0; i < b->count + b->kept; i++) tide_value_release(m, b->values[i]);
+    b->count = b->kept = 0;
     tide_freeing_ends(m, before);
 }
 

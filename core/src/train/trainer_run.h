@@ -3,6 +3,7 @@
 #ifndef TIDE_TRAIN_TRAINER_RUN_H
 #define TIDE_TRAIN_TRAINER_RUN_H
 
+#include "tensor/context_parallel.h"
 #include "tensor/offload.h"
 #include "train/reference.h"
 #include "train/run.h"
@@ -38,6 +39,7 @@ typedef struct tide_trainer_run {
     tide_scaler scaler;
     tide_vllm_generation vllm;
     tide_offload *offload; /* activation_offloading; NULL: none */
+    tide_context_parallel context;
 } tide_trainer_run;
 
 extern const tide_trl tide_trls[TIDE_trainer_COUNT];
@@ -74,6 +76,10 @@ tide_value tide_list_of_batch(tide_machine *m, const tide_batch *inputs);
 tide_tensor *tide_compute_loss(tide_trainer_run *t, const tide_batch *inputs, tide_value *outputs);
 /* compute_loss() of one of TRL's trainers. Owned by the caller, who keeps the batch. */
 tide_tensor *tide_compute_trl_loss(tide_trainer_run *t, tide_value batch);
+/* context_parallel() around a micro-batch, where the job has context parallel ranks: inputs become this rank's parts,
+ * and get shift_labels and position_ids besides. */
+void tide_trainer_context_begins(tide_trainer_run *t, tide_batch *inputs);
+void tide_trainer_context_ends(tide_trainer_run *t);
 /* What strategies do around model(...), for tide_model. */
 void tide_trainer_call_begins(tide_model *model, bool replaced);
 void tide_trainer_call_ends(tide_model *model, tide_value *outputs, bool replaced);

@@ -120,8 +120,9 @@ def read(given: Mapping[str, Any]) -> Case:
 def refuse_contradictions(case: Case, plan: Plan) -> None:
     if not 0 <= plan.rank < plan.world:
         raise CaseError(f"rank {plan.rank} of {plan.world}")
+    also = {"tp": ("zero0", "zero1", "zero2", "zero3"), "cp": ("fsdp2",) if case.trainer else ()}
     for name, size in (("tp", plan.tp), ("pp", plan.pp), ("cp", plan.cp)):
-        if size > 1 and plan.kind not in (name, "native", "megatron") and not (name == "tp" and plan.kind.startswith("zero")):
+        if size > 1 and plan.kind not in (name, "native", "megatron", *also.get(name, ())):
             raise CaseError(f"{name} is not for kind {plan.kind}")
     if case.mode != "train" or case.scaler:
         raise CaseError("parallel cases train, without a GradScaler")

@@ -110,6 +110,7 @@ class Fsdp2(Sharded):
     root_reshard: bool | int | None = None  # the same for the root (no)
     prefetch: int = 0  # units gathered ahead explicitly, forward and backward
     meta_init: bool = False  # modules are made on the meta device, and their parts after they are cut
+    rotate: Literal["allgather", "alltoall"] = "allgather"  # of context parallelism, which a trainer has
 
 
 @dataclass(frozen=True)

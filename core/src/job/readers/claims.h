@@ -70,7 +70,7 @@ typedef struct tide_key_row {
 #define KEY_REFUSED(key_, matter_, values_)                                                                            \
     { .key = key_, .rule = TIDE_RULE_REFUSED, .matter = matter_, .values = values_ }
 #define NEAR_RING_ATTENTION                                                                                            \
-    "near to it: parallel.kind=native with parallel.cp and parallel.dp, ring attention in torchtitan's order"
+    "near to it: parallel.kind=fsdp2 with parallel.cp and trainer=hf or sft, ring attention as accelerate has it"
 #define KEY_REFUSED_NEAR(key_, matter_, values_, near_)                                                                \
     { .key = key_, .rule = TIDE_RULE_REFUSED, .matter = matter_, .values = values_, .near = near_ }
 /* The same of the model, which its own configuration says where that is given. */

@@ -187,16 +187,22 @@ static void settle_fsdp2(tide_claims *c, const char *strategy) {
 
 enum { MOST_PROCESSES = 65536 };
 
-/* accelerate/parallelism_config.py, __post_init__ and _validate_accelerator: shards within a group, copies between. */
+static int64_t context_ranks(const tide_claims *c) {
+    int64_t ranks = tide_fact_int(c, TIDE_FACT_context_ranks, 1);
+    return ranks > 1 && ranks <= MOST_PROCESSES ? ranks : 1;
+}
+
+/* accelerate/parallelism_config.py, __post_init__ and _validate_accelerator: shards within a group, over the joint mesh
+ * of dp_shard and cp, and copies between. */
 static void settle_groups(tide_claims *c) {
-    int64_t copies = tide_fact_int(c, TIDE_FACT_dp_replicate, 1), ranks = tide_fact_int(c, TIDE_FACT_dp_shard, 1),
-            processes = tide_fact_int(c, TIDE_FACT_processes, 0);
+    int64_t copies = tide_fact_int(c, TIDE_FACT_dp_replicate, 1), shards = tide_fact_int(c, TIDE_FACT_dp_shard, 1),
+            ranks = shards * context_ranks(c), processes = tide_fact_int(c, TIDE_FACT_processes, 0);
     if (copies <= 1) return;
     if (ranks <= 1)
         tide_error(c->diags, TIDE_ERR_CONFLICT, c->fact_places[TIDE_FACT_dp_replicate],
                    "\"FSDP is enabled but the parallelism config has no dimension for FSDP to shard across\"",
                    "give dp_shard_size, or parallel.kind=ddp for copies alone");
-    else if (processes > 0 && (copies > MOST_PROCESSES || ranks > MOST_PROCESSES || copies * ranks != processes))
+    else if (processes > 0 && (copies > MOST_PROCESSES || shards > MOST_PROCESSES || copies * ranks != processes))
         tide_error(c->diags, TIDE_ERR_CONFLICT, c->fact_places[TIDE_FACT_dp_replicate],
                    tide_format(c->arena,
                                "%" PRId64 " copies of %" PRId64 " ranks are not the %" PRId64 " of num_processes",
@@ -223,6 +229,9 @@ static void settle_fsdp(tide_claims *c) {
     const char *strategy = settle_fsdp_words(c, tide_fact_of(c, TIDE_FACT_fsdp_strategy));
     tide_settle(c, of_trainer ? TIDE_FACT_fsdp : TIDE_FACT_distributed, TIDE_SET_parallel_kind, kind);
     if (c->facts[TIDE_FACT_fsdp_version]) tide_settle(c, TIDE_FACT_fsdp_version, TIDE_SET_parallel_kind, kind);
+    if (context_ranks(c) > 1 && !is_two)
+        tide_error(c->diags, TIDE_ERR_CONFLICT, c->fact_places[TIDE_FACT_context_ranks],
+                   "\"ParallelismConfig is only compatible DistributedType.FSDP (version 2)\"", "fsdp_version: 2");
     if (is_two) settle_groups(c);
     if (is_two)
         settle_fsdp2(c, strategy);
@@ -265,12 +274,20 @@ static void settle_processes(tide_claims *c) {
         tide_settle(c, TIDE_FACT_sequence_ranks, TIDE_SET_parallel_sequence_parallel_size,
                     tide_format(c->arena, "%" PRId64, sequence_ranks));
     }
+    if (context_ranks(c) > 1) {
+        ranks *= context_ranks(c);
+        tide_settle(c, TIDE_FACT_context_ranks, TIDE_SET_parallel_cp,
+                    tide_format(c->arena, "%" PRId64, context_ranks(c)));
+    }
     if (processes < 1) return;
     tide_settle(c, TIDE_FACT_processes, TIDE_SET_parallel_dp, tide_format(c->arena, "%" PRId64, processes / ranks));
     if (processes % ranks)
         tide_error(c->diags, TIDE_ERR_CONFLICT, c->fact_places[TIDE_FACT_processes],
                    tide_format(c->arena, "%" PRId64 " processes are not a multiple of %s=%" PRId64, processes,
-                               sequence_ranks > 1 ? "sp_size" : "autotp_size", ranks),
+                               context_ranks(c) > 1 ? "cp_size"
+                               : sequence_ranks > 1 ? "sp_size"
+                                                    : "autotp_size",
+                               ranks),
                    NULL);
     int64_t machines = tide_fact_int(c, TIDE_FACT_machines, 1);
     if (machines > 1 && processes % machines)
@@ -336,6 +353,10 @@ static void settle_strategy(tide_claims *c) {
             c->diags, TIDE_ERR_UNSUPPORTED, c->fact_places[TIDE_FACT_distributed],
             tide_format(c->arena, "distributed_type: %s is not described", tide_shown(c->arena, tide_text_of(type))),
             "NO, MULTI_GPU, DEEPSPEED and FSDP are");
+    } else if (context_ranks(c) > 1) {
+        tide_error(c->diags, TIDE_ERR_UNSUPPORTED, c->fact_places[TIDE_FACT_context_ranks],
+                   "context parallel ranks are described with FSDP2, over whose mesh the model is cut too",
+                   "distributed_type: FSDP with fsdp_version: 2");
     } else {
         if (tide_fact_is(c, TIDE_FACT_distributed, "multi_gpu")) {
             tide_settle(c, TIDE_FACT_distributed, TIDE_SET_parallel_kind, "ddp");

@@ -38,8 +38,13 @@ def text(count: int, start: int) -> str:
     return " ".join(f"w{(start + i) % WORDS}" for i in range(count))
 
 
+def shares_sequences(case: Case) -> bool:
+    """By DeepSpeed's Ulysses, whose loader wants position_ids."""
+    return getattr(case.parallel, "sequence_parallel_size", 1) > 1
+
+
 def training_rows(case: Case) -> int:
-    ranks = case.parallel.dp if case.parallel else 1
+    ranks = case.parallel.dp * (case.parallel.sequence_parallel_size if shares_sequences(case) else 1) if case.parallel else 1
     return case.batch * case.grad_accum * (case.steps + 1) * ranks
 
 
@@ -53,6 +58,15 @@ def evaluated_columns(case: Case, batch: int, index: int) -> int:
     rows = [i if i < samples else (i - samples) % again for i in range(first, first + ranks * batch)]
     longest = max(case.lengths[i % len(case.lengths)] for i in rows)
     return -(-longest // multiple) * multiple
+
+
+def labels_of_part(case: Case) -> int:
+    """How many labels of a row count, of the two slices that a context parallel rank has of it."""
+    assert case.trainer and case.parallel
+    ranks, first = case.parallel.cp, max(case.trainer.prompt, 1) - 1
+    length, rank = case.seq // (2 * ranks), case.parallel.rank % ranks
+    slices = (range(i * length, (i + 1) * length) for i in (rank, 2 * ranks - 1 - rank))
+    return sum(first <= at < case.seq - 1 for slice in slices for at in slice)
 
 
 def dataset(case: Case, count: int) -> Any:
@@ -83,7 +97,8 @@ def token_rows(case: Case, count: int) -> dict[str, Any]:
     sizes = lengths(case, count * plan.documents, case.seq // plan.documents)
     ids = [[FIRST_WORD + (i + k) % WORDS for k in range(n)] for i, n in enumerate(sizes)]
     if plan.kind == "hf":
-        return {"input_ids": ids, "labels": ids}
+        places = {"position_ids": [list(range(n)) for n in sizes]} if shares_sequences(case) else {}
+        return {"input_ids": ids, "labels": ids, **places}
     rows: dict[str, Any] = {"input_ids": ids}
     if plan.prompt:
         rows["completion_mask"] = [[0] * plan.prompt + [1] * (n - plan.prompt) for n in sizes]

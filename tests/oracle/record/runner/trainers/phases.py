@@ -9,6 +9,7 @@ from typing import Any, Callable
 from ...case import Case
 from ...plans import Zero
 from ..meter import Meter
+from ..parallel.steps import Step
 from ..stand_ins import batch_is_padded
 from . import data, ranks, stand_ins
 from .arguments import GENERATE
@@ -83,7 +84,8 @@ class Phases:
         self.meter.mark("inputs", batch.values())
         if self.case.parallel is not None:  # strategies take gradients away in the backward pass
             is_bucket = isinstance(self.case.parallel, Zero)
-            self.meter.watch(self.trainer.model.parameters(), "communication" if is_bucket else "gradients")
+            leaves = Step(self.trainer.model_wrapped, None, self.case).leaves()
+            self.meter.watch(leaves, "communication" if is_bucket else "gradients")
         self.meter.begin_forward()
         found = compute(model, batch, *args, **kwargs)
         self.meter.end_forward()
@@ -116,6 +118,8 @@ class Phases:
             batch_is_padded(len({m.shape[1] for m in masks}) > 1 or not all(bool(m.all()) for m in masks))
         if "completion_mask" in batch and self.kind not in GENERATE:
             n = int(batch["completion_mask"].cpu()[:, 1:].sum())
+        elif "shift_labels" in batch:
+            n = batch["shift_labels"].shape[0] * data.labels_of_part(self.case)
         elif "labels" in batch:
             n = int((batch["labels"].cpu()[:, 1:] != -100).sum())
         else:

@@ -14,6 +14,7 @@ from ...case import Case
 from ...catalogue import Config
 from ...plans import Ddp, Fsdp1, Fsdp2, Zero
 from ..parallel import deepspeed, group
+from . import stand_ins
 from ..parallel.steps import Step
 
 Arguments = dict[str, Any]
@@ -27,6 +28,8 @@ def setup(case: Case) -> None:
     if isinstance(case.parallel, Zero):
         deepspeed.imagine_other_ranks()
         keep_peaks()
+    if getattr(case.parallel, "sequence_parallel_size", 1) > 1:
+        stand_ins.sequences_have_length(case.seq)
 
 
 def keep_peaks() -> None:
@@ -61,6 +64,30 @@ def owners(case: Case, model: Any, optimizer: Any) -> Iterator[tuple[str, Iterab
     yield from step.owners()
 
 
+def sizes(plan: Fsdp2) -> Any:
+    """ParallelismConfig, where sequences are cut too."""
+    if plan.cp == 1:
+        return None
+    from accelerate.parallelism_config import ParallelismConfig
+    from accelerate.utils import TorchContextParallelConfig
+
+    around = TorchContextParallelConfig(cp_comm_strategy=plan.rotate)
+    return ParallelismConfig(dp_shard_size=plan.dp, cp_size=plan.cp, cp_handler=around)
+
+
+def shares(case: Case, plan: Zero) -> Any:
+    """ParallelismConfig of ranks that share sequences by Ulysses."""
+    from accelerate.parallelism_config import ParallelismConfig
+    from accelerate.utils import DeepSpeedSequenceParallelConfig
+
+    how = DeepSpeedSequenceParallelConfig(
+        sp_seq_length_is_variable=True, sp_attn_implementation=case.attention, sp_seq_length=case.seq
+    )
+    return ParallelismConfig(
+        dp_shard_size=plan.dp, sp_size=plan.sequence_parallel_size, sp_backend="deepspeed", sp_handler=how
+    )
+
+
 def arguments(case: Case, config: Config) -> Arguments:
     """Of TrainingArguments."""
     plan = case.parallel
@@ -73,7 +100,8 @@ def arguments(case: Case, config: Config) -> Arguments:
         }
     if isinstance(plan, Zero):
         made = deepspeed.configuration(case, config.get("hidden_size") or config.get("n_embd"))
-        return {"deepspeed": made, "bf16": plan.half == "bf16", "fp16": plan.half == "fp16"}
+        shared = {"parallelism_config": shares(case, plan)} if plan.sequence_parallel_size > 1 else {}
+        return {"deepspeed": made, "bf16": plan.half == "bf16", "fp16": plan.half == "fp16", **shared}
     if isinstance(plan, Fsdp2):
         how = {
             "version": 2,
@@ -81,7 +109,7 @@ def arguments(case: Case, config: Config) -> Arguments:
             "reshard_after_forward": plan.reshard_after_forward,
             "cpu_ram_efficient_loading": plan.meta_init,
         }
-        return {"fsdp": True, "fsdp_config": how}
+        return {"fsdp": True, "fsdp_config": how, "parallelism_config": sizes(plan)}
     if isinstance(plan, Fsdp1):
         os.environ["FSDP_SHARDING_STRATEGY"] = plan.strategy  # as `accelerate launch` says it: no argument is read
         ahead = plan.backward_prefetch or "NO_PREFETCH"

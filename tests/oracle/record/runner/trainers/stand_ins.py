@@ -7,6 +7,7 @@ import contextlib
 import functools
 import sys
 from typing import Any, Callable, Iterator
+from unittest import mock
 
 import torch
 
@@ -80,6 +81,20 @@ def padded_where_masked() -> None:
         return bool(ignore(padding_mask if is_padded() else None, *args, **kwargs))
 
     masking_utils._ignore_causal_mask_sdpa = ignored
+
+
+def sequences_have_length(tokens: int) -> None:
+    """Ranks that share sequences tell one another how long theirs are."""
+    from deepspeed.runtime.sequence_parallel.ulysses_sp import UlyssesSPDataLoaderAdapter as Adapter
+
+    refill, read = Adapter.refill, torch.Tensor.item
+
+    @functools.wraps(refill)
+    def known(self: Any) -> None:
+        with mock.patch.object(torch.Tensor, "item", lambda t: tokens if t.is_cuda else read(t)):
+            refill(self)
+
+    Adapter.refill = known
 
 
 def completions_reach_their_length(trainer: Any, completion: int) -> None:
