@@ -46,13 +46,12 @@ static void assume_data(tide_job_builder *b) {
 }
 
 static void assume_precision(tide_job_builder *b) {
-    const tide_json *stated = tide_json_at(b->job->config, "torch_dtype");
-    if (!stated) stated = tide_json_at(b->job->config, "dtype");
-    bool differs = stated && stated->kind == TIDE_JSON_STRING && !tide_text_is(stated->text, "bfloat16");
+    tide_text stated = tide_model_dtype(b->job->config, NULL);
+    bool differs = stated.length && !tide_text_is(stated, "bfloat16");
     bool has_main_grads = b->job->parallel_kind == TIDE_parallel_kind_megatron; /* Megatron-Core's buffers */
     const char *what = has_main_grads ? "bf16 weights" : "bf16 weights and gradients";
     assume(b, TIDE_SET_dtype,
-           differs ? tide_format(b->arena, "%s (the configuration says %s)", what, tide_shown(b->arena, stated->text))
+           differs ? tide_format(b->arena, "%s (the configuration says %s)", what, tide_shown(b->arena, stated))
                    : what);
     assume(b, TIDE_SET_autocast, "no autocast: operations run in the type of the weights");
 }

@@ -36,22 +36,21 @@ void tide_read_allocator(tide_job_builder *b) {
                     "cudaMallocAsync grows by the driver's own rules: reserved memory is an estimate", NULL);
 }
 
-/* dtype=auto: what the configuration says, or else fp32; modeling_utils.py. */
+/* dtype=auto; torch.get_default_dtype() where neither the configuration nor a checkpoint says one. */
 static void choose_dtype(tide_job_builder *b) {
-    const tide_json *stated = tide_json_at(b->inputs.config, "dtype");
     if (b->arguments.serves) { /* the engine chooses */
         if (!b->arguments.is_given[TIDE_SET_dtype]) b->arguments.values[TIDE_SET_dtype] = "auto";
         return;
     }
     if (!tide_argument_is(&b->arguments, TIDE_SET_dtype, "auto")) return;
-    if (!stated || stated->kind != TIDE_JSON_STRING) stated = tide_json_at(b->inputs.config, "torch_dtype");
-    bool is_text = stated && stated->kind == TIDE_JSON_STRING;
-    b->arguments.values[TIDE_SET_dtype] = is_text && tide_text_is(stated->text, "bfloat16")  ? "bf16"
-                                          : is_text && tide_text_is(stated->text, "float16") ? "fp16"
-                                                                                             : "fp32";
+    tide_text stated = tide_model_dtype(b->inputs.config, &b->inputs.checkpoint);
+    const char *chosen = tide_text_is(stated, "bfloat16") ? "bf16" : tide_text_is(stated, "float16") ? "fp16" : "fp32";
+    b->arguments.values[TIDE_SET_dtype] = chosen;
     tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_dtype),
-                tide_format(b->arena, "%s weights, as the configuration says",
-                            tide_argument_text(&b->arguments, TIDE_SET_dtype)),
+                tide_format(b->arena,
+                            stated.length ? "%s weights, as the model is published"
+                                          : "%s weights: the configuration names no type, and no checkpoint is given",
+                            chosen),
                 NULL);
 }
 

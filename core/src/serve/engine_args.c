@@ -74,14 +74,13 @@ static void batch_defaults(tide_serve_run *run) {
 }
 
 tide_dtype tide_serve_dtype(const tide_serve_run *run) {
-    const tide_json *given = tide_json_at(run->job.config, "dtype");
+    tide_text given = tide_model_dtype(run->job.config, NULL);
     tide_dtype dtype, preferred = run->is_pooling ? TIDE_FP16 : TIDE_BF16;
     if (run->job.dtype.is_set) return run->job.dtype.dtype;
-    if (!given) given = tide_json_at(run->job.config, "torch_dtype");
-    if (!given) given = tide_json_at(tide_serve_text_config(run->job.config), "torch_dtype");
+    if (!given.length) given = tide_model_dtype(tide_serve_text_config(run->job.config), run->job.checkpoint);
     if (run->device.capability < 80) /* platforms/cuda.py, supported_dtypes */
         preferred = tide_serve_bars_fp16(run->job.config) ? TIDE_FP32 : TIDE_FP16;
-    if (given && given->kind == TIDE_JSON_STRING && tide_dtype_named(given->text, &dtype) && dtype != TIDE_FP32)
+    if (tide_dtype_named(given, &dtype) && dtype != TIDE_FP32)
         return dtype == TIDE_BF16 && run->device.capability < 80 ? preferred : dtype;
     return preferred; /* of float32, and of nothing; config/model.py, _resolve_auto_dtype */
 }

@@ -41,12 +41,10 @@ typedef struct paged_start {
 /* ---- the job ---- */
 
 /* AutoModelForCausalLM.from_pretrained(): dtype="auto". */
-static tide_optional_dtype dtype_of_config(const tide_json *config) {
-    const tide_json *given = tide_json_at(config, "dtype");
-    tide_optional_dtype found = {.is_set = true, .dtype = TIDE_BF16};
-    if (!tide_json_is(given, TIDE_JSON_STRING)) given = tide_json_at(config, "torch_dtype");
-    if (tide_json_is(given, TIDE_JSON_STRING)) tide_dtype_named(given->text, &found.dtype);
-    return found;
+static tide_optional_dtype dtype_of_model(const tide_job *job) {
+    tide_dtype dtype;
+    bool is_said = tide_dtype_named(tide_model_dtype(job->config, job->checkpoint), &dtype);
+    return (tide_optional_dtype){.is_set = true, .dtype = is_said ? dtype : TIDE_FP32};
 }
 
 static bool refuse_generation(const tide_serve_run *run, const char *place, const char *message, const char *remedy) {
@@ -63,7 +61,7 @@ static bool read_generation(tide_serve_run *run, const tide_job *job) {
     own->gpu.sms = run->device.sms;
     own->attention = TIDE_attention_sdpa;
     own->sdpa_backend = TIDE_sdpa_backend_default;
-    if (!own->dtype.is_set) own->dtype = dtype_of_config(job->config);
+    if (!own->dtype.is_set) own->dtype = dtype_of_model(job);
     if (tide_json_at(job->config, "vision_config") || tide_json_at(job->config, "audio_config"))
         return refuse_generation(run, "/model", "media are not described for continuous batching", "engine=vllm");
     if (quantised && quantised->kind != TIDE_JSON_NULL)

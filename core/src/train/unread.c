@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/units.h"
-#include "job/settings.h"
 
 /* Whether a description reads a key of this object: the one played over it, or over an object that holds it. */
 static bool is_read(const tide_run *run, const tide_json *object, tide_text key) {
@@ -142,9 +141,11 @@ static bool is_warned(const tide_diagnostics *diags, const char *place) {
 static bool is_idle_assumption(const tide_run *run, const tide_job *job, const tide_diagnostic *d) {
     static const char settings[] = "/settings/";
     if (d->severity != TIDE_ASSUMPTION || strncmp(d->place, settings, sizeof settings - 1) != 0) return false;
-    tide_setting_id id = tide_setting_find(tide_text_of(d->place + sizeof settings - 1));
-    if (id == TIDE_SET_seq) return !model_reads(run, "seq") && !tide_trainer_generates(job);
-    return is_of_generation(run, job, id);
+    const char *name = d->place + sizeof settings - 1;
+    if (strcmp(name, "seq") == 0) return !model_reads(run, "seq") && !tide_trainer_generates(job);
+    for (uint32_t i = 0; i < job->row_count; i++)
+        if (strcmp(job->rows[i].name, name) == 0) return is_of_generation(run, job, job->rows[i].id);
+    return false;
 }
 
 static void drop_assumptions(const tide_run *run, const tide_job *job) {

@@ -17,8 +17,8 @@ static const tide_key_table checkpointing_kwargs_keys = {.rows = checkpointing_k
 
 /* Of from_pretrained(). */
 static const tide_key_row model_rows[] = {
-    KEY_SETS("torch_dtype", dtype, "auto="),
-    KEY_SETS("dtype", dtype, "auto="),
+    KEY_SETS("torch_dtype", dtype, ""),
+    KEY_SETS("dtype", dtype, ""),
     KEY_SETS("attn_implementation", attention, KEY_ATTENTION),
     KEY_NEUTRAL("*"),
 };

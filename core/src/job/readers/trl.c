@@ -7,6 +7,8 @@
 
 #include "base/units.h"
 
+enum { TRANSFORMERS_5 = 5000 }; /* as tide_version_number() has it */
+
 static bool has_trl_file(const tide_claims *c) {
     return tide_claims_have(c, TIDE_PROGRAM_transformers) || tide_claims_have(c, TIDE_PROGRAM_trl);
 }
@@ -210,9 +212,20 @@ void tide_own_trainer_settle(tide_claims *c, const char *said) {
     if (strcmp(kind, "grpo") == 0 || strcmp(kind, "rloo") == 0) tide_rollouts_settle(c);
 }
 
+/* What from_pretrained() loads where a script names no type: the model's own from transformers 5 on, before it fp32;
+ * modeling_utils.py. */
+static void settle_loaded_dtype(tide_claims *c) {
+    const tide_file_key *stated = c->settings[TIDE_SET_transformers];
+    const char *asked = c->arguments->asked[TIDE_SET_transformers];
+    int number = tide_version_number(asked ? asked : stated ? stated->taken : "");
+    if (!tide_claims_have(c, TIDE_PROGRAM_transformers)) return;
+    tide_imply(c, TIDE_SET_dtype, number && number < TRANSFORMERS_5 ? "fp32" : "auto");
+}
+
 /* Supervised training, or preferences of a trainer that is not named. */
 static void settle_plain(tide_claims *c) {
     refuse_unknown(c);
+    settle_loaded_dtype(c);
     if (!leaves_trainer(c) && !c->arguments->asked_trainer) tide_imply(c, TIDE_SET_trainer, "hf");
     if (has_trl_file(c) && tide_fact_is(c, TIDE_FACT_trl, "sft") && !c->arguments->asked_trainer)
         tide_report(c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, c->fact_places[TIDE_FACT_trl],

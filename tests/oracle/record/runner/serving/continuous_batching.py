@@ -100,7 +100,7 @@ def build(case: ServingCase, folders: list[Path], given: str | None, attention: 
     config = dict(case.config) if case.config is not None else catalogue.find(case.model, folders).config
     config.pop("quantization_config", None)
     folder.override(config, case.overrides)
-    stated = config.get("dtype") or config.get("torch_dtype") or "bfloat16"
+    stated = config.get("dtype") or config.get("torch_dtype") or "float32"
     dtype = DTYPES[given] if given else getattr(torch, stated)
     net = models.construct(config, dtype, attention, torch.device("meta"))
     models.keep_in_fp32(net, dtype)
