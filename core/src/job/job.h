@@ -63,8 +63,8 @@ typedef struct tide_checkpoint {
 /* NULL: the checkpoint holds no tensor of that name. */
 const tide_stored *tide_stored_find(const tide_checkpoint *checkpoint, tide_text name);
 
-/* model_dtype.c: the type that a configuration names, or else that a checkpoint holds, as "float16"; empty: neither does.
- * checkpoint: NULL: none is given. */
+/* The type that a configuration names, or else that a checkpoint (NULL: none is given) holds, as "float16"; empty:
+ * neither does. */
 tide_text tide_model_dtype(const tide_json *config, const tide_checkpoint *checkpoint);
 
 /* A row of models/gpus.json. */
