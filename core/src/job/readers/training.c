@@ -113,7 +113,13 @@ static void settle_autocast(tide_claims *c) {
         tide_imply(c, TIDE_SET_dtype,
                    c->settings[TIDE_SET_adapter] ? mixed
                                                  : "fp32"); /* model/adapter.py: cast_trainable_params_to_fp32 */
-    if (strcmp(mixed, "fp16") == 0) tide_imply(c, TIDE_SET_dtype, "fp32"); /* the only one that GradScaler takes */
+    bool has_adapter = c->settings[TIDE_SET_adapter] || c->arguments->asked[TIDE_SET_adapter]; /* in fp32 */
+    bool scales_gradients = strcmp(mixed, "fp16") == 0 && !has_adapter;
+    if (!scales_gradients || c->settings[TIDE_SET_dtype]) return;
+    tide_imply(c, TIDE_SET_dtype, "fp32");
+    tide_report(c->diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/dtype",
+                "fp32 weights, the only ones whose gradients GradScaler takes for fp16: a script must load them so",
+                NULL);
 }
 
 /* The words of TrainingArguments.fsdp besides auto_wrap: offload, and a strategy, which is given back. */
