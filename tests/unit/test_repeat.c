@@ -177,6 +177,7 @@ static const char *const generations[] = {
 
 #define MEGATRON "parallel.kind=megatron seq=512 "
 #define NATIVE "parallel.kind=native parallel.schedule=1F1B seq=256 "
+#define GPIPE "parallel.kind=native parallel.schedule=GPipe "
 
 static const char *const schedules[] = {
     MEGATRON "model=llama-3.2-1b parallel.pp=4 parallel.microbatches=24",
@@ -192,7 +193,19 @@ static const char *const schedules[] = {
     NATIVE "model=llama-3.2-1b parallel.pp=4 parallel.microbatches=24",
     NATIVE "model=llama-3.2-1b parallel.pp=2 parallel.dp=2 parallel.microbatches=24 parallel.rank=3",
     NATIVE "model=llama-3.2-1b parallel.tp=2 parallel.dp=2 parallel.microbatches=17 parallel.sync_each=false",
-    "parallel.kind=pp model=llama-3.2-1b parallel.pp=3 parallel.schedule=1F1B batch=32 parallel.microbatches=32"};
+    "parallel.kind=pp model=llama-3.2-1b parallel.pp=3 parallel.schedule=1F1B batch=32 parallel.microbatches=32",
+    GPIPE "model=llama-3.2-1b seq=64 parallel.pp=4 parallel.microbatches=40",
+    GPIPE "model=llama-3.2-1b seq=100 parallel.pp=4 parallel.microbatches=24 parallel.rank=1 batch=3",
+    GPIPE "model=llama-3.2-1b seq=256 parallel.pp=4 parallel.microbatches=24 parallel.rank=0 optimizer=sgd",
+    GPIPE "model=smollm2-135m seq=34 parallel.pp=3 parallel.microbatches=30 parallel.rank=1 checkpointing=full",
+    GPIPE "model=smollm2-135m seq=700 parallel.pp=3 parallel.microbatches=24 parallel.rank=2 checkpointing=full",
+    GPIPE "model=llama-3.2-1b seq=256 parallel.pp=2 parallel.dp=2 parallel.microbatches=24 parallel.rank=1",
+    GPIPE "model=llama-3.2-1b seq=128 parallel.pp=2 parallel.tp=2 parallel.dp=2 parallel.microbatches=24 "
+          "parallel.rank=6",
+    "parallel.kind=pp model=llama-3.2-1b parallel.pp=3 parallel.schedule=GPipe batch=32 seq=77 "
+    "parallel.microbatches=32 parallel.rank=2 dtype=fp32",
+    "parallel.kind=pp model=smollm2-135m parallel.pp=2 parallel.schedule=GPipe batch=32 seq=77 "
+    "parallel.microbatches=16 parallel.rank=0 optimizer=sgd dtype=fp32"};
 
 /* ---- scans, of whose loops an iteration is kept once ---- */
 
@@ -218,6 +231,7 @@ static const char *const long_runs[] = {
     "model=smollm2-135m steps=70 trainer=dpo adapter=lora quant=int8",
     "model=gpt2 steps=120 parallel.kind=ddp parallel.dp=4 grad_accum=2",
     NATIVE "model=llama-3.2-1b steps=40 parallel.pp=2 parallel.dp=2 parallel.microbatches=24",
+    GPIPE "model=smollm2-135m seq=64 steps=40 parallel.pp=2 parallel.microbatches=12",
     "model=smollm2-135m steps=40 parallel.kind=zero3 parallel.dp=8 grad_accum=2",
     "model=smollm2-135m steps=50 parallel.kind=zero3 parallel.dp=4 trainer=sft",
     "model=llama-3.2-1b steps=50 parallel.kind=fsdp2 parallel.dp=4 seq=100 checkpointing=full",

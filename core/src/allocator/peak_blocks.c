@@ -11,7 +11,8 @@
 /* Where what this playing of a backward frees was saved; all come to where that of the first one, 0, is. */
 static uint32_t saved_slot(const tide_repetition *of, uint32_t which, int64_t playing) {
     const tide_repetition *saving = of - of->unwinds;
-    return tide_saved_slot(saving, which, (int64_t)saving->times - of->lags[which] - playing);
+    return playing ? tide_unwound_slot(of, which, playing)
+                   : tide_saved_slot(saving, which, (int64_t)saving->times - of->lags[which]);
 }
 
 static uint32_t saved_count(const tide_repetition *of) {
@@ -65,6 +66,11 @@ void tide_player_note_older(tide_player *p, const tide_repetition *of) {
     if (has_peak(p, of)) return;
     for (uint32_t i = 0; i < r->carried_count; i++)
         if (p->blocks[r->carried[i].slot]) note(p, r->carried[i].slot, r->carried[i].block_bytes);
+}
+
+void tide_player_note_exchanged(tide_player *p, const tide_repetition *of, uint32_t slot) {
+    uint32_t playing = of->within ? p->figures.peak_around : p->figures.peak_playing;
+    if (!has_peak(p, of) || playing > 0) note(p, slot, p->figures.block_bytes[slot]);
 }
 
 /* Of what playings set aside, for those that live nowhere near the peak, nothing is held. */

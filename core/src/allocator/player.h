@@ -162,6 +162,8 @@ void tide_player_close(tide_player *p);
 /* peak_blocks.c. At the end of a playing, and of a repetition. */
 void tide_player_note_playing(tide_player *p, const tide_repetition *of);
 void tide_player_note_older(tide_player *p, const tide_repetition *of);
+/* Before a slot that is set aside by the first playing gets the block of another. */
+void tide_player_note_exchanged(tide_player *p, const tide_repetition *of, uint32_t slot);
 /* Whether block_bytes of what lives at the peak could be made what they are then. */
 bool tide_player_knows_peak(tide_player *p);
 /* Closes a player that has played all; block_bytes of what lives at the peak are what they are then. */

@@ -8,7 +8,7 @@
  * that a round of any length is found (R. P. Brent, An improved Monte Carlo factorization algorithm, BIT 20, 1980).
  *
  * What a playing of a loop saves for backward is set aside, in slots of its own, and comes back, the last first, for
- * the playings of the repetition that is its backward.
+ * the playings of the repetition that is its backward. What micro-batches of a pipeline save comes back in order.
  *
  * Where requests grow from one playing to the next, the state of the small pool alone may come round, and where each
  * playing leaves something small alive, that of the large pool alone: skipping.c. In a loop that grows the small pool
@@ -122,7 +122,20 @@ static void take_back(tide_player *p, const tide_repetition *of) {
     const tide_repetition *saving = of - of->unwinds;
     for (uint32_t i = 0; of->unwinds && i < saving->saved_count; i++) {
         int64_t first = (int64_t)saving->times - of->lags[i];
-        move_block(p, tide_saved_slot(saving, i, first - p->repeating.playing), tide_saved_slot(saving, i, first));
+        move_block(p, tide_unwound_slot(of, i, p->repeating.playing), tide_saved_slot(saving, i, first));
+    }
+}
+
+/* What is unwound in order: events name the last playing's, and those of the first come first. */
+static void exchange_first_and_last(tide_player *p, const tide_repetition *of) {
+    for (uint32_t i = 0; of->is_in_order && i < of->saved_count; i++) {
+        uint32_t first = tide_held_slot(of, i, 0), last = of->first_allocation + of->held[i];
+        tide_block block = p->blocks[first];
+        uint64_t block_bytes = p->figures.block_bytes[first];
+        tide_player_note_exchanged(p, of, first);
+        move_block(p, last, first);
+        p->blocks[last] = block;
+        p->figures.block_bytes[last] = block_bytes;
     }
 }
 
@@ -130,6 +143,7 @@ static void take_back(tide_player *p, const tide_repetition *of) {
 static void end_repetition(tide_player *p, const tide_repetition *of) {
     tide_repeating *r = &p->repeating;
     tide_player_note_older(p, of);
+    exchange_first_and_last(p, of);
     for (uint32_t i = 0; i < r->carried_count; i++)
         if (!p->blocks[r->carried[i].slot]) p->figures.block_bytes[r->carried[i].slot] = r->carried[i].block_bytes;
     p->next++;

@@ -248,7 +248,7 @@ static bool same_repetitions(const tide_timeline *t, tide_timeline_place first, 
     for (uint32_t i = t->repetition_count - count; i < t->repetition_count; i++) {
         const tide_repetition *a = &t->repetitions[i - count], *b = &t->repetitions[i];
         if (b->growth || b->steps || b->within || a->times != b->times || a->held_count != b->held_count ||
-            a->saved_count != b->saved_count || a->unwinds != b->unwinds ||
+            a->saved_count != b->saved_count || a->unwinds != b->unwinds || a->is_in_order != b->is_in_order ||
             b->first_event - a->first_event != second.event - first.event ||
             b->last_event - a->last_event != second.event - first.event ||
             b->first_allocation - a->first_allocation != second.allocation - first.allocation ||
@@ -350,8 +350,8 @@ void tide_timeline_play_again(tide_timeline *t, tide_timeline_place from, uint32
 const tide_repetition *tide_timeline_play_again_holding(tide_timeline *t, tide_timeline_place from, uint32_t times,
                                                         const uint32_t *held, uint32_t held_count,
                                                         uint32_t saved_count) {
-    uint32_t *kept = TIDE_NEW(t->arena, uint32_t, held_count + 1u);
     tide_timeline_play_again(t, from, times, 0);
+    uint32_t *kept = held_count ? TIDE_NEW(t->arena, uint32_t, held_count) : NULL;
     tide_repetition *of = &t->repetitions[t->repetition_count - 1];
     for (uint32_t i = 0; i < held_count; i++) kept[i] = held[i] - from.allocation;
     of->held = kept;
@@ -387,10 +387,27 @@ static bool find_saved(const tide_repetition *of, uint32_t which, uint32_t freed
     return false;
 }
 
+/* The same where the stretch before has freed what the playing before the kept one has saved. */
+static bool find_saved_in_order(const tide_repetition *of, uint32_t which, uint32_t freed_before, uint8_t *lags) {
+    uint32_t low = 0, high = of->saved_count;
+    if (which < of->first_allocation || freed_before + of->own != which) return false;
+    while (low < high) { /* they are in their order */
+        uint32_t middle = (low + high) / 2;
+        if (of->first_allocation + of->held[middle] < which)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == of->saved_count || of->first_allocation + of->held[low] != which || lags[low] != UINT8_MAX) return false;
+    lags[low] = 0;
+    return true;
+}
+
 typedef struct unwinding_events {
     uint32_t saving; /* the repetition whose saved are freed; UINT32_MAX: none */
     uint8_t *lags;
     uint32_t carried, saved;
+    bool is_in_order;
 } unwinding_events;
 
 /* An event of the stretch, and that of the one before it. */
@@ -411,6 +428,7 @@ static bool unwinds_alike(tide_timeline *t, unwinding_events *u, uint32_t before
         memset(u->lags, UINT8_MAX, count);
     }
     u->saved++;
+    if (u->is_in_order) return find_saved_in_order(&t->repetitions[u->saving], which, before & ~TIDE_FREE_BIT, u->lags);
     return find_saved(&t->repetitions[u->saving], which, before & ~TIDE_FREE_BIT, u->lags, &found);
 }
 
@@ -430,26 +448,47 @@ static void free_of_playing(tide_timeline *t, const tide_repetition *of, const t
     }
 }
 
-bool tide_timeline_unwind(tide_timeline *t, tide_timeline_place first, tide_timeline_place second, uint32_t times) {
-    unwinding_events u = {.saving = UINT32_MAX};
+/* Whether the stretch from `second` on unwinds as the one before it does, and leaves so many alive. */
+static bool unwinds_as_before(tide_timeline *t, unwinding_events *u, tide_timeline_place first,
+                              tide_timeline_place second, uint32_t times, uint32_t held) {
     uint32_t events = second.event - first.event;
     if (t->event_count - second.event != events ||
         t->allocation_count - second.allocation != second.allocation - first.allocation ||
         has_repetition(t, first.event))
         return false;
     for (uint32_t i = 0; i < events; i++)
-        if (!unwinds_alike(t, &u, t->events[first.event + i], t->events[second.event + i], first, second, times))
+        if (!unwinds_alike(t, u, t->events[first.event + i], t->events[second.event + i], first, second, times))
             return false;
+    u->carried += held;
     for (uint32_t i = second.allocation; i < t->allocation_count; i++)
-        u.carried -= tide_timeline_at(t, i)->died == TIDE_NEVER;
-    if (u.carried || (u.lags && u.saved != t->repetitions[u.saving].saved_count)) return false;
-    if (!events) return true;
-    tide_timeline_play_again(t, second, times, 0);
-    if (!u.lags) return true;
-    tide_repetition *made = &t->repetitions[t->repetition_count - 1], *of = &t->repetitions[u.saving];
-    made->unwinds = t->repetition_count - 1 - u.saving;
-    made->lags = u.lags;
+        u->carried -= tide_timeline_at(t, i)->died == TIDE_NEVER;
+    return !u->carried && (!u->lags || u->saved == t->repetitions[u->saving].saved_count);
+}
+
+/* The last repetition unwinds what was found. */
+static void unwind_saved(tide_timeline *t, const unwinding_events *u) {
+    tide_repetition *made = &t->repetitions[t->repetition_count - 1], *of = &t->repetitions[u->saving];
+    made->unwinds = t->repetition_count - 1 - u->saving;
+    made->lags = u->lags;
+    of->is_in_order = u->is_in_order;
     free_of_playing(t, of, made);
     end_saved(t, of, made);
+}
+
+bool tide_timeline_unwind(tide_timeline *t, tide_timeline_place first, tide_timeline_place second, uint32_t times) {
+    unwinding_events u = {.saving = UINT32_MAX};
+    if (!unwinds_as_before(t, &u, first, second, times, 0)) return false;
+    if (second.event == first.event) return true;
+    tide_timeline_play_again(t, second, times, 0);
+    if (u.lags) unwind_saved(t, &u);
+    return true;
+}
+
+bool tide_timeline_unwind_in_order(tide_timeline *t, tide_timeline_place first, tide_timeline_place second,
+                                   uint32_t times, const uint32_t *held, uint32_t held_count) {
+    unwinding_events u = {.saving = UINT32_MAX, .is_in_order = true};
+    if (!unwinds_as_before(t, &u, first, second, times, held_count) || !u.lags) return false;
+    tide_timeline_play_again_holding(t, second, times, held, held_count, 0);
+    unwind_saved(t, &u);
     return true;
 }

@@ -112,6 +112,8 @@ typedef struct tide_repetition {
     const uint8_t *lags;  /* and of each of the saved: 1 where a playing frees what the one before it saved. The
                              arena's */
     bool is_unwound;      /* there is one */
+    bool is_in_order;     /* whose first playing frees what the first of this one has saved, and the last what the last
+                             has: no lags */
 } tide_repetition;
 
 /* Allocations that lie beside each other: a record each, or, where all are what the playings of a repetition have
@@ -185,6 +187,14 @@ static inline uint32_t tide_saved_slot(const tide_repetition *of, uint32_t which
     return playing == of->times ? own : tide_held_slot(of, which, (uint32_t)playing);
 }
 
+/* Where playing `playing` of a repetition that unwinds another, from 1 on, finds what it frees of that. In order, the
+ * first playing has its own where events name it, in place of the last one's. */
+static inline uint32_t tide_unwound_slot(const tide_repetition *of, uint32_t which, int64_t playing) {
+    const tide_repetition *saving = of - of->unwinds;
+    if (!saving->is_in_order) return tide_saved_slot(saving, which, (int64_t)saving->times - of->lags[which] - playing);
+    return tide_held_slot(saving, which, playing == saving->times ? 0 : (uint32_t)playing);
+}
+
 static inline tide_timeline_place tide_timeline_here(const tide_timeline *t) {
     return (tide_timeline_place){t->event_count, t->allocation_count, t->mark_count};
 }
@@ -215,6 +225,11 @@ const tide_repetition *tide_timeline_play_again_holding(tide_timeline *timeline,
  * it has saved itself, or the one before it. False: it does not. */
 bool tide_timeline_unwind(tide_timeline *timeline, tide_timeline_place before, tide_timeline_place from,
                           uint32_t times);
+/* Backward passes in the order of their forward passes, all of which come before: the stretch from `from` on, that of
+ * the last playing of the repetition before it that saves, comes as often as that if it does what the stretch before
+ * it, from `before` on, did. It leaves `held` alive. */
+bool tide_timeline_unwind_in_order(tide_timeline *timeline, tide_timeline_place before, tide_timeline_place from,
+                                   uint32_t times, const uint32_t *held, uint32_t held_count);
 void tide_timeline_empty_cache(tide_timeline *timeline);
 void tide_timeline_mark(tide_timeline *timeline, unsigned step, tide_phase phase);
 /* Ends a forward pass within another phase that began with allocation `from`: what it leaves alive are activations. */

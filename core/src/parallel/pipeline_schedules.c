@@ -31,47 +31,104 @@ static void forward(tide_pipeline_stage *s, uint32_t mb) {
     tide_release(s->of->w->model->m, output);
 }
 
+/* The losses of playings that are kept once, the last of which is that of `mb`. Each holds its graph, and that the
+ * stage's input. */
+static void fold_losses(tide_pipeline *p, const tide_steady_state *rounds, uint32_t mb, tide_tensor *const *held) {
+    tide_machine *m = p->w->model->m;
+    p->folded_losses = TIDE_NEW(m->arena, tide_tensor *, rounds->times);
+    p->folded_count = rounds->times;
+    p->folded_at = mb;
+    for (uint32_t i = 0; i < rounds->times; i++) {
+        tide_tensor *input = tide_round_held(rounds, i, held[1], 1, 2);
+        p->folded_losses[i] = tide_round_held(rounds, i, held[0], 0, 2);
+        tide_hold(m, p->folded_losses[i], &input, 1);
+    }
+}
+
+/* ---- GPipe ---- */
+
+/* GPipe's forward passes and backward passes. Those before the last one may be kept once: then it stands for them. */
+typedef struct gpipe_passes {
+    tide_pipeline *p;
+    tide_steady_state forward, backward;
+    tide_tensor *output, *sent; /* of the last forward pass; what its backward pass sends. Borrowed */
+} gpipe_passes;
+
+/* After forward pass `mb`: how many fewer are left of `left`. */
+static uint32_t keep_forward_once(gpipe_passes *g, uint32_t mb, uint32_t left) {
+    tide_pipeline *p = g->p;
+    tide_pipeline_stage *s = &p->stages[0];
+    tide_tensor *of_last[] = {p->losses[mb], s->inputs[mb]};
+    g->output = s->outputs[mb];
+    uint32_t times = s->is_last ? tide_saving_round_ends(&g->forward, left, of_last, TIDE_COUNT_OF(of_last))
+                                : tide_saving_round_ends(&g->forward, left, &g->output, 1);
+    if (times && s->is_last) fold_losses(p, &g->forward, mb, of_last);
+    return times;
+}
+
+/* Of all micro-batches in their order: what has been sent. */
+static void release_all_sent(gpipe_passes *g, uint32_t count) {
+    tide_machine *m = g->p->w->model->m;
+    tide_pipeline_stage *s = &g->p->stages[0];
+    for (uint32_t i = 0; i + 1 < count; i++) tide_stage_release_sent(s, i);
+    m->op = "release_fwd_send_outputs";
+    for (uint32_t i = 0; i < g->forward.times && !s->is_last; i++)
+        tide_release(m, tide_round_held(&g->forward, i, g->output, 0, 1));
+    tide_stage_release_sent(s, count - 1);
+}
+
+/* bwd_sends_to_wait, which goes from its end. */
+static void drop_bwd_sends(gpipe_passes *g, tide_tensor **bwd_sends_to_wait, uint32_t count) {
+    tide_machine *m = g->p->w->model->m;
+    uint32_t folded = g->sent ? g->backward.times : 0;
+    tide_tensor **sends = TIDE_NEW(m->arena, tide_tensor *, folded + 1u); /* the last one, which is there, after them */
+    for (uint32_t i = 0; i < folded; i++) sends[i] = tide_round_held(&g->backward, i, g->sent, 0, 1);
+    sends[folded] = g->sent;
+    for (uint32_t i = folded + 1; i-- > 0;) tide_release(m, sends[i]);
+    for (uint32_t i = count - 1; i-- > 0;) tide_release(m, bwd_sends_to_wait[i]);
+}
+
 /* ScheduleGPipe._step_microbatches() */
 static void gpipe(tide_pipeline *p) {
     tide_machine *m = p->w->model->m;
     tide_pipeline_stage *s = &p->stages[0];
     uint32_t count = p->microbatches;
     names n = {.m = m};
+    gpipe_passes g = {.p = p, .forward = {.w = p->w}, .backward = {.w = p->w}};
     tide_tensor **bwd_sends_to_wait = TIDE_NEW(m->arena, tide_tensor *, count);
     for (uint32_t i = 0; i < count && !tide_is_aborting(m); i++) {
+        tide_round_begins(&g.forward);
         tide_tensor *buffer = tide_stage_recv_forward(s, i);
         if (buffer) name_set(m, &n.work, tide_retain(buffer));
         forward(s, i);
+        if (i + 1 < count) count -= keep_forward_once(&g, i, count - i - 1);
     }
-    for (uint32_t i = 0; i < count; i++) tide_stage_release_sent(s, i);
+    release_all_sent(&g, count);
     for (uint32_t i = 0; i < count && !tide_is_aborting(m); i++) {
+        tide_round_begins(&g.backward);
         tide_tensor *buffer = tide_stage_recv_backward(s, i);
         name_set(m, &n.ops, tide_retain(buffer));
         if (buffer) name_set(m, &n.work, tide_retain(buffer));
         tide_stage_backward(s, i);
         bwd_sends_to_wait[i] = tide_stage_send_backward(s, i);
         name_set(m, &n.ops, tide_retain(bwd_sends_to_wait[i]));
+        g.sent = bwd_sends_to_wait[i];
     }
+    if (g.forward.times && tide_unwinding_round_ends(&g.backward, g.forward.times, &g.sent, g.sent != NULL))
+        g.backward.times = g.forward.times;
     tide_stage_reduce_grad(s);
     forget_names(&n);
-    for (uint32_t i = count; i-- > 0;) tide_release(m, bwd_sends_to_wait[i]);
+    drop_bwd_sends(&g, bwd_sends_to_wait, count);
 }
 
-/* After a round, the last forward pass of which was that of `mb`: how many fewer are left of `left`. The loss holds its
- * graph, and that the stage's input. */
+/* ---- 1F1B ---- */
+
+/* After a round, the last forward pass of which was that of `mb`: how many fewer are left of `left`. */
 static uint32_t keep_rounds_once(tide_pipeline *p, tide_steady_state *rounds, uint32_t mb, uint32_t left) {
     tide_pipeline_stage *s = &p->stages[0];
     tide_tensor *held[] = {p->losses[mb], s->inputs[mb]};
     uint32_t count = s->is_last ? TIDE_COUNT_OF(held) : 0, times = tide_round_ends(rounds, left, held, count);
-    if (!times || !count) return times;
-    p->folded_losses = TIDE_NEW(p->w->model->m->arena, tide_tensor *, times);
-    p->folded_count = times;
-    p->folded_at = mb;
-    for (uint32_t i = 0; i < times; i++) {
-        tide_tensor *input = tide_round_held(rounds, i, held[1], 1, count);
-        p->folded_losses[i] = tide_round_held(rounds, i, held[0], 0, count);
-        tide_hold(p->w->model->m, p->folded_losses[i], &input, 1);
-    }
+    if (times && count) fold_losses(p, rounds, mb, held);
     return times;
 }
 

@@ -5,7 +5,11 @@
  * micro-batches that are alike, so that what it frees was made as many rounds before as there are micro-batches in
  * flight. Where two rounds in a row have done what the one before them did, event by event, and all that they free was
  * made by rounds like them, those that follow do the same: queues are as long as before, and what waits in them is of
- * later micro-batches that ask for the same. The schedule goes on as one of fewer micro-batches. */
+ * later micro-batches that ask for the same. The schedule goes on as one of fewer micro-batches.
+ *
+ * Where backward passes come after all forward passes, what the latter save is set aside, playing by playing, and the
+ * former free it in the same order. That they do is seen when they have come; where they do not, the job is played anew
+ * (tide_cannot_fold). */
 #include "parallel/steady_state.h"
 
 #include "base/units.h"
@@ -49,16 +53,56 @@ static void report_once(const tide_steady_state *s) {
                 NULL);
 }
 
+/* What the last round leaves alive, in its order, as the one before it has left the same. */
+static uint32_t *find_saved_by_round(const tide_steady_state *s, uint32_t *count) {
+    const tide_timeline *t = &s->w->model->m->timeline;
+    uint32_t first = s->begun[s->count - 2].allocation, end = s->begun[s->count - 1].allocation;
+    uint32_t *saved = tide_arena_grow(t->arena, NULL, 0, (end - first + ROUND_HOLDS_LIMIT) * sizeof *saved);
+    for (uint32_t i = first; i < end; i++)
+        if (tide_timeline_at(t, i)->died == TIDE_NEVER) saved[(*count)++] = i + (end - first);
+    return saved;
+}
+
+static void leave_out(uint32_t *saved, uint32_t *count, const uint32_t *held, uint32_t held_count) {
+    uint32_t kept = 0;
+    for (uint32_t i = 0, k; i < *count; i++) {
+        for (k = 0; k < held_count && held[k] != saved[i];) k++;
+        if (k == held_count) saved[kept++] = saved[i];
+    }
+    *count = kept;
+}
+
+/* What all rounds so far leave alive is saved for others. NULL: they do not do the same. */
+static uint32_t *saved_alike(const tide_steady_state *s, const uint32_t *held, uint32_t held_count, uint32_t *count) {
+    uint32_t *saved = find_saved_by_round(s, count);
+    leave_out(saved, count, held, held_count);
+    if (tide_timeline_repeats(&s->w->model->m->timeline, oldest_like_it(s), s->begun[s->count - 2],
+                              s->begun[s->count - 1], *count + held_count))
+        return saved;
+    tide_arena_drop(s->w->model->m->arena, saved);
+    return NULL;
+}
+
+static bool may_be_kept_once(const tide_steady_state *s) {
+    return !s->w->plays_all && !s->w->model->m->has_failed && !s->times && s->count >= 2;
+}
+
+/* Whether as many rounds in a row have done the same as it takes. */
+static bool is_steady(tide_steady_state *s, bool repeats, uint32_t left) {
+    s->in_a_row = repeats ? s->in_a_row + 1 : 0;
+    if (s->in_a_row < 2 || left < 2) return false;
+    s->times = left;
+    return true;
+}
+
 uint32_t tide_round_ends(tide_steady_state *s, uint32_t left, tide_tensor *const *held, uint32_t held_count) {
     tide_machine *m = s->w->model->m;
     uint32_t allocations[ROUND_HOLDS_LIMIT];
-    if (s->w->plays_all || m->has_failed || s->times || s->count < 2) return 0;
+    if (!may_be_kept_once(s)) return 0;
     tide_timeline_place before = s->begun[s->count - 2], now = s->begun[s->count - 1];
     bool repeats = find_held(s, held, held_count, allocations) &&
                    tide_timeline_repeats(&m->timeline, oldest_like_it(s), before, now, held_count);
-    s->in_a_row = repeats ? s->in_a_row + 1 : 0;
-    if (s->in_a_row < 2 || left < 2) return 0;
-    s->times = left;
+    if (!is_steady(s, repeats, left)) return 0;
     if (held_count)
         s->first_held =
             tide_timeline_play_again_holding(&m->timeline, now, left, allocations, held_count, 0)->first_held;
@@ -66,6 +110,34 @@ uint32_t tide_round_ends(tide_steady_state *s, uint32_t left, tide_tensor *const
         tide_timeline_play_again(&m->timeline, now, left, 0);
     report_once(s);
     return left;
+}
+
+uint32_t tide_saving_round_ends(tide_steady_state *s, uint32_t left, tide_tensor *const *held, uint32_t held_count) {
+    tide_machine *m = s->w->model->m;
+    uint32_t allocations[ROUND_HOLDS_LIMIT], count = 0;
+    if (!may_be_kept_once(s) || !m->folding.is_wanted) return 0;
+    uint32_t *saved =
+        find_held(s, held, held_count, allocations) ? saved_alike(s, allocations, held_count, &count) : NULL;
+    if (!is_steady(s, saved != NULL, left)) return 0;
+    for (uint32_t i = 0; i < held_count; i++) saved[count + i] = allocations[i];
+    s->first_held =
+        tide_timeline_play_again_holding(&m->timeline, s->begun[s->count - 1], left, saved, count + held_count, count)
+            ->first_held +
+        left * count;
+    report_once(s);
+    return left;
+}
+
+bool tide_unwinding_round_ends(tide_steady_state *s, uint32_t times, tide_tensor *const *held, uint32_t held_count) {
+    tide_machine *m = s->w->model->m;
+    uint32_t allocations[ROUND_HOLDS_LIMIT];
+    if (m->has_failed || s->count < 2) return false;
+    bool unwinds = find_held(s, held, held_count, allocations) &&
+                   tide_timeline_unwind_in_order(&m->timeline, s->begun[s->count - 2], s->begun[s->count - 1], times,
+                                                 allocations, held_count);
+    if (unwinds) s->first_held = m->timeline.repetitions[m->timeline.repetition_count - 1].first_held;
+    if (!unwinds) tide_cannot_fold(m);
+    return unwinds;
 }
 
 tide_tensor *tide_round_held(const tide_steady_state *s, uint32_t playing, const tide_tensor *held, uint32_t which,

@@ -33,7 +33,7 @@ static void count_repetition(factor_counts *c, const tide_job_report *r, const t
     for (uint32_t i = 0; i < of->times * of->held_count; i++) count_allocation(c, r, of->first_held + i, false);
     for (int64_t playing = 1; of->unwinds && playing <= of->times; playing++)
         for (uint32_t i = 0; i < saving->saved_count; i++)
-            count_allocation(c, r, tide_saved_slot(saving, i, saving->times - of->lags[i] - playing), true);
+            count_allocation(c, r, tide_unwound_slot(of, i, playing), true);
 }
 
 /* Takes events up to this one into the bytes by factor. */
