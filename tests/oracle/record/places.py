@@ -12,6 +12,7 @@ Frame = Mapping[str, Any]  # filename, line, name; the innermost comes first
 PLACES = [
     (re.compile(place), category)
     for place, category in (
+        (r"/torch/optim/", ""),
         (r"_fully_shard/_fsdp_param\.py:reset_sharded_param", "parameters"),
         (r"_fully_shard/_fsdp_param\.py:", "gathered"),
         (r"_fully_shard/_fsdp_collectives\.py:", "communication"),
@@ -25,6 +26,7 @@ PLACES = [
         (r"zero/stage3\.py:_prepare_fp32_grad_for_sub_group$", "gradients"),
         (r"zero/stage_1_and_2\.py:(step|get_flat_partition|flatten_dense_tensors_aligned)$", "gradients"),
         (r"deepspeed/runtime/zero/", ""),
+        (r"fp16/unfused_optimizer\.py:step$", "gradients"),
         (r"deepspeed/runtime/utils\.py:all_gather", "communication"),
         (r"deepspeed/runtime/engine\.py:\w*bucket", "communication"),
         (r"pipelining/stage\.py:\w*recv", "communication"),
@@ -53,6 +55,8 @@ def category_of(frames: Sequence[Frame]) -> str:
     """What the code that shards a model allocates for itself: gathered, communication, gradients, or ""."""
     for f in frames:
         at = f"{f['filename']}:{f['name']}"
+        if f["name"] in ("<listcomp>", "<genexpr>"):
+            continue  # of the function that has it
         for pattern, category in PLACES:
             if pattern.search(at):
                 return category
