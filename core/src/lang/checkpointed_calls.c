@@ -11,7 +11,16 @@ typedef struct tide_closure {
     uint32_t named_count;
     tide_text *keywords;
     tide_value *named;
+    tide_value given[2]; /* keyword arguments that here are settings: see keep_given() */
 } tide_closure;
+
+/* position_ids and shift_labels, which a trainer's names let go of before the layers run again. */
+static void keep_given(tide_closure *c) {
+    static const char *const settings[] = {"given_positions", "given_shift_labels"};
+    if (!c->model->checkpoints_hold_given) return;
+    c->model->setting_changes++; /* no memo: what is held is not captured */
+    for (int i = 0; i < 2; i++) c->given[i] = tide_value_retain(*tide_model_setting(c->model, settings[i]));
+}
 
 tide_value tide_call_again(tide_machine *m, void *function, tide_value *inputs, uint32_t count) {
     tide_closure *c = function;
@@ -31,6 +40,7 @@ tide_value tide_call_again(tide_machine *m, void *function, tide_value *inputs, 
 void tide_closure_free(tide_machine *m, void *function) {
     tide_closure *c = function;
     for (uint32_t i = 0; i < c->named_count; i++) tide_value_release(m, c->named[i]);
+    for (int i = 0; i < 2; i++) tide_value_release(m, c->given[i]);
     tide_pool_free(m, c->named, (c->named_count + 1) * sizeof *c->named);
     tide_pool_free(m, c->keywords, (c->named_count + 1) * sizeof *c->keywords);
     tide_pool_free(m, c, sizeof *c);
@@ -41,13 +51,14 @@ tide_value tide_call_checkpointed(tide_model *model, uint32_t instance, tide_fun
                                   const tide_value *named, uint32_t named_count) {
     tide_machine *m = model->m;
     tide_closure *c = tide_pool_alloc(m, sizeof *c);
-    *c = (tide_closure){model, instance, method, named_count, NULL, NULL};
+    *c = (tide_closure){.model = model, .instance = instance, .method = method, .named_count = named_count};
     c->keywords = tide_pool_alloc(m, (named_count + 1) * sizeof *c->keywords);
     c->named = tide_pool_alloc(m, (named_count + 1) * sizeof *c->named);
     for (uint32_t i = 0; i < named_count; i++) {
         c->keywords[i] = keywords[i];
         c->named[i] = tide_value_retain(named[i]);
     }
+    keep_given(c);
     tide_value inputs[ARGUMENT_LIMIT];
     for (uint32_t i = 0; i < count; i++) inputs[i] = positional[i];
     return tide_checkpoint_call(m, model->state.is_reentrant && !model->instances[instance].of->is_never_reentrant, c,
@@ -66,7 +77,7 @@ static tide_closure *closure_named(tide_frame *f, tide_text name) {
         return NULL;
     }
     tide_closure *c = tide_pool_alloc(model->m, sizeof *c);
-    *c = (tide_closure){model, f->instance, method, 0, NULL, NULL};
+    *c = (tide_closure){.model = model, .instance = f->instance, .method = method};
     c->keywords = tide_pool_alloc(model->m, sizeof *c->keywords);
     c->named = tide_pool_alloc(model->m, sizeof *c->named);
     return c;

@@ -120,11 +120,12 @@ struct tide_model {
     struct tide_layer_memo *layer_memo; /* its own */
     uint32_t repeated_calls;            /* that it has not played */
 
-    uint32_t setting_changes; /* that functions have made, or may make by what a setting holds */
-    uint32_t step_reads;      /* settings of the step that were read, checks left out */
-    uint64_t size_op_count;   /* operations that sizes took, which are evaluated once each */
-    int depth;                /* calls of functions and constructors that have not returned */
-    int nesting;              /* call expressions and sizes that are being evaluated */
+    bool checkpoints_hold_given; /* positions and labels that a trainer passes as keywords: lang/checkpointed_calls.c */
+    uint32_t setting_changes;    /* that functions have made, or may make by what a setting holds */
+    uint32_t step_reads;         /* settings of the step that were read, checks left out */
+    uint64_t size_op_count;      /* operations that sizes took, which are evaluated once each */
+    int depth;                   /* calls of functions and constructors that have not returned */
+    int nesting;                 /* call expressions and sizes that are being evaluated */
 
     /* Hooks of nn.Module.__call__, by wrappers; NULL: none. What they are given is owned, and they may put other values
      * there. As register_forward_pre_hook and register_forward_hook, outside of a checkpoint

@@ -18,6 +18,10 @@ static uint64_t first_of_step(const tide_trainer_run *t, unsigned step) {
     return (uint64_t)(step - 1) * (uint64_t)t->job->grad_accum;
 }
 
+static bool has_ulysses_batches(const tide_trainer_run *t) {
+    return t->job->parallel_sequence_parallel_size > 1;
+}
+
 /* The step's batches, while those of the step before are there still: the last of them, `inputs`, for longest. */
 static bool get_batch_samples(tide_trainer_run *t, unsigned step) {
     tide_machine *m = &t->run->machine;
@@ -26,6 +30,8 @@ static bool get_batch_samples(tide_trainer_run *t, unsigned step) {
     m->module = m->statement = 0;
     for (int64_t i = 0; i < count; i++) {
         tide_take_micro_batch(t->run, t->job, first_of_step(t, step) + (uint64_t)i);
+        if (has_ulysses_batches(t)) tide_ulysses_next(t, first_of_step(t, step) + (uint64_t)i);
+        if (has_ulysses_batches(t)) continue;
         if (!tide_trainer_batch(t, t->job, &batches[i])) return false;
     }
     tide_tensor *num_items = tide_count_items(t, batches, count);
@@ -114,6 +120,22 @@ static tide_tensor *trl_loss(tide_trainer_run *t, unsigned step, const tide_batc
     return loss;
 }
 
+static void forget_given(tide_trainer_run *t) {
+    static const char *const settings[] = {"given_positions", "given_shift_labels"};
+    for (size_t i = 0; i < TIDE_COUNT_OF(settings) && has_ulysses_batches(t); i++)
+        *tide_model_setting(&t->run->model, settings[i]) = tide_none();
+}
+
+/* del inputs: what layers compute again from is held by their checkpoints, as long as there is one. */
+static void del_inputs(tide_trainer_run *t, tide_batch *batch) {
+    tide_model *model = &t->run->model;
+    if (!has_ulysses_batches(t)) return;
+    tide_value_release(model->m, *tide_model_setting(model, "given_positions"));
+    t->wrapper.labels = tide_none();
+    tide_drop_batch(model->m, batch);
+    if (!model->state.is_checkpointing) forget_given(t);
+}
+
 /* Accelerator.backward: the loss is divided, but for DeepSpeed, whose engine updates behind the last of a step. */
 static void accelerator_backward(tide_trainer_run *t, unsigned step, tide_tensor *loss) {
     tide_machine *m = &t->run->machine;
@@ -130,6 +152,7 @@ static void accelerator_backward(tide_trainer_run *t, unsigned step, tide_tensor
         tide_run_backward(m, divided);
     }
     tide_del(m, "del loss", divided);
+    forget_given(t);
     tide_timeline_mark(&m->timeline, step, TIDE_PHASE_BACKWARD);
     if (has_engine && t->wrapper.is_last && !m->has_failed) t->strategy->update(&t->wrapper);
     if (t->strategy->after_backward && !m->has_failed) t->strategy->after_backward(&t->wrapper);
@@ -153,7 +176,10 @@ static tide_value take_floats_to_half(tide_trainer_run *t, tide_batch *inputs) {
 static void forward_and_backward(tide_trainer_run *t, unsigned step, tide_batch *batch) {
     tide_machine *m = &t->run->machine;
     tide_trainer_context_begins(t, batch);
+    if (has_ulysses_batches(t) && !tide_trainer_batch(t, t->job, batch)) return; /* _prepare_inputs */
     tide_batch prepared = *batch, *inputs = &prepared;
+    for (uint32_t i = 0; i < batch->count && has_ulysses_batches(t); i++)
+        if (strcmp(batch->names[i], "labels") == 0) t->wrapper.labels = batch->values[i];
     tide_value made = take_floats_to_half(t, inputs);
     int64_t empties = t->job->trainer_torch_empty_cache_steps;
     bool autocasts = tide_trainer_casts_to_bf16(t->job); /* compute_loss_context_manager */
@@ -162,6 +188,7 @@ static void forward_and_backward(tide_trainer_run *t, unsigned step, tide_batch 
     if (autocasts) tide_autocast_end(m);
     tide_timeline_mark(&m->timeline, step, TIDE_PHASE_FORWARD);
     tide_value_release(m, made);
+    del_inputs(t, batch);
     if (!loss || m->has_failed) return;
     if (empties && (step - 1) % empties == 0) tide_timeline_empty_cache(&m->timeline);
     /* The loss is no sum over counted labels: loss / self.current_gradient_accumulation_steps. */
@@ -360,11 +387,19 @@ static bool prepare_for_training(tide_trainer_run *t) {
     return t->strategy && (!t->scales || tide_scaler_takes(&t->run->model, t->wrapper.optimizer, t->job->clip > 0));
 }
 
+/* UlyssesSPDataLoaderAdapter: whether one of a step's micro-batches is the first of those that ranks share. */
+static bool refills_in_step(const tide_job *job, unsigned step) {
+    int64_t ranks = job->parallel_sequence_parallel_size, first = (int64_t)(step - 1) * job->grad_accum;
+    return ranks > 1 && (first % ranks == 0 || first / ranks != (first + job->grad_accum - 1) / ranks);
+}
+
 /* How many steps after this one end as it does, with nothing behind them. */
 static uint32_t steps_alike(const tide_job *job, unsigned step) {
     uint32_t left = 0;
     if (tide_trainer_generates(job) || tide_job_has_lengths(job)) return 0;
-    for (; step <= (unsigned)job->steps && !tide_evaluates_behind(job, step) && !tide_saves_behind(job, step); step++)
+    for (; step <= (unsigned)job->steps && !tide_evaluates_behind(job, step) && !tide_saves_behind(job, step) &&
+           !refills_in_step(job, step);
+         step++)
         left++;
     return left ? left - 1 : 0;
 }
@@ -403,6 +438,7 @@ bool tide_play_trainer(tide_run *run, const tide_job *job) {
     if (t.kind->name && !prepare_trl(&t)) return false;
     if (!prepare_for_training(&t)) return false;
     run->model.caller = &t;
+    run->model.checkpoints_hold_given = has_ulysses_batches(&t);
     run->model.call_begins = tide_trainer_call_begins;
     run->model.call_ends = tide_trainer_call_ends;
     tide_timeline_mark(&m->timeline, 0, TIDE_PHASE_LOAD);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* trainer.py, _prepare_context_parallel_inputs(), and accelerate's maybe_context_parallel() around a micro-batch. */
+/* Ranks that share sequences, of a trainer: trainer.py, _prepare_context_parallel_inputs(), and accelerate's
+ * maybe_context_parallel() around a micro-batch; deepspeed/runtime/sequence_parallel/ulysses_sp.py. */
 #include <string.h>
 
 #include "base/units.h"
@@ -64,4 +65,17 @@ void tide_trainer_context_ends(tide_trainer_run *t) {
     set_given(t, "given_shift_labels", NULL);
     set_given(t, "given_positions", NULL);
     tide_context_parallel_ends(&t->run->machine, &t->context);
+}
+
+void tide_ulysses_next(tide_trainer_run *t, uint64_t index) {
+    tide_machine *m = &t->run->machine;
+    tide_model *model = &t->run->model;
+    if (index % (uint64_t)t->job->parallel_sequence_parallel_size != 0) return;
+    m->module = m->statement = 0;
+    tide_value_release(m, t->whole_batch);
+    m->state.factor = TIDE_FACTOR_INPUT;
+    t->whole_batch = tide_model_run(model, tide_trainer_function(t, "ulysses_batch"), NULL, 0);
+    m->state.factor = TIDE_FACTOR_TEMPORARY;
+    tide_value_release(m, tide_model_run(model, tide_trainer_function(t, "ulysses_refill"), &t->whole_batch, 1));
+    m->module = m->statement = 0;
 }

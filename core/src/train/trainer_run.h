@@ -40,6 +40,7 @@ typedef struct tide_trainer_run {
     tide_vllm_generation vllm;
     tide_offload *offload; /* activation_offloading; NULL: none */
     tide_context_parallel context;
+    tide_value whole_batch; /* of DeepSpeed's Ulysses: what the loader has on the device until its next one */
 } tide_trainer_run;
 
 extern const tide_trl tide_trls[TIDE_trainer_COUNT];
@@ -80,6 +81,9 @@ tide_tensor *tide_compute_trl_loss(tide_trainer_run *t, tide_value batch);
  * and get shift_labels and position_ids besides. */
 void tide_trainer_context_begins(tide_trainer_run *t, tide_batch *inputs);
 void tide_trainer_context_ends(tide_trainer_run *t);
+/* UlyssesSPDataLoaderAdapter.__next__(): of micro-batch `index` of the run, from 0. Parts of sequences wait on the
+ * host. */
+void tide_ulysses_next(tide_trainer_run *t, uint64_t index);
 /* What strategies do around model(...), for tide_model. */
 void tide_trainer_call_begins(tide_model *model, bool replaced);
 void tide_trainer_call_ends(tide_model *model, tide_value *outputs, bool replaced);
