@@ -23,8 +23,7 @@ class Check(NamedTuple):
 
 
 class Fits(NamedTuple):
-    """A device on which tidemark says that a job runs, and what a published run of it held: never more. Which is the
-    rule that arXiv 2411.06465 found to hold for its estimate below 80 % of a device, in 454 runs."""
+    """A device on which tidemark says that a job runs, and what a published run of it held: never more."""
 
     name: str
     smallest: float
@@ -33,6 +32,19 @@ class Fits(NamedTuple):
     def error(self):
         wrong = self.smallest < self.published
         return f"{self.name} is said to run on {self.smallest:.2f}, it held {self.published:.2f}" if wrong else None
+
+
+class Between(NamedTuple):
+    """A figure, and what is published of the least and the most that it can be."""
+
+    name: str
+    predicted: float
+    least: float
+    most: float
+
+    def error(self):
+        is_within = self.least <= self.predicted <= self.most
+        return None if is_within else f"{self.name}: {self.predicted:.0f} is not within {self.least:.0f} and {self.most:.0f}"
 
 
 def answer(*words):

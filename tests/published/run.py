@@ -8,11 +8,12 @@
 import sys
 
 import activation_recomputation
+import llama_runs
 import peft
 import simumax
 import vllm
 
-SOURCES = (vllm, simumax, activation_recomputation, peft)
+SOURCES = (vllm, simumax, activation_recomputation, llama_runs, peft)
 
 
 def main(program):
