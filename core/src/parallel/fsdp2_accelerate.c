@@ -48,8 +48,22 @@ static uint32_t final_norm_of(const tide_model *model, const tide_job *job, uint
     return norm;
 }
 
+/* transformers' fsdp_plan of a model whose parts have configurations of their own, as those that see. */
+static bool refuse_parts(const fsdp2 *f) {
+    const tide_model *model = f->w->model;
+    bool has_parts = false;
+    for (uint32_t i = 1; i < model->scope_count; i++)
+        has_parts = has_parts || model->scopes[i].config != model->scopes[0].config;
+    if (!has_parts || !tide_job_has_auto_plan(f->w->job)) return false;
+    tide_fail_setting(model->m, TIDE_ERR_UNSUPPORTED, "parallel.dp",
+                      "what fully_shard() gathers at once of a model with parts of its own configuration, as a vision "
+                      "tower, is not described with parallel.tp_plan=auto; use parallel.dp=1, or parallel.kind=fsdp2");
+    return true;
+}
+
 bool tide_fsdp2_accelerate_states(fsdp2 *f) {
     tide_model *model = f->w->model;
+    if (refuse_parts(f)) return false;
     const char *wrap = f->w->job->parallel_wrap;
     bool wraps_blocks = strcmp(wrap, "layer") == 0 || tide_job_has_auto_plan(f->w->job);
     if (!wraps_blocks && strcmp(wrap, "root") != 0) {
