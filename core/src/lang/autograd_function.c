@@ -4,9 +4,9 @@
 
 /* apply('Name', inputs...) calls Name_forward(ctx, inputs...) without gradients; what it returns, a tensor or a list of
  * them, are the node's outputs. Backward calls Name_backward(ctx, grads..., what save_for_backward() was given...),
- * which returns the gradient of the first input, or a list with one for each. What ctx holds otherwise lives as long as
- * the node. */
-enum { SAVED_LIMIT = 16, FUNCTION_OUTPUT_LIMIT = 4 };
+ * which returns the gradient of the first input, or a list with one for each. A list that comes last is an input for
+ * each of its tensors. What ctx holds otherwise lives as long as the node. */
+enum { SAVED_LIMIT = 16, FUNCTION_OUTPUT_LIMIT = 4, INPUT_LIMIT = 1024 };
 
 static void applied_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_applied *f = (tide_applied *)node->held;
@@ -93,6 +93,18 @@ static void save_variables(tide_machine *m, tide_node *node) {
     }
 }
 
+/* Those after the name; of a list that comes last, its items. */
+static uint32_t inputs_of(const tide_value *a, uint32_t count, tide_tensor **inputs, uint32_t limit) {
+    tide_list *last = count > 1 && a[count - 1].kind == TIDE_VALUE_LIST ? a[count - 1].list : NULL;
+    uint32_t before = last ? count - 2 : count - 1, all = before + (last ? last->count : 0);
+    if (last) last->is_read = true;
+    for (uint32_t i = 0; i < all && i < limit; i++) {
+        const tide_value *v = i < before ? &a[i + 1] : &last->items[i - before];
+        inputs[i] = v->kind == TIDE_VALUE_TENSOR ? v->tensor : NULL;
+    }
+    return all < limit ? all : limit;
+}
+
 tide_value tide_apply(tide_frame *f, const tide_value *a, uint32_t count) {
     tide_model *model = f->model;
     tide_machine *m = model->m;
@@ -101,13 +113,12 @@ tide_value tide_apply(tide_frame *f, const tide_value *a, uint32_t count) {
     if (!forward || !backward)
         return tide_nothing(m, TIDE_ERR_DESCRIPTION, "there are no functions %s_forward and _backward",
                             tide_terminated(m, name));
-    tide_tensor *inputs[ARGUMENT_LIMIT];
+    tide_tensor *inputs[INPUT_LIMIT];
+    uint32_t input_count = inputs_of(a, count, inputs, INPUT_LIMIT);
     tide_value arguments[ARGUMENT_LIMIT] = {{.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)}};
-    for (uint32_t i = 1; i < count; i++) {
-        inputs[i - 1] = a[i].kind == TIDE_VALUE_TENSOR ? a[i].tensor : NULL;
-        arguments[i] = tide_value_retain(a[i]);
-    }
-    tide_node *node = tide_node_with(m, &applied_backward, inputs, (int)count - 1, FUNCTION_OUTPUT_LIMIT, SAVED_LIMIT),
+    for (uint32_t i = 1; i < count; i++) arguments[i] = tide_value_retain(a[i]);
+    const int edges = (int)input_count;
+    tide_node *node = tide_node_with(m, &applied_backward, inputs, edges, FUNCTION_OUTPUT_LIMIT, SAVED_LIMIT),
               *outer = model->state.applied;
     tide_value context = tide_value_retain(arguments[0]);
     bool grad_enabled = m->state.grad_enabled;
@@ -130,7 +141,7 @@ tide_value tide_apply(tide_frame *f, const tide_value *a, uint32_t count) {
     tide_value *outputs = made.kind == TIDE_VALUE_LIST ? made.list->items : &made;
     uint32_t output_count = made.kind == TIDE_VALUE_LIST ? made.list->count : 1;
     if (node) tide_apply_again(m, node, (tide_applied){{NULL, applied_drop}, backward, f->instance, f->scope, context});
-    for (uint32_t i = 0; i < output_count; i++) give_output(m, node, &outputs[i], inputs, count - 1);
+    for (uint32_t i = 0; i < output_count; i++) give_output(m, node, &outputs[i], inputs, input_count);
     if (node) save_variables(m, node);
     if (!node) tide_value_release(m, context);
     if (node && !node->output_count) tide_node_release(m, node);

@@ -67,6 +67,23 @@ def ernie4_5_moe(config: Config) -> Options:
     return {"rotary_interleaved": True}
 
 
+def gpt_oss(config: Config) -> Options:
+    from megatron.core.fusions.fused_bias_geglu import quick_gelu
+
+    return {
+        "add_bias_linear": True,
+        "bias_dropout_fusion": False,
+        "activation_func": quick_gelu,
+        "activation_func_clamp_value": 7.0,
+        "glu_linear_offset": 1.0,
+        "softmax_type": "learnable",
+        "window_size": (128, 0),
+        "window_attn_skip_freq": 2,
+        "position_embedding_type": "yarn",
+        "moe_ffn_hidden_size": config["intermediate_size"],
+    }
+
+
 def nemotron(config: Config) -> Options:
     from megatron.core.activations import squared_relu
 
@@ -93,6 +110,7 @@ FAMILIES: dict[str, Callable[[Config], Options]] = {
     "gemma2": gemma2,
     "gemma3_text": gemma3,
     "glm4_moe": glm4_moe,
+    "gpt_oss": gpt_oss,
     "nemotron": nemotron,
     "olmoe": olmoe,
 }
@@ -102,6 +120,7 @@ PROVIDERS = {
     "gemma": ("gemma.gemma_provider", "GemmaModelProvider"),
     "gemma2": ("gemma.gemma2_provider", "Gemma2ModelProvider"),
     "gemma3_text": ("gemma.gemma3_provider", "Gemma3ModelProvider"),
+    "gpt_oss": ("gpt_oss.gpt_oss_provider", "GPTOSSProvider"),
     "olmoe": ("olmoe.olmoe_provider", "OlMoEModelProvider"),
 }
 

@@ -18,8 +18,7 @@ from ...plans import Megatron
 from ..models import DTYPES
 from . import bridge
 
-FUSED_ACTIVATIONS = (F.gelu, F.silu)  # what bias_activation_fusion knows
-OF_MODEL = ("share_embeddings_and_output_weights", "rotary_base", "rotary_percent")  # GPTModel's own
+OF_MODEL = ("share_embeddings_and_output_weights", "rotary_base", "rotary_percent", "position_embedding_type")  # GPTModel's own
 SIGMOID = ("deepseek_v3", "kimi_k2", "glm4_moe", "glm4_moe_lite", "ernie4_5_moe")  # scores of experts, and a bias of them
 
 
@@ -36,7 +35,7 @@ def transformer_config(config: Config, case: Case) -> Any:
     options |= {name: value for name, value in bridged.items() if name not in OF_MODEL}
     options |= layout_of(case, plan)
     options |= layers_of(plan, config)
-    options["bias_activation_fusion"] &= options["activation_func"] in FUSED_ACTIVATIONS
+    options["bias_activation_fusion"] &= is_fused(options["activation_func"])
     if case.dropout is not None:
         options |= {"hidden_dropout": case.dropout, "attention_dropout": case.dropout}
     if "kv_lora_rank" in config:
@@ -44,6 +43,13 @@ def transformer_config(config: Config, case: Case) -> Any:
     if kind in bridge.PROVIDERS:
         return bridge.settings_of(kind, options | bridged | {"vocab_size": vocabulary_of(config, plan)})
     return TransformerConfig(**options)
+
+
+def is_fused(activation: Any) -> bool:
+    """Does bias_activation_fusion know it?"""
+    from megatron.core.fusions.fused_bias_geglu import quick_gelu
+
+    return activation in (F.gelu, F.silu, quick_gelu)
 
 
 def model_options(config: Config, case: Case) -> dict[str, Any]:
