@@ -122,6 +122,38 @@ static void assume_layerdrop(tide_job_builder *b) {
                     "every layer runs: a step in which layerdrop leaves some out needs less", NULL);
 }
 
+/* What a trainer's configuration has where nobody says: transformers/training_args.py, trl/trainer/base_config.py,
+ * max_length of trl/trainer/sft_config.py and its kin, and create_model_from_path() of trl/trainer/utils.py. Words, and
+ * links that leave out what is so without a trainer, keep their meaning: what differs is said. */
+static void assume_trainer(tide_job_builder *b) {
+    static const struct {
+        tide_setting_id id;
+        const char *value;
+        bool is_of_trl, is_of_rows;
+    } rows[] = {{TIDE_SET_batch, "8", .is_of_rows = true},
+                {TIDE_SET_seq, "1024", .is_of_trl = true, .is_of_rows = true},
+                {TIDE_SET_dtype, "fp32", .is_of_trl = true},
+                {TIDE_SET_autocast, "bf16", .is_of_trl = true},
+                {TIDE_SET_checkpointing, "full", .is_of_trl = true},
+                {TIDE_SET_optimizer, "adamw_fused", .is_of_trl = false},
+                {TIDE_SET_clip, "1", .is_of_trl = false}};
+    const tide_job *job = b->job;
+    const char *own = "";
+    for (size_t i = 0; i < TIDE_COUNT_OF(rows); i++) {
+        bool is_own = (!rows[i].is_of_trl || job->trainer > TIDE_trainer_hf) &&
+                      (!rows[i].is_of_rows || (!tide_trainer_generates(job) && !tide_job_has_lengths(job)));
+        if (is_own && !b->arguments.is_given[rows[i].id])
+            own = tide_format(b->arena, "%s %s=%s", own, tide_settings[rows[i].id].name, rows[i].value);
+    }
+    if (job->trainer != TIDE_trainer_none && own[0])
+        tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_trainer),
+                    tide_format(b->arena, "what is not said is as without a trainer, whose own defaults are%s%s", own,
+                                job->trainer > TIDE_trainer_hf && !b->arguments.is_given[TIDE_SET_dtype]
+                                    ? ", the type where the model is given by name"
+                                    : ""),
+                    NULL);
+}
+
 static void assume_training(tide_job_builder *b) {
     const tide_job *job = b->job;
     bool has_steps = job->optimizer != TIDE_optimizer_none;
@@ -146,6 +178,7 @@ static void assume_training(tide_job_builder *b) {
     assume(b, TIDE_SET_checkpointing, "no checkpointing: what backward needs of every layer is kept");
     assume_input_grads(b);
     assume_layerdrop(b);
+    assume_trainer(b);
     if (job->trainer != TIDE_trainer_none)
         assume(
             b, TIDE_SET_trainer_save_strategy,

@@ -164,6 +164,7 @@ static const struct {
     {ALL_KINDS, TIDE_SET_adapter_autocast_adapter_dtype, has_no_prompts, ": prompts are of the model's type"},
     {ALL_KINDS, TIDE_SET_trainer_sequences_per_row, packs_rows, " without packing"},
     {ALL_KINDS, TIDE_SET_trainer_beta, generates, ": it is a number in the loss"},
+    {ALL_KINDS, TIDE_SET_trainer_label_smoothing, never, ": it is a number in the loss"},
     {ALL_KINDS, TIDE_SET_trainer_simpo_gamma, never, ": it is a number in the loss"},
     {ALL_KINDS, TIDE_SET_trainer_sync_ref_model, never, ": the reference follows in place"},
     {ALL_KINDS, TIDE_SET_trainer_use_bias_correction_kl, has_kl_term, " with trainer.beta=0: there is no KL term"},

@@ -13,30 +13,38 @@ static bool are_all_among(const char *given, const char *list) {
     return true;
 }
 
-/* The losses of TRL's trainers by name, dpo's several of them: those that are played, the first where none is given;
- * and those that work on one value per row as that one does, and are played as it. */
+/* dpo_trainer.py: "Label smoothing must be greater than 0.0 when using 'exo_pair' loss." */
+static void check_label_smoothing(tide_job_builder *b) {
+    tide_text rest = tide_text_of(b->job->trainer_loss_type ? b->job->trainer_loss_type : ""), one;
+    if (b->job->trainer != TIDE_trainer_dpo || b->job->trainer_label_smoothing > 0) return;
+    while (tide_piece_next(&rest, ',', &one))
+        if (tide_text_is(one, "exo_pair"))
+            tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer_loss_type,
+                                "exo_pair is refused by TRL without label smoothing",
+                                "say trainer.label_smoothing, which changes no memory: 0.001 is recommended there");
+}
+
+/* The losses of TRL's trainers by name, dpo's several of them: those that are played, and those that work on one value
+ * per row as cpo's own does, and are played as it. */
 static void check_loss_type(tide_job_builder *b, const char *kind) {
     static const struct {
-        const char *first, *played, *alike;
+        const char *played, *alike;
     } losses[TIDE_trainer_COUNT] = {
-        [TIDE_trainer_sft] = {"nll", "nll|dft|chunked_nll", NULL},
-        [TIDE_trainer_dpo] = {"sigmoid", "sigmoid|ipo|sigmoid_norm|sft|bco_pair",
-                              "hinge|exo_pair|nca_pair|robust|sppo_hard|aot|aot_unpaired|apo_zero|apo_down|"
-                              "discopop"},
-        [TIDE_trainer_kto] = {"kto", "kto|apo_zero_unpaired", NULL},
-        [TIDE_trainer_cpo] = {"sigmoid", "sigmoid", "hinge|ipo|simpo"},
-        [TIDE_trainer_grpo] = {"dapo", "dapo|grpo|bnpo|dr_grpo|cispo|sapo|luspo|vespo", NULL},
+        [TIDE_trainer_sft] = {"nll|dft|chunked_nll", NULL},
+        [TIDE_trainer_dpo] = {"sigmoid|ipo|sigmoid_norm|sft|bco_pair|hinge|exo_pair|nca_pair|robust|sppo_hard|aot|"
+                              "aot_unpaired|apo_zero|apo_down|discopop",
+                              NULL},
+        [TIDE_trainer_kto] = {"kto|apo_zero_unpaired", NULL},
+        [TIDE_trainer_cpo] = {"sigmoid", "hinge|ipo|simpo"},
+        [TIDE_trainer_grpo] = {"dapo|grpo|bnpo|dr_grpo|cispo|sapo|luspo|vespo", NULL},
     };
     const char *given = b->job->trainer_loss_type, *played = losses[b->job->trainer].played,
                *alike = losses[b->job->trainer].alike;
-    bool is_one = b->job->trainer != TIDE_trainer_dpo;
+    check_label_smoothing(b);
     if (!given || !given[0] || !played || are_all_among(given, played)) return;
-    if (alike && (is_one ? tide_text_is_among(tide_text_of(given), alike)
-                         : are_all_among(given, tide_format(b->arena, "%s|%s", played, alike))))
+    if (alike && tide_text_is_among(tide_text_of(given), alike))
         tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_trainer_loss_type),
-                    tide_format(b->arena, "%s is played as %s: both compute with one value per row", given,
-                                losses[b->job->trainer].first),
-                    NULL);
+                    tide_format(b->arena, "%s is played as sigmoid: both compute with one value per row", given), NULL);
     else
         tide_builder_refuse(
             b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_loss_type,
