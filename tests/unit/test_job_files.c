@@ -296,7 +296,8 @@ static void test_other_files(void) {
     REFUSE_FILE("{\"finetuning_type\": \"freeze\"}", "freeze is not described");
     REFUSE_FILE("{\"per_device_train_batch_size\": \"many\"}", "batch");
     REFUSE_FILE("{\"per_device_train_batch_size\": {\"a\": 1}}", "must be one value");
-    REFUSE_FILE("{\"base_model\": \"nobody/has-this\", \"micro_batch_size\": 1}", "is not in the catalogue");
+    REFUSE_FILE("{\"base_model\": \"nobody/has-this\", \"micro_batch_size\": 1, \"adapter\": \"lora\"}",
+                "is not in the catalogue");
     REFUSE_FILE("{\"zero_optimization\": {}, \"bf16\": {\"enabled\": true}, \"fp16\": {\"enabled\": true}}",
                 "cannot be simultaneously enabled");
     REFUSE_FILE("{\"zero_optimization\": {\"stage\": 3}, \"gradient_allreduce_op\": \"sum\"}",

@@ -203,6 +203,10 @@ void tide_training_settle(tide_claims *c);
 void tide_default_facts(tide_claims *c);
 void tide_default_settings(tide_claims *c);
 
+/* axolotl.c: the same of what it decides from several keys. */
+void tide_axolotl_facts(tide_claims *c);
+void tide_axolotl_settings(tide_claims *c);
+
 /* mixed_precision.c: what is asked for: bf16, fp16, none; NULL: no file says. And the fact that says so. */
 const char *tide_mixed_precision(const tide_claims *c);
 tide_fact tide_mixed_precision_fact(const tide_claims *c);

@@ -84,15 +84,27 @@ static void say_key(tide_claims *c, const tide_key_row *row, const char *key, co
         tide_claim_fact(c, key, said, row->fact);
     else
         tide_claim(c, key, text, row->setting, said);
+    if (is_near) tide_claims_note(c, key, TIDE_KEY_UNSUPPORTED, text, "is taken as what is near");
     if (said[0] && row->trainers) name_trainers(c, row, key, text);
+}
+
+/* Whether a value is off, or one of those that are; of a list, whether all are. */
+static bool is_listed_off(const tide_claims *c, const tide_key_row *row, const tide_json *value) {
+    const char *text = tide_argument_value(c->arena, value);
+    if (is_off(value)) return true;
+    if (text && (key_value_listed(row->values, text, NULL, NULL) ||
+                 key_value_listed(row->values, tide_lowered(c->arena, tide_text_of(text)), NULL, NULL) ||
+                 strcmp(text, "none") == 0))
+        return true;
+    if (value->kind != TIDE_JSON_ARRAY) return false;
+    for (const tide_json *one = value->first; one; one = one->next)
+        if (!is_listed_off(c, row, one)) return false;
+    return true;
 }
 
 static void matter(tide_claims *c, const tide_key_row *row, const char *key, const tide_json *value) {
     const char *text = tide_argument_value(c->arena, value);
-    bool is_none = (row->is_of_model && tide_claims_have_model(c)) || is_off(value) ||
-                   (text && (key_value_listed(row->values, text, NULL, NULL) ||
-                             key_value_listed(row->values, tide_lowered(c->arena, tide_text_of(text)), NULL, NULL) ||
-                             strcmp(text, "none") == 0));
+    bool is_none = (row->is_of_model && tide_claims_have_model(c)) || is_listed_off(c, row, value);
     if (is_none) {
         tide_claims_note(c, key, TIDE_KEY_IGNORED, text, NULL);
         return;

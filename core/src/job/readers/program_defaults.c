@@ -51,6 +51,7 @@ void tide_default_facts(tide_claims *c) {
             tide_imply_fact(c, rows[i].fact, rows[i].key, rows[i].value);
     }
     if (tide_claims_have(c, TIDE_PROGRAM_ms_swift)) swift_facts(c);
+    if (tide_claims_have(c, TIDE_PROGRAM_axolotl)) tide_axolotl_facts(c);
 }
 
 void tide_default_settings(tide_claims *c) {
@@ -75,4 +76,5 @@ void tide_default_settings(tide_claims *c) {
             tide_imply(c, rows[i].setting, rows[i].value);
     }
     if (tide_claims_have(c, TIDE_PROGRAM_ms_swift)) swift_accumulation(c);
+    if (tide_claims_have(c, TIDE_PROGRAM_axolotl)) tide_axolotl_settings(c);
 }

@@ -227,6 +227,25 @@ static void settle_fsdp_units(tide_claims *c, bool of_trainer) {
     tide_settle(c, TIDE_FACT_fsdp_policy, TIDE_SET_parallel_wrap, wraps ? "layer" : "root");
 }
 
+static bool is_asked_as(const tide_claims *c, tide_setting_id id, const char *value) {
+    const char *asked = c->arguments->asked[id], *said = c->settings[id] ? c->settings[id]->taken : NULL;
+    return strcmp(asked ? asked : said ? said : "", value) == 0;
+}
+
+/* Units of adapters are the Trainer's, which is not described with parameters on the host. */
+static void refuse_offloaded_adapters(tide_claims *c) {
+    bool has_adapters = c->settings[TIDE_SET_adapter] && !is_asked_as(c, TIDE_SET_adapter, "none");
+    if (!has_adapters || !tide_claims_train(c) || !is_asked_as(c, TIDE_SET_parallel_offload, "true") ||
+        !is_asked_as(c, TIDE_SET_parallel_kind, "fsdp1"))
+        return;
+    tide_error(c->diags, TIDE_ERR_UNSUPPORTED,
+               c->settings[TIDE_SET_parallel_offload]->key
+                   ? tide_claims_place(c, c->settings[TIDE_SET_parallel_offload]->key)
+                   : "/settings/parallel.offload",
+               "adapters under FSDP1 with parameters on the host are not described",
+               "near to it: parallel.kind=fsdp2, or parallel.offload=false");
+}
+
 /* Accelerator.prepare_model and fsdp2_prepare_model: what trains is kept in fp32 where mixed precision is on. */
 static void settle_fsdp(tide_claims *c) {
     bool of_trainer = c->facts[TIDE_FACT_fsdp] != NULL;
@@ -244,12 +263,14 @@ static void settle_fsdp(tide_claims *c) {
     else
         settle_fsdp1(c, strategy, of_trainer);
     settle_fsdp_units(c, of_trainer);
+    refuse_offloaded_adapters(c);
     if (!mixed || (strcmp(mixed, "bf16") != 0 && strcmp(mixed, "fp16") != 0)) return;
     tide_settle(c, tide_mixed_precision_fact(c), TIDE_SET_parallel_param_dtype, mixed);
     tide_imply(c, TIDE_SET_parallel_reduce_dtype, mixed);
     tide_imply(c, is_two ? TIDE_SET_parallel_output_dtype : TIDE_SET_parallel_buffer_dtype, mixed);
     tide_imply(c, TIDE_SET_autocast, mixed);
-    tide_imply(c, TIDE_SET_dtype, "fp32");
+    /* FSDP1 leaves what is frozen as it was loaded, packed weights among it */
+    tide_imply(c, TIDE_SET_dtype, !is_two && c->settings[TIDE_SET_quant_storage] ? mixed : "fp32");
 }
 
 /* accelerate/parallelism_config.py: a model that from_pretrained() has cut by its plan. */
