@@ -238,10 +238,9 @@ static void refuse_offloaded_adapters(tide_claims *c) {
     if (!has_adapters || !tide_claims_train(c) || !is_asked_as(c, TIDE_SET_parallel_offload, "true") ||
         !is_asked_as(c, TIDE_SET_parallel_kind, "fsdp1"))
         return;
+    const tide_file_key *said = c->settings[TIDE_SET_parallel_offload];
     tide_error(c->diags, TIDE_ERR_UNSUPPORTED,
-               c->settings[TIDE_SET_parallel_offload]->key
-                   ? tide_claims_place(c, c->settings[TIDE_SET_parallel_offload]->key)
-                   : "/settings/parallel.offload",
+               said && said->key ? tide_claims_place(c, said->key) : "/settings/parallel.offload",
                "adapters under FSDP1 with parameters on the host are not described",
                "near to it: parallel.kind=fsdp2, or parallel.offload=false");
 }
