@@ -49,6 +49,11 @@ void tide_trainer_context_begins(tide_trainer_run *t, tide_batch *inputs) {
     uint32_t count = 0;
     if (!tide_trainer_cuts_sequences(t->job)) return;
     m->module = m->statement = 0;
+    if (!input_named(inputs, "input_ids")) {
+        tide_fail_setting(m, TIDE_ERR_UNSUPPORTED, "parallel.cp",
+                          "the trainer makes positions along input_ids, which this model does not take; use 1");
+        return;
+    }
     add_inputs(t, inputs);
     for (size_t i = 0; i < TIDE_CONTEXT_BUFFERS; i++) {
         of[count] = input_named(inputs, names_of_buffers[i]);
