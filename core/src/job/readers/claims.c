@@ -68,6 +68,11 @@ void tide_imply(tide_claims *c, tide_setting_id setting, const char *value) {
     c->settings[setting] = entry;
 }
 
+const char *tide_known_of(const tide_claims *c, tide_setting_id id) {
+    const char *asked = c->arguments->asked[id];
+    return asked ? asked : c->settings[id] ? c->settings[id]->taken : NULL;
+}
+
 void tide_settle(tide_claims *c, tide_fact fact, tide_setting_id setting, const char *value) {
     const char *name = tide_settings[setting].name;
     tide_imply(c, setting, value);

@@ -171,6 +171,8 @@ void tide_claim_fact(tide_claims *c, const char *key, const char *given, tide_fa
 
 /* A default of a framework that no key says. */
 void tide_imply(tide_claims *c, tide_setting_id setting, const char *value);
+/* What was asked for, or else what a file says; NULL: neither. */
+const char *tide_known_of(const tide_claims *c, tide_setting_id id);
 
 /* The same, shown with the key of a fact. */
 void tide_settle(tide_claims *c, tide_fact fact, tide_setting_id setting, const char *value);

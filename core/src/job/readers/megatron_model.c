@@ -133,10 +133,8 @@ void tide_gpt_make(tide_claims *c, const tide_claims_file *file, const tide_gpt 
 /* What the arguments say, which holds over what files do, or the files; otherwise 1. */
 static int64_t size_said(const tide_claims *c, tide_setting_id setting) {
     int64_t value = 0;
-    const char *asked = c->arguments->asked[setting];
-    const tide_file_key *said = c->settings[setting];
-    if (!asked && said) asked = said->taken;
-    return asked && tide_text_to_i64(&value, tide_text_of(asked)) && value > 0 && value <= INT32_MAX ? value : 1;
+    const char *said = tide_known_of(c, setting);
+    return said && tide_text_to_i64(&value, tide_text_of(said)) && value > 0 && value <= INT32_MAX ? value : 1;
 }
 
 static void settle_microbatches(tide_claims *c, int64_t ranks) {

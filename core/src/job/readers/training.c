@@ -95,6 +95,15 @@ static void settle_clip(tide_claims *c) {
     tide_settle(c, TIDE_FACT_clip, TIDE_SET_clip, clip);
 }
 
+static bool is_known_as(const tide_claims *c, tide_setting_id id, const char *value) {
+    const char *known = tide_known_of(c, id);
+    return known && strcmp(known, value) == 0;
+}
+
+static bool trains_adapters(const tide_claims *c) {
+    return tide_known_of(c, TIDE_SET_adapter) && !is_known_as(c, TIDE_SET_adapter, "none");
+}
+
 /* Without sharding: weights as they are loaded, products in the half type. */
 static void settle_autocast(tide_claims *c) {
     const char *mixed = tide_mixed_precision(c);
@@ -113,8 +122,7 @@ static void settle_autocast(tide_claims *c) {
         tide_imply(c, TIDE_SET_dtype,
                    c->settings[TIDE_SET_adapter] ? mixed
                                                  : "fp32"); /* model/adapter.py: cast_trainable_params_to_fp32 */
-    bool has_adapter = c->settings[TIDE_SET_adapter] || c->arguments->asked[TIDE_SET_adapter]; /* in fp32 */
-    bool scales_gradients = strcmp(mixed, "fp16") == 0 && !has_adapter;
+    bool scales_gradients = strcmp(mixed, "fp16") == 0 && !trains_adapters(c); /* which are in fp32 */
     if (!scales_gradients || c->settings[TIDE_SET_dtype]) return;
     tide_imply(c, TIDE_SET_dtype, "fp32");
     tide_report(c->diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/dtype",
@@ -227,16 +235,10 @@ static void settle_fsdp_units(tide_claims *c, bool of_trainer) {
     tide_settle(c, TIDE_FACT_fsdp_policy, TIDE_SET_parallel_wrap, wraps ? "layer" : "root");
 }
 
-static bool is_asked_as(const tide_claims *c, tide_setting_id id, const char *value) {
-    const char *asked = c->arguments->asked[id], *said = c->settings[id] ? c->settings[id]->taken : NULL;
-    return strcmp(asked ? asked : said ? said : "", value) == 0;
-}
-
 /* Units of adapters are the Trainer's, which is not described with parameters on the host. */
 static void refuse_offloaded_adapters(tide_claims *c) {
-    bool has_adapters = c->settings[TIDE_SET_adapter] && !is_asked_as(c, TIDE_SET_adapter, "none");
-    if (!has_adapters || !tide_claims_train(c) || !is_asked_as(c, TIDE_SET_parallel_offload, "true") ||
-        !is_asked_as(c, TIDE_SET_parallel_kind, "fsdp1"))
+    if (!c->settings[TIDE_SET_adapter] || !trains_adapters(c) || !tide_claims_train(c) ||
+        !is_known_as(c, TIDE_SET_parallel_offload, "true") || !is_known_as(c, TIDE_SET_parallel_kind, "fsdp1"))
         return;
     const tide_file_key *said = c->settings[TIDE_SET_parallel_offload];
     tide_error(c->diags, TIDE_ERR_UNSUPPORTED,

@@ -43,12 +43,6 @@ static bool is_spread(const tide_claims *c) {
            (c->facts[TIDE_FACT_distributed] && !tide_fact_is(c, TIDE_FACT_distributed, "no"));
 }
 
-/* What was asked for, or else what a file says; NULL: neither. */
-static const char *known_of(const tide_claims *c, tide_setting_id id) {
-    const char *asked = c->arguments->asked[id];
-    return asked ? asked : c->settings[id] ? c->settings[id]->taken : NULL;
-}
-
 /* parallel.kind as it is asked for, or will be settled. */
 static const char *strategy_of(const tide_claims *c) {
     const char *asked = c->arguments->asked[TIDE_SET_parallel_kind];
@@ -70,7 +64,7 @@ static const char *strategy_of(const tide_claims *c) {
  * they are not); files that ask for more are played by the plain loop. */
 static bool has_described_strategy(const tide_claims *c) {
     static const char *const described[] = {"ddp", "zero0", "zero1", "zero2", "zero3", "fsdp1", "fsdp2"};
-    const char *kind = strategy_of(c), *offload = known_of(c, TIDE_SET_parallel_offload);
+    const char *kind = strategy_of(c), *offload = tide_known_of(c, TIDE_SET_parallel_offload);
     bool is_described = false;
     for (size_t i = 0; i < TIDE_COUNT_OF(described); i++) is_described |= strcmp(kind, described[i]) == 0;
     return is_described && !(offload && strcmp(offload, "true") == 0 && strncmp(kind, "fsdp", 4) == 0);
@@ -215,9 +209,8 @@ void tide_own_trainer_settle(tide_claims *c, const char *said) {
 /* What from_pretrained() loads where a script names no type: the model's own from transformers 5 on, before it fp32;
  * modeling_utils.py. */
 static void settle_loaded_dtype(tide_claims *c) {
-    const tide_file_key *stated = c->settings[TIDE_SET_transformers];
-    const char *asked = c->arguments->asked[TIDE_SET_transformers];
-    int number = tide_version_number(asked ? asked : stated ? stated->taken : "");
+    const char *version = tide_known_of(c, TIDE_SET_transformers);
+    int number = tide_version_number(version ? version : "");
     if (!tide_claims_have(c, TIDE_PROGRAM_transformers)) return;
     tide_imply(c, TIDE_SET_dtype, number && number < TRANSFORMERS_5 ? "fp32" : "auto");
 }
