@@ -93,7 +93,7 @@ static void save_variables(tide_machine *m, tide_node *node) {
     }
 }
 
-/* Those after the name; of a list that comes last, its items. */
+/* Those after the name; of a list that comes last, its items. How many there are, of which `limit` are given. */
 static uint32_t inputs_of(const tide_value *a, uint32_t count, tide_tensor **inputs, uint32_t limit) {
     tide_list *last = count > 1 && a[count - 1].kind == TIDE_VALUE_LIST ? a[count - 1].list : NULL;
     uint32_t before = last ? count - 2 : count - 1, all = before + (last ? last->count : 0);
@@ -102,7 +102,7 @@ static uint32_t inputs_of(const tide_value *a, uint32_t count, tide_tensor **inp
         const tide_value *v = i < before ? &a[i + 1] : &last->items[i - before];
         inputs[i] = v->kind == TIDE_VALUE_TENSOR ? v->tensor : NULL;
     }
-    return all < limit ? all : limit;
+    return all;
 }
 
 tide_value tide_apply(tide_frame *f, const tide_value *a, uint32_t count) {
@@ -115,6 +115,9 @@ tide_value tide_apply(tide_frame *f, const tide_value *a, uint32_t count) {
                             tide_terminated(m, name));
     tide_tensor *inputs[INPUT_LIMIT];
     uint32_t input_count = inputs_of(a, count, inputs, INPUT_LIMIT);
+    if (input_count > INPUT_LIMIT)
+        return tide_nothing(m, TIDE_ERR_LIMIT, "%s has more inputs than the 1024 that are followed",
+                            tide_terminated(m, name));
     tide_value arguments[ARGUMENT_LIMIT] = {{.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)}};
     for (uint32_t i = 1; i < count; i++) arguments[i] = tide_value_retain(a[i]);
     const int edges = (int)input_count;
