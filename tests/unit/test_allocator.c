@@ -308,10 +308,10 @@ static void test_endless(void) {
 }
 
 /* Of two allocators one is asked for a block that it gets back at once, the other told so: what follows is the same. */
-static void test_touches(void) {
+static void test_malloc_and_free(void) {
     static const char *const confs[] = {"", "expandable_segments:True", "max_split_size_mb:64",
                                         "garbage_collection_threshold:0.5", "backend:cudaMallocAsync"};
-    begin("touches");
+    begin("malloc and free at once");
     for (size_t c = 0; c < sizeof confs / sizeof *confs; c++) {
         tide_caching_config config = {
             .memory = hook, .conf = conf_of(confs[c]), .device_bytes = (uint64_t)3 << 30, .is_lean = true};
@@ -324,12 +324,12 @@ static void test_touches(void) {
         for (int i = 0; a && b && i < 4000; i++) {
             uint64_t bytes = least + draw_plain() % ((uint64_t)1 << (9 + draw_plain() % 19)), at = draw_plain() % 64;
             if (draw_plain() % 2) {
-                tide_block touched;
-                tide_caching_status one = tide_caching_malloc(a, bytes, 0, &touched),
-                                    other = tide_caching_touch(b, bytes, 0, &block_bytes);
+                tide_block block;
+                tide_caching_status one = tide_caching_malloc(a, bytes, 0, &block),
+                                    other = tide_caching_malloc_and_free(b, bytes, 0, &block_bytes);
                 equal_at(i, "status", one, other);
-                if (one == TIDE_CACHING_OK) equal_at(i, "block", tide_caching_block_bytes(a, touched), block_bytes);
-                tide_caching_free(a, touched);
+                if (one == TIDE_CACHING_OK) equal_at(i, "block", tide_caching_block_bytes(a, block), block_bytes);
+                tide_caching_free(a, block);
             } else if (of_a[at]) {
                 tide_caching_free(a, of_a[at]);
                 tide_caching_free(b, of_b[at]);
@@ -529,7 +529,7 @@ int main(void) {
     test_rejections();
     test_endless();
     test_async();
-    test_touches();
+    test_malloc_and_free();
     test_properties();
     test_host_memory();
     begin("every byte of host memory is returned");

@@ -241,7 +241,7 @@ static bool conf_roundup_list(conf_reader *r) {
         if (v && !conf_is_power_of_two(v))
             return conf_fail(r, "For roundups, the divisions has to be power of 2 or 0 to disable roundup", "", "", "");
         if (is_rest) {
-            /* Before 2.9 the rest began at the last bucket itself. */
+            /* Before 2.9 the remainder began at the last bucket itself. */
             unsigned from = last + (r->conf->profile == TIDE_ALLOC_TORCH_MAIN);
             conf_fill(divisions, from, TIDE_ROUNDUP_BUCKETS, v);
         } else {
@@ -277,7 +277,7 @@ static bool conf_backend(conf_reader *r) {
     return true;
 }
 
-/* Options of the pinned host allocator: checked, and without effect on the device. */
+/* Options of the pinned host allocator: validated, but without effect on device memory. */
 static bool conf_register_threads(conf_reader *r) {
     uint64_t v;
     if (!conf_number(r, "pinned_num_register_threads", &v)) return false;
@@ -296,7 +296,7 @@ static bool conf_pinned_segment(conf_reader *r) {
     return true;
 }
 
-/* Passes over a value that has no model here: a word, or a bracketed list. */
+/* Skips a value that is not modelled: a word, or a bracketed list. */
 static bool conf_skip(conf_reader *r) {
     r->conf->warnings |= TIDE_ALLOC_CONF_NOT_MODELLED;
     if (!conf_is(r, "[")) return true;
@@ -310,7 +310,7 @@ static bool conf_flag(conf_reader *r) {
     return conf_bool(r, &ignored);
 }
 
-/* Keys that only later releases know. */
+/* Keys that only newer releases accept. */
 static bool conf_is_newer(const char *key) {
     static const char *const keys[] = {
         "max_non_split_rounding_mb",      "large_segment_size_mb",       "per_process_memory_fraction",

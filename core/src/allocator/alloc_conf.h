@@ -11,8 +11,7 @@
 /* Buckets of roundup_power2_divisions: sizes from 1 MiB, 2 MiB, ... and from 32 GiB up. */
 enum { TIDE_ROUNDUP_BUCKETS = 16 };
 
-/* Whose rules hold where releases differ: the `>` of a roundup list, a fraction of 1, newer
- * options. */
+/* Whose rules apply where releases differ: the `>` of a roundup list, a fraction of 1, newer options. */
 typedef enum tide_alloc_profile {
     TIDE_ALLOC_TORCH_MAIN, /* as measured on 2.15.0 */
     TIDE_ALLOC_TORCH_2_4
@@ -23,7 +22,7 @@ typedef enum tide_alloc_backend {
     TIDE_ALLOC_CUDA_MALLOC_ASYNC /* the driver's pool: modelled approximately */
 } tide_alloc_backend;
 
-/* What the parser accepted but a reader should know. */
+/* Accepted by the parser, but the reader should know about it. */
 enum {
     TIDE_ALLOC_CONF_ASYNC_IGNORES = 1 << 0, /* cudaMallocAsync ignores the native options given */
     TIDE_ALLOC_CONF_NOT_MODELLED = 1 << 1,  /* an option that is read and has no effect on the answer */
@@ -33,7 +32,7 @@ enum {
 typedef struct tide_alloc_conf {
     tide_alloc_profile profile;
     tide_alloc_backend backend;
-    bool is_approximate; /* the backend's growth is the driver's secret; reserved is an estimate */
+    bool is_approximate; /* how the pool grows is up to the driver, so reserved is an estimate */
     bool expandable_segments;
     bool throw_on_cudamalloc_oom;
     uint64_t max_split_size_bytes; /* UINT64_MAX: every block may be split */
@@ -50,11 +49,11 @@ typedef struct tide_alloc_conf_error {
     char message[192]; /* one line, terminated */
 } tide_alloc_conf_error;
 
-/* The defaults of an empty text. */
+/* The defaults, as for an empty text. */
 tide_alloc_conf tide_alloc_conf_default(tide_alloc_profile profile);
 
-/* Reads `length` bytes of text into *conf. On false *error says why (NULL: not wanted) and *conf
- * holds defaults. */
+/* Parses `length` bytes of text into *conf. On failure returns false, *error says why (may be NULL) and *conf holds the
+ * defaults. */
 bool tide_alloc_conf_parse(tide_alloc_conf *conf, tide_alloc_profile profile, const char *text, size_t length,
                            tide_alloc_conf_error *error);
 

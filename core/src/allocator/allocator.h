@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* allocator/: PyTorch's CUDA caching allocator, and what it is asked.
+/* allocator/: PyTorch's CUDA caching allocator, and the requests that it serves.
  *
- * A timeline is the list of requests and frees of a run in order, each with its bytes, its stream, where it came from
- * and whose bytes they are; tensor/ writes one while a job is played. Events are the same of any source, a timeline or
- * a recording's tape. The caching allocator (c10/cuda/CUDACachingAllocator.cpp, with its options, statistics and
- * segments) takes requests one by one; the player puts all events of a source through it and keeps the figures that
- * they come to: the peaks of what is allocated and reserved, by step and phase, and when they were reached. It knows
- * bytes, blocks and streams, and neither tensors nor models. */
+ * A timeline lists the requests and frees of a run in order, each with its size, its stream, its origin and its
+ * category; tensor/ appends to one while a job is played. Events look the same whatever their source, a timeline or the
+ * tape of a recording. The caching allocator (c10/cuda/CUDACachingAllocator.cpp with its options, statistics and
+ * segments) serves requests one at a time; the player feeds it all events of a source and records the peaks of
+ * allocated and reserved memory, by step and phase, and when they were reached. This folder knows bytes, blocks and
+ * streams, but neither tensors nor models. */
 #ifndef TIDE_ALLOCATOR_ALLOCATOR_H
 #define TIDE_ALLOCATOR_ALLOCATOR_H
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plays requests and frees through the rules of PyTorch's CUDA caching allocator.
+/* Serves requests and frees by the rules of PyTorch's CUDA caching allocator.
  *
  * In reading order: caching_blocks.h and caching_state.h, caching_segments.c, caching_release.c, and here host memory,
- * malloc and free. Every function that can need host memory is called before anything changes ("prepare"), so a failing
- * memory hook leaves the allocator as it was. Sources: pytorch c10/cuda/CUDACachingAllocator.cpp; the names in the
- * comments are its functions. */
+ * malloc and free. Whatever may need host memory is called before anything changes ("prepare"), so that a failing
+ * memory hook leaves the allocator as it was. Source: pytorch c10/cuda/CUDACachingAllocator.cpp; comments name its
+ * functions. */
 #include <string.h>
 
 #include "allocator/caching_free.h"
@@ -18,10 +18,10 @@ static const uint64_t caching_async_chunk = (uint64_t)32 << 20;
 
 /* ---- host memory: all growth happens here, before anything changes ---- */
 
-enum { MANY = 1 << 19 }; /* records; of more there are not as many again in reserve */
+enum { MANY = 1 << 19 }; /* above this many records, capacity no longer doubles */
 
-/* Grows *array to hold at least `wanted` elements; on false it is as before. The new part has any
- * value, but for element 0, which is none. */
+/* Grows *array to hold at least `wanted` elements; on failure it is unchanged. New elements are uninitialised, except
+ * element 0, which means none. */
 static bool caching_grow(tide_caching_allocator *a, void *array, uint32_t *capacity, uint64_t wanted, size_t element) {
     void *old;
     uint64_t grown = *capacity ? *capacity : 64;
@@ -37,7 +37,7 @@ static bool caching_grow(tide_caching_allocator *a, void *array, uint32_t *capac
     return true;
 }
 
-/* Makes sure that `count` more block records are there. Record 0 is never handed out. */
+/* Makes sure that `count` more block records are available. Record 0 is never handed out. */
 static inline bool caching_prepare_blocks(tide_caching_allocator *a, uint64_t count) {
     if (a->spare_blocks + (uint64_t)(a->block_capacity - a->block_used) >= count) return true;
     return caching_grow(a, &a->blocks, &a->block_capacity, a->block_used + count, sizeof *a->blocks);
@@ -63,8 +63,8 @@ static tide_caching_status caching_prepare_stream(tide_caching_allocator *a, uin
     return TIDE_CACHING_OK;
 }
 
-/* Unmapping a free block can make two more; `extra` blocks of ranges may become free before that.
- * Blocks whose events complete become free first, too. */
+/* Unmapping a free block can create two more; before that, `extra` blocks of expandable ranges may become free, and so
+ * may blocks whose events complete. */
 static bool caching_prepare_release(tide_caching_allocator *a, uint32_t extra) {
     uint64_t free = a->conf.expandable_segments ? (uint64_t)a->expandable_free + a->pending_events : 0;
     return caching_prepare_blocks(a, 2 * (free + extra) + 16);
@@ -93,7 +93,7 @@ uint64_t tide_caching_segment_bytes(const tide_alloc_conf *conf, uint64_t rounde
     return TIDE_ROUND_UP(rounded_bytes, caching_round_large);
 }
 
-/* A share of a byte count as PyTorch takes it: a double product, cut off. */
+/* A fraction of a byte count as PyTorch computes it: a double product, truncated. */
 static uint64_t caching_share(double share, uint64_t bytes) {
     return (uint64_t)(share * (double)bytes);
 }
@@ -125,7 +125,7 @@ CACHING_HOT uint32_t caching_find_free(tide_caching_allocator *a, const caching_
     return n;
 }
 
-/* alloc_block: a new segment, or a range grown; 0 when the device or the limit says no. */
+/* alloc_block: a new segment, or an expandable range grown; 0 when the device is full or the limit is reached. */
 static uint32_t caching_alloc_new(tide_caching_allocator *a, const caching_request *r) {
     uint64_t reserved = caching_reserved(a);
     if (a->limit_bytes != UINT64_MAX && reserved + r->segment > a->limit_bytes) return 0;
@@ -149,7 +149,7 @@ static inline bool caching_should_split(const tide_caching_allocator *a, const c
     return r->size < a->conf.max_split_size_bytes && rest > CACHING_SMALL_SIZE;
 }
 
-/* alloc_found_block: cuts the low end off when it may, and hands it out. */
+/* alloc_found_block: splits off the low end if it may, and hands it out. */
 static inline uint32_t caching_hand_out(tide_caching_allocator *a, const caching_request *r, uint32_t n) {
     caching_block *b = &a->blocks[n];
     unsigned pool = r->pool;
@@ -205,7 +205,7 @@ static tide_caching_status caching_out_of_memory(tide_caching_allocator *a, cons
     return TIDE_CACHING_OOM;
 }
 
-/* The driver's pool keeps what it took; it grows when the live bytes outgrow it. An estimate. */
+/* The driver's pool keeps what it has taken, and grows when live bytes exceed it. An estimate. */
 static tide_caching_status caching_async_malloc(tide_caching_allocator *a, caching_request *r, tide_block *block) {
     uint64_t live = a->stat[TIDE_POOL_ALL][TIDE_STAT_ALLOCATED_BYTES].current + r->size;
     uint64_t reserved = caching_reserved(a);
@@ -244,15 +244,14 @@ uint64_t tide_caching_room(const tide_caching_allocator *a) {
     return left < free ? left : free;
 }
 
-/* throw_on_cudamalloc_oom: what the whole device could not hold fails before anything is given back,
- * and counts as no out-of-memory error. A process with a limit goes the usual way. As measured on
- * 2.15.0. */
+/* throw_on_cudamalloc_oom: a request larger than the whole device fails before any cache is released, and does not
+ * count as an out-of-memory error. A process with a limit takes the usual path. As measured on 2.15.0. */
 static bool caching_is_rejected(const tide_caching_allocator *a, const caching_request *r) {
     return a->conf.throw_on_cudamalloc_oom && a->limit_bytes == UINT64_MAX &&
            caching_reserved(a) + r->segment > a->device_bytes;
 }
 
-/* Nothing cached fits: collect, ask the driver, give back, ask again. */
+/* Nothing cached fits: collect garbage, ask the driver, release cached blocks, ask again. */
 static tide_caching_status caching_malloc_slow(tide_caching_allocator *a, const caching_request *r, uint32_t *n) {
     if (!caching_prepare_segments(a, 2) || !caching_prepare_release(a, 8)) {
         if (a->collect_bytes != UINT64_MAX) a->lookups[r->pool]--;
@@ -308,8 +307,7 @@ tide_caching_status tide_caching_malloc(tide_caching_allocator *a, uint64_t byte
 
 /* ---- free ---- */
 
-/* insert_events: every stream that used the block gets an event; the block waits for all of them.
- */
+/* insert_events: records an event on every stream that used the block; the block waits for all of them. */
 static void caching_insert_events(tide_caching_allocator *a, uint32_t n) {
     for (uint32_t u = a->blocks[n].uses, next; u; u = next) {
         caching_stream *stream = a->streams[a->uses[u].stream];
@@ -351,11 +349,11 @@ tide_caching_status tide_caching_free(tide_caching_allocator *a, tide_block bloc
     return TIDE_CACHING_OK;
 }
 
-tide_caching_status tide_caching_touch(tide_caching_allocator *a, uint64_t bytes, uint32_t stream,
-                                       uint64_t *block_bytes) {
+tide_caching_status tide_caching_malloc_and_free(tide_caching_allocator *a, uint64_t bytes, uint32_t stream,
+                                                 uint64_t *block_bytes) {
     tide_block block;
-    /* What the cache serves goes back to where it was cut from, and nothing has changed but sums
-     * and ages that are not looked at. */
+    /* A block served from the cache returns to where it was split from; nothing else changes but totals and ages that
+     * nobody reads. */
     if (a->is_lean && !a->on_call && a->collect_bytes == UINT64_MAX && !a->pending_events && bytes &&
         bytes < CACHING_ONE_EB && a->conf.backend != TIDE_ALLOC_CUDA_MALLOC_ASYNC && stream < a->stream_capacity &&
         a->streams[stream]) {
@@ -424,7 +422,7 @@ tide_caching_status tide_caching_empty_cache(tide_caching_allocator *a) {
 tide_caching_status tide_caching_set_fraction(tide_caching_allocator *a, double fraction) {
     if (!(fraction >= 0 && fraction <= 1)) return TIDE_CACHING_BAD_CONFIG;
     a->limit_bytes = a->collect_bytes = UINT64_MAX;
-    /* Since 2.10 a fraction of 1 is no limit. */
+    /* Since 2.10 a fraction of 1 means no limit. */
     if (fraction < 1 || a->conf.profile == TIDE_ALLOC_TORCH_2_4) {
         a->limit_bytes = caching_share(fraction, a->device_bytes);
         if (a->conf.garbage_collection_threshold > 0)

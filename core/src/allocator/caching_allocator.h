@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* PyTorch's CUDA caching allocator: requests and frees in, blocks, segments and statistics out.
+/* PyTorch's CUDA caching allocator: requests and frees in; blocks, segments and statistics out.
  *
- * The rules are those of c10/cuda/CUDACachingAllocator.cpp. Addresses come from a model of the
- * driver. cudaMalloc takes the lowest free range, at 2 MiB granularity from TIDE_DEVICE_BASE + 2 MiB
- * upward; virtual ranges of 9/8 of the device are laid downward from TIDE_DEVICE_BASE + 4 TiB.
- * Addresses decide only between free blocks of one size and one segment (in the 2.4 profile, between
- * all of one size).
+ * The rules are those of c10/cuda/CUDACachingAllocator.cpp. Addresses come from a model of the driver: cudaMalloc takes
+ * the lowest free range, with a granularity of 2 MiB, from TIDE_DEVICE_BASE + 2 MiB upward; virtual ranges of 9/8 of
+ * the device are placed downward from TIDE_DEVICE_BASE + 4 TiB. Addresses matter only between free blocks of one size
+ * in one segment (in the 2.4 profile, between all of one size).
  *
  *     tide_caching_config config = {.memory = hook, .conf = conf, .device_bytes = total};
  *     if (tide_caching_create(&a, &config) != TIDE_CACHING_OK) ...
@@ -25,22 +24,21 @@
 
 #define TIDE_DEVICE_BASE UINT64_C(0x6c0000000000)
 
-/* A block that a malloc answered with; the same number until it is freed. 0 is the null pointer. */
+/* A block returned by malloc: the same number until it is freed. 0 is the null pointer. */
 typedef uint32_t tide_block;
 
 enum { TIDE_CACHING_STREAM_LIMIT = 4096 };
 
 typedef enum tide_caching_status {
     TIDE_CACHING_OK,
-    TIDE_CACHING_OOM,        /* the device has no room; tide_caching_oom_info() has the numbers */
-    TIDE_CACHING_NO_MEMORY,  /* the memory hook returned NULL; nothing changed, the call may be
-                                repeated */
+    TIDE_CACHING_OOM,        /* the device is full; tide_caching_oom_info() has the details */
+    TIDE_CACHING_NO_MEMORY,  /* the memory hook returned NULL; nothing changed, and the call may be repeated */
     TIDE_CACHING_BAD_BLOCK,  /* not a live block */
     TIDE_CACHING_BAD_STREAM, /* not below TIDE_CACHING_STREAM_LIMIT */
-    TIDE_CACHING_BAD_CONFIG  /* device_bytes of 2^59 and more, or a fraction outside [0, 1] */
+    TIDE_CACHING_BAD_CONFIG  /* device_bytes of 2^59 or more, or a fraction outside [0, 1] */
 } tide_caching_status;
 
-/* What the allocator asks of the driver, in order. */
+/* Calls to the driver, in order. */
 typedef enum tide_device_call {
     TIDE_SEGMENT_ALLOC,
     TIDE_SEGMENT_FREE,
@@ -52,11 +50,11 @@ typedef enum tide_device_call {
 typedef void tide_device_call_fn(void *user, tide_device_call call, uint64_t address, uint64_t bytes, uint32_t stream);
 
 typedef struct tide_caching_config {
-    tide_allocator memory; /* used until destroy */
+    tide_allocator memory; /* must stay valid until destroy */
     tide_alloc_conf conf;
-    uint64_t device_bytes;  /* what cudaMemGetInfo calls total */
-    uint64_t outside_bytes; /* device bytes in use outside of the allocator */
-    bool is_lean; /* of the statistics only allocated_bytes and reserved_bytes of all pools, now and at most */
+    uint64_t device_bytes;        /* the total that cudaMemGetInfo reports */
+    uint64_t outside_bytes;       /* device memory in use outside of the allocator */
+    bool is_lean;                 /* keep only allocated_bytes and reserved_bytes of all pools, current and peak */
     tide_device_call_fn *on_call; /* may be NULL; must not call the allocator */
     void *on_call_user;
 } tide_caching_config;
@@ -84,7 +82,7 @@ typedef enum tide_pool_kind { TIDE_POOL_LARGE, TIDE_POOL_SMALL, TIDE_POOL_ALL } 
 
 typedef struct tide_stat {
     uint64_t current, peak;
-    uint64_t allocated, freed; /* sums of the rises and of the falls */
+    uint64_t allocated, freed; /* totals of all increases and of all decreases */
 } tide_stat;
 
 typedef struct tide_caching_counts {
@@ -93,19 +91,18 @@ typedef struct tide_caching_counts {
     uint64_t max_split_size_bytes; /* UINT64_MAX: unlimited */
 } tide_caching_counts;
 
-/* The last TIDE_CACHING_OOM, as its message gives it:
- * "Tried to allocate {tried}. GPU 0 has a total capacity of {total} of which {free} is free.
- * {limit} allowed; Of the allocated memory {allocated} is allocated by PyTorch, and {unallocated}
- * is reserved by PyTorch but unallocated." */
+/* The last TIDE_CACHING_OOM, with the figures of its message: "Tried to allocate {tried}. GPU 0 has a total capacity of
+ * {total} of which {free} is free. {limit} allowed; Of the allocated memory {allocated} is allocated by PyTorch, and
+ * {unallocated} is reserved by PyTorch but unallocated." */
 typedef struct tide_caching_oom {
     uint64_t requested_bytes, rounded_bytes;
-    uint64_t tried_bytes; /* the segment that was asked for */
+    uint64_t tried_bytes; /* of the segment that was requested */
     uint64_t total_bytes, free_bytes;
     uint64_t limit_bytes; /* UINT64_MAX: none */
     uint64_t allocated_bytes, unallocated_bytes;
     uint32_t stream;
-    bool is_over_1_eb; /* refused before the allocator looked: counted nowhere */
-    bool is_rejected;  /* by throw_on_cudamalloc_oom: no cache was given back, num_oom_rejections */
+    bool is_over_1_eb; /* rejected before anything was looked up, so no statistic counts it */
+    bool is_rejected;  /* by throw_on_cudamalloc_oom: no cache was released; num_oom_rejections */
 } tide_caching_oom;
 
 typedef enum tide_block_state {
@@ -116,13 +113,13 @@ typedef enum tide_block_state {
 
 typedef struct tide_block_info {
     uint64_t address, bytes;
-    uint64_t requested_bytes; /* of a free block: what its last user asked for */
+    uint64_t requested_bytes; /* of a free block: what its last user requested */
     tide_block block;
     uint32_t stream;
     tide_block_state state;
 } tide_block_info;
 
-/* A cudaMalloc, or one contiguous mapped run of an expandable range. */
+/* The memory of one cudaMalloc, or one contiguous mapped part of an expandable range. */
 typedef struct tide_segment_info {
     uint64_t address, bytes;
     uint32_t stream;
@@ -134,32 +131,32 @@ typedef struct tide_caching_allocator tide_caching_allocator;
 tide_caching_status tide_caching_create(tide_caching_allocator **out, const tide_caching_config *config);
 void tide_caching_destroy(tide_caching_allocator *a);
 
-/* 0 bytes: OK and the null block. On any other status *block is the null block. */
+/* 0 bytes: OK, and the null block. On any other status *block is the null block. */
 tide_caching_status tide_caching_malloc(tide_caching_allocator *a, uint64_t bytes, uint32_t stream, tide_block *block);
-/* A request that is freed at once: malloc and free, and what the block's size was. */
-tide_caching_status tide_caching_touch(tide_caching_allocator *a, uint64_t bytes, uint32_t stream,
-                                       uint64_t *block_bytes);
+/* A malloc whose block is freed at once; returns the size of the block. */
+tide_caching_status tide_caching_malloc_and_free(tide_caching_allocator *a, uint64_t bytes, uint32_t stream,
+                                                 uint64_t *block_bytes);
 tide_caching_status tide_caching_free(tide_caching_allocator *a, tide_block block);
 
-/* `stream` uses the block: when freed, the block waits for an event on that stream. */
+/* `stream` uses the block: once freed, the block waits for an event on that stream. */
 tide_caching_status tide_caching_record_stream(tide_caching_allocator *a, tide_block block, uint32_t stream);
 
-/* Events complete by the next malloc (the state after create), or stay pending until resumed, until
- * their stream is synchronized, or until the cache is emptied. */
+/* By default events complete before the next malloc. Held events stay pending until resumed, until their stream is
+ * synchronized, or until the cache is emptied. */
 void tide_caching_hold_events(tide_caching_allocator *a);
 void tide_caching_resume_events(tide_caching_allocator *a);
-/* The events recorded so far on the stream are complete at the next malloc, held or not. */
+/* Events recorded on the stream so far are complete at the next malloc, held or not. */
 void tide_caching_synchronize(tide_caching_allocator *a, uint32_t stream);
 
 tide_caching_status tide_caching_empty_cache(tide_caching_allocator *a);
 
 /* torch.cuda.set_per_process_memory_fraction. */
 tide_caching_status tide_caching_set_fraction(tide_caching_allocator *a, double fraction);
-/* max_split_size_mb, set while the allocator is in use; bytes, UINT64_MAX: every block may be split. */
+/* max_split_size_mb, changed while the allocator is in use; bytes, UINT64_MAX: every block may be split. */
 void tide_caching_set_max_split(tide_caching_allocator *a, uint64_t bytes);
-/* Device bytes in use outside of the allocator: context, NCCL, other processes. */
+/* Device memory in use outside of the allocator: context, NCCL, other processes. */
 void tide_caching_set_outside(tide_caching_allocator *a, uint64_t bytes);
-/* Another size of the device, for the requests to come. */
+/* Changes the size of the device for later requests. */
 void tide_caching_set_device(tide_caching_allocator *a, uint64_t bytes);
 
 void tide_caching_reset_peaks(tide_caching_allocator *a);
@@ -170,20 +167,20 @@ uint64_t tide_caching_address(const tide_caching_allocator *a, tide_block block)
 uint64_t tide_caching_block_bytes(const tide_caching_allocator *a, tide_block block);
 uint64_t tide_caching_requested_bytes(const tide_caching_allocator *a, tide_block block);
 
-/* The size of the block that a request asks for, and of the segment made when none is cached. */
+/* The size of the block for a request, and of the segment created when nothing cached fits. */
 uint64_t tide_caching_round(const tide_alloc_conf *conf, uint64_t bytes);
 uint64_t tide_caching_segment_bytes(const tide_alloc_conf *conf, uint64_t rounded_bytes);
 
 tide_stat tide_caching_stat(const tide_caching_allocator *a, tide_statistic statistic, tide_pool_kind pool);
-uint64_t tide_caching_reserved(const tide_caching_allocator *a); /* bytes, now */
+uint64_t tide_caching_reserved(const tide_caching_allocator *a); /* bytes, current */
 tide_caching_counts tide_caching_counters(const tide_caching_allocator *a);
 tide_caching_oom tide_caching_oom_info(const tide_caching_allocator *a);
-/* "allocated_bytes.all.peak", "num_alloc_retries" and so on; false when there is no such key. */
+/* "allocated_bytes.all.peak", "num_alloc_retries" and so on; false for an unknown key. */
 bool tide_caching_stat_named(const tide_caching_allocator *a, const char *key, uint64_t *value);
 const char *tide_statistic_name(tide_statistic statistic);
 
-/* Segments by address, and the blocks of the segment last returned by address. Valid until the
- * allocator changes. A cursor starts as {0}. Of an expandable range only mapped blocks are seen. */
+/* Iterates over segments by address, and over the blocks of the segment returned last. Valid until the allocator
+ * changes. Start with {0}. Of an expandable range only mapped blocks are returned. */
 typedef struct tide_caching_cursor {
     uint32_t position, block, end;
 } tide_caching_cursor;
@@ -192,7 +189,7 @@ bool tide_caching_next_segment(const tide_caching_allocator *a, tide_caching_cur
                                tide_segment_info *segment);
 bool tide_caching_next_block(const tide_caching_allocator *a, tide_caching_cursor *cursor, tide_block_info *block);
 
-/* A row of words. */
+/* A growable array of 64-bit words. */
 typedef struct tide_words {
     uint64_t *at;
     uint32_t count, capacity;
@@ -203,11 +200,11 @@ static inline void tide_words_add(tide_words *to, uint64_t word, tide_arena *are
     to->at[to->count++] = word;
 }
 
-/* Appends what later requests to the pool are answered by: segments in the order of their age, and their blocks. Where
- * the words are equal, the same requests get the same answers. False: it depends on more (ages for garbage collection,
- * events of other streams that are held). */
+/* Appends all that decides how later requests to the pool are served: segments by age, with their blocks. Equal words
+ * mean that equal requests are served alike. False: more than that decides (ages for garbage collection, held events).
+ */
 bool tide_caching_words(const tide_caching_allocator *a, tide_pool_kind pool, tide_words *to, tide_arena *arena);
-/* The state as bytes. Zeros before the first; `at` is the arena's. */
+/* A copy of the state. Zero-initialise before the first use; `at` belongs to the arena. */
 typedef struct tide_caching_saved {
     unsigned char *at;
     size_t capacity;
@@ -215,15 +212,15 @@ typedef struct tide_caching_saved {
 
 void tide_caching_save(tide_caching_saved *to, tide_caching_allocator *a, tide_arena *arena);
 void tide_caching_restore(tide_caching_allocator *a, const tide_caching_saved *from);
-/* Whether memory has run out since, or cached segments went back to the device. */
+/* Whether, since the state was saved, memory ran out or cached segments were released. */
 bool tide_caching_gave_back(const tide_caching_allocator *a, const tide_caching_saved *since);
 
-/* Bytes that it could still ask of the device. */
+/* How many bytes the device can still provide. */
 uint64_t tide_caching_room(const tide_caching_allocator *a);
-/* Of backend:cudaMallocAsync: bytes that live more from here on, or fewer, without blocks of their own. */
+/* backend:cudaMallocAsync: changes the live bytes without blocks of their own. */
 void tide_caching_async_live(tide_caching_allocator *a, int64_t change);
 
-/* Walks everything and checks the invariants; NULL when they hold, else the one that does not. */
+/* Checks the invariants of the whole state; NULL when they hold, else a description of the first that does not. */
 const char *tide_caching_check(const tide_caching_allocator *a);
 
 #endif

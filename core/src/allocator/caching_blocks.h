@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Block records of the caching allocator, and the sets of free ones. Private to allocator/. */
+/* Block records of the caching allocator, and the sets of free blocks. Private to allocator/. */
 #ifndef TIDE_ALLOCATOR_CACHING_BLOCKS_H
 #define TIDE_ALLOCATOR_CACHING_BLOCKS_H
 
@@ -8,7 +8,7 @@
 /* Every block size is a multiple of this many bytes (kMinBlockSize). */
 #define CACHING_MIN_BLOCK ((uint64_t)512)
 
-/* What every malloc and free does: inlined whatever the compiler's estimate. */
+/* On the path of every malloc and free: inlined whatever the compiler estimates. */
 #if defined(__GNUC__)
 #define CACHING_HOT static inline __attribute__((always_inline))
 #else
@@ -23,7 +23,7 @@ enum {
     BLOCK_USED = 16 /* the record is a block, not a spare */
 };
 
-/* A piece of one segment. Records are numbered from 1; 0 is none. One cache line. */
+/* A part of one segment. Records are numbered from 1; 0 means none. One cache line. */
 typedef struct caching_block {
     uint64_t address, size, requested;
     uint32_t free_since;  /* the pool's lookup count when the block became free (gc_count_base),
@@ -38,9 +38,8 @@ typedef struct caching_block {
     uint8_t flags, unused;
 } caching_block;
 
-/* Free blocks of one pool and stream, by (size, age of the segment, address). A bin holds a narrow
- * range of sizes (one size below 64 KiB, 1/64 of an octave above) as a treap; almost always that
- * treap has one or two nodes. */
+/* Free blocks of one pool and stream, ordered by (size, age of the segment, address). A bin covers a narrow range of
+ * sizes (one size below 64 KiB, 1/64 of an octave above) and is a treap, which almost always has one or two nodes. */
 enum { FREE_WORDS = 47, FREE_BINS = FREE_WORDS * 64 };
 typedef struct free_set {
     uint64_t summary; /* bit w: words[w] is not 0 */
@@ -169,7 +168,7 @@ static inline void free_remove(free_set *set, caching_block *b, uint32_t n) {
     if (!set->words[bin / 64]) set->summary &= ~((uint64_t)1 << bin / 64);
 }
 
-/* Gives a block of the set another place; most stay in their bin. */
+/* Changes the address and size of a block in the set; most stay in their bin. */
 CACHING_HOT void free_move(free_set *set, caching_block *b, uint32_t n, uint64_t address, uint64_t size) {
     unsigned bin = free_bin(b[n].size);
     bool stays = bin == free_bin(size) && free_is_alone(set, b, n, bin);
@@ -193,7 +192,7 @@ static inline uint32_t free_from_bin(const free_set *set, const caching_block *b
     return tree_first(b, set->bins[w * 64 + (unsigned)__builtin_ctzll(word)]);
 }
 
-/* The smallest block of at least `size`; among equals, Note [Ties]. */
+/* The smallest block of at least `size`; ties as in Note [Ties]. */
 CACHING_HOT uint32_t free_find(const free_set *set, const caching_block *b, uint64_t size) {
     unsigned bin = free_bin(size);
     uint32_t found = 0;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a block becomes reusable: what free() and completed events do. Private to allocator/. */
+/* How a block becomes reusable: by free() and by completed events. Private to allocator/. */
 #ifndef TIDE_ALLOCATOR_CACHING_FREE_H
 #define TIDE_ALLOCATOR_CACHING_FREE_H
 
 #include "allocator/caching_state.h"
 
-/* Whether a block that is mapped takes up its neighbour. */
+/* Whether a mapped block can merge with its neighbour. */
 static inline bool block_joins(const tide_caching_allocator *a, uint32_t neighbour) {
     return block_is_idle(a, neighbour) && !(a->blocks[neighbour].flags & BLOCK_UNMAPPED);
 }
 
-/* A block of the free set takes up its neighbour n, which is in no set. */
+/* Merges neighbour n, which is in no set, into a block of the free set. */
 static inline void block_join(tide_caching_allocator *a, uint32_t into, uint32_t n) {
     caching_block *b = &a->blocks[into], *f = &a->blocks[n];
     uint64_t address = b->address;
@@ -32,8 +32,8 @@ static inline void block_join(tide_caching_allocator *a, uint32_t into, uint32_t
     block_delete(a, n);
 }
 
-/* free_block: the block becomes reusable, one with its idle neighbours. A neighbour's place in the free set is most
- * often that of the whole, too. */
+/* free_block: the block becomes reusable, merged with its idle neighbours. A neighbour's place in the free set usually
+ * suits the merged block too. */
 static inline void caching_give_block(tide_caching_allocator *a, uint32_t n) {
     caching_block *b = &a->blocks[n];
     unsigned pool = block_pool(b);
@@ -54,7 +54,7 @@ static inline void caching_give_block(tide_caching_allocator *a, uint32_t n) {
     }
     b = &a->blocks[whole];
     if (!(b->flags & BLOCK_EXPANDABLE)) {
-        /* One net change: a merged neighbour leaves, this block joins if it is still split. */
+        /* The net change: a merged neighbour leaves, this block enters if it is still split. */
         int count = -(gained_before > 0) - (gained_after > 0);
         if (block_is_split(b)) {
             count++;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory given back to the driver. Sources as in caching_allocator.c. */
+/* Releasing memory to the driver. Sources as in caching_allocator.c. */
 #include "allocator/caching_free.h"
 
 /* release_block: cudaFree of an unsplit block of a native segment. */
@@ -35,8 +35,7 @@ static void caching_release_pool(tide_caching_allocator *a, unsigned pool) {
     for (uint32_t s = 0; s < a->stream_capacity; s++) {
         if (!a->streams[s]) continue;
         const free_set *set = &a->streams[s]->free[pool];
-        /* What unmapping leaves free is smaller than the block it came from, so the walk never
-         * meets it. */
+        /* What unmapping leaves free is smaller than the original block, so the walk never reaches it. */
         for (uint32_t n = free_from_bin(set, a->blocks, 0); n; n = next) {
             next = free_after(set, a->blocks, n);
             if (a->blocks[n].flags & BLOCK_EXPANDABLE) tide_caching_range_unmap(a, n);

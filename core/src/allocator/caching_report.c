@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the caching allocator: statistics by name, segments and blocks by address, and the
- * invariants. */
+/* Reading the caching allocator: statistics by name, segments and blocks by address, invariants. */
 #include <string.h>
 
 #include "allocator/caching_state.h"
@@ -90,7 +89,7 @@ const char *tide_statistic_name(tide_statistic statistic) {
     return caching_statistic_names[statistic];
 }
 
-/* The rest of key after `prefix`, or NULL. */
+/* What follows `prefix` in key, or NULL. */
 static const char *caching_after(const char *key, const char *prefix) {
     size_t n = strlen(prefix);
     return strncmp(key, prefix, n) == 0 ? key + n : NULL;
@@ -214,7 +213,7 @@ static const char *caching_check_block(const tide_caching_allocator *a, uint32_t
     return NULL;
 }
 
-/* Every free set is in order and holds `free` blocks in all. */
+/* Whether every free set is in order, and all of them hold `free` blocks in total. */
 static const char *caching_check_sets(const tide_caching_allocator *a, const caching_census *c) {
     uint64_t free = 0, unmapped = 0;
     const caching_block *b = a->blocks;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The allocator's state as bytes, and back. */
+/* Saving the allocator's state as bytes, and restoring it. */
 #include <string.h>
 
 #include "allocator/caching_state.h"
 
-/* The parts of the state, one after the other; `at` NULL: their bytes are counted. */
+/* Copies the parts of the state one after the other; with `at` NULL only counts their bytes. */
 typedef struct saving {
     unsigned char *at;
     size_t bytes;
-    bool is_back; /* from the bytes to the state */
+    bool is_back; /* restores */
 } saving;
 
 static void part(saving *s, void *of, size_t bytes) {
@@ -16,7 +16,7 @@ static void part(saving *s, void *of, size_t bytes) {
     s->bytes += bytes;
 }
 
-/* Counts are those of `of`, as it was saved; arrays are a's, which have only grown since. */
+/* Counts are those of `of`, as they were saved; the arrays are a's, which can only have grown since. */
 static void all_parts(saving *s, const tide_caching_allocator *a, const tide_caching_allocator *of) {
     part(s, a->blocks, of->block_used * sizeof *a->blocks);
     part(s, a->segments, (of->segment_capacity ? of->segment_used : 0) * sizeof *a->segments);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Segments: the driver's addresses and room, and expandable ranges. Sources as in caching_allocator.c. */
+/* Segments: the driver's address space and capacity, and expandable ranges. Sources as in caching_allocator.c. */
 #include <string.h>
 
 #include "allocator/caching_state.h"
 #include "base/units.h"
 
-/* Expandable ranges hang from the top of the device's span. */
+/* Expandable ranges are placed downward from the top of the device's address space. */
 static const uint64_t caching_device_span = (uint64_t)4 << 40;
 static const uint64_t caching_lowest_range = (uint64_t)1 << 30;
-/* Of the range of a device of 2 TiB: a device without limit gets several in place of a larger one. */
+/* The range of a 2 TiB device: a device without limit gets several ranges rather than one larger. */
 static const uint64_t caching_range_limit = (uint64_t)2304 << 30;
 /* ---- the driver: addresses and room ---- */
 
@@ -82,7 +82,7 @@ uint64_t tide_caching_lowest_address(tide_caching_allocator *a, uint64_t size) {
     return at;
 }
 
-/* The highest free address with room for `size`, below the top of the device's span; 0: none. */
+/* The highest free address with room for `size`, below the top of the device's address space; 0: none. */
 static uint64_t device_highest(const tide_caching_allocator *a, uint64_t size) {
     uint64_t top = TIDE_DEVICE_BASE + caching_device_span;
     for (uint32_t i = a->segment_count; i > 0; i--) {
@@ -95,8 +95,7 @@ static uint64_t device_highest(const tide_caching_allocator *a, uint64_t size) {
 
 /* ---- expandable ranges ---- */
 
-/* map_block: backs the front of an unmapped block with pages for `want` bytes; false when the
- * device is full. */
+/* map_block: maps pages for `want` bytes at the front of an unmapped block; false when the device is full. */
 static bool range_map(tide_caching_allocator *a, uint32_t n, uint64_t want) {
     caching_block *b = &a->blocks[n];
     unsigned pool = block_pool(b);
@@ -119,8 +118,7 @@ static bool range_map(tide_caching_allocator *a, uint32_t n, uint64_t want) {
     return true;
 }
 
-/* find_expandable_block: where a run of free and unmapped blocks covers the request; 0: no address
- * space. */
+/* find_expandable_block: where a run of free and unmapped blocks can hold the request; 0: no address space. */
 static uint32_t range_find(tide_caching_allocator *a, const caching_request *r) {
     caching_block *b = a->blocks;
     uint32_t root = a->streams[r->stream]->unmapped[r->pool];
@@ -137,8 +135,7 @@ static uint32_t range_find(tide_caching_allocator *a, const caching_request *r) 
     uint64_t address = TIDE_DEVICE_BASE + caching_device_span - a->range_bytes - bytes;
     a->range_bytes += bytes;
     if (a->range_bytes > caching_device_span) {
-        /* The driver's order is unknown once the span is used up: the highest hole, from here on.
-         */
+        /* The driver's order is unknown once the address space is used up: from here on, the highest hole. */
         a->range_bytes = caching_device_span;
         address = device_highest(a, bytes);
         if (!address) return 0;
@@ -161,7 +158,7 @@ uint32_t tide_caching_range_grow(tide_caching_allocator *a, const caching_reques
     while (a->blocks[n].size < r->size) {
         uint32_t next = a->blocks[n].next;
         uint64_t want = r->size - a->blocks[n].size;
-        /* A request of more than a whole range runs out of it. */
+        /* A request larger than a whole range exceeds it. */
         if (!next || !range_map(a, next, caching_smaller(want, a->blocks[next].size))) return 0;
         n = next;
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The state of the caching allocator, and what its files offer to one another. Private to allocator/. */
+/* The state of the caching allocator, and the functions that its files share. Private to allocator/. */
 #ifndef TIDE_ALLOCATOR_CACHING_STATE_H
 #define TIDE_ALLOCATOR_CACHING_STATE_H
 
@@ -16,12 +16,11 @@
 /* One cudaMalloc, or one expandable range. Numbered from 1. */
 typedef struct caching_segment {
     uint64_t address, size;
-    uint32_t head; /* the block at the lowest address; spare records are chained by it */
+    uint32_t head; /* the block at the lowest address; spare records are linked through it */
     uint32_t flags;
 } caching_segment;
 
-/* A stream that uses a block: in the block's list while it is live, in that stream's queue
- * afterwards. */
+/* A stream that uses a block: listed with the block while that is live, then queued with the stream. */
 typedef struct caching_use {
     uint32_t block, next, stream;
     uint64_t ordinal; /* position among the events of the stream */
@@ -44,10 +43,10 @@ struct tide_caching_allocator {
     caching_segment *segments;
     uint32_t *order; /* segments by address */
     uint32_t segment_capacity, order_capacity, segment_used, spare_segment, segment_count;
-    uint32_t births; /* segments ever made */
+    uint32_t births; /* segments created so far */
     uint32_t packed; /* the first `packed` of order leave no gap for cudaMalloc */
     uint32_t range_count;
-    uint64_t range_bytes; /* address space ever given to ranges */
+    uint64_t range_bytes; /* address space handed out to ranges so far */
     caching_use *uses;
     uint32_t use_capacity, use_used, spare_use;
     uint32_t pending_events;
@@ -85,8 +84,8 @@ static inline bool stat_is_kept(const tide_caching_allocator *a, tide_statistic 
     return !a->is_lean || s == TIDE_STAT_RESERVED_BYTES || s == TIDE_STAT_ALLOCATED_BYTES;
 }
 
-/* The sums of rises of TIDE_POOL_ALL are those of the two pools: tide_caching_stat adds them up. A lean allocator does
- * not look at the pools. */
+/* Totals of TIDE_POOL_ALL are the sums over both pools, which tide_caching_stat computes. A lean allocator keeps no
+ * figures by pool. */
 static inline void stat_rise(tide_caching_allocator *a, unsigned pool, tide_statistic s, uint64_t amount) {
     if (!stat_is_kept(a, s)) return;
     caching_counter *all = &a->stat[TIDE_POOL_ALL][s];
@@ -157,7 +156,7 @@ static inline void block_delete(tide_caching_allocator *a, uint32_t n) {
     a->spare_blocks++;
 }
 
-/* A new block like `like`, free, linked between two neighbours of its segment. */
+/* A new free block with the properties of `like`, linked between two neighbours of its segment. */
 static inline uint32_t block_new_between(tide_caching_allocator *a, const caching_block *like, uint64_t address,
                                          uint64_t size, uint32_t prev, uint32_t next) {
     caching_block made = {.address = address,
@@ -201,8 +200,7 @@ static inline void block_take_unmapped(tide_caching_allocator *a, uint32_t n) {
     tree_remove(a->blocks, &a->streams[b->stream]->unmapped[block_pool(b)], n, false);
 }
 
-/* try_merge_blocks: swallows the neighbour `from` when it is idle and of the same kind; the bytes
- * gained. */
+/* try_merge_blocks: absorbs the neighbour `from` if it is idle and of the same kind; returns the bytes gained. */
 static inline uint64_t block_merge(tide_caching_allocator *a, uint32_t n, uint32_t from) {
     if (!block_is_idle(a, from)) return 0;
     caching_block *b = &a->blocks[n], *f = &a->blocks[from];
@@ -233,8 +231,8 @@ static inline uint64_t block_merge(tide_caching_allocator *a, uint32_t n, uint32
 /* ---- one request ---- */
 
 typedef struct caching_request {
-    uint64_t requested, size; /* as asked, and rounded */
-    uint64_t segment;         /* bytes of a segment for it */
+    uint64_t requested, size; /* as requested, and rounded */
+    uint64_t segment;         /* size of a new segment for it */
     uint32_t stream;
     unsigned pool;
 } caching_request;
@@ -245,7 +243,7 @@ bool tide_caching_device_has_room(const tide_caching_allocator *a, uint64_t byte
 uint64_t tide_caching_device_free_bytes(const tide_caching_allocator *a);
 /* The lowest free address with room for `size`, a multiple of 2 MiB. */
 uint64_t tide_caching_lowest_address(tide_caching_allocator *a, uint64_t size);
-/* Enters a segment and its one block; returns the block. */
+/* Adds a segment with its only block, which it returns. */
 uint32_t tide_caching_segment_new(tide_caching_allocator *a, uint64_t address, uint64_t size, uint32_t stream,
                                   unsigned flags);
 void tide_caching_segment_delete(tide_caching_allocator *a, uint32_t s);
@@ -263,8 +261,8 @@ void tide_caching_process_events(tide_caching_allocator *a, bool all);
 void tide_caching_release_all(tide_caching_allocator *a);
 /* release_available_cached_blocks: oversize blocks, which serve only requests near their size. */
 bool tide_caching_release_oversize(tide_caching_allocator *a, const caching_request *r);
-/* garbage_collect_cached_blocks: unsplit blocks of the large pool, those of at least the mean age,
- * until enough. */
+/* garbage_collect_cached_blocks: releases unsplit blocks of the large pool that are at least as old as the mean, until
+ * enough is free. */
 void tide_caching_collect_garbage(tide_caching_allocator *a);
 
 /* ---- caching_allocator.c ---- */

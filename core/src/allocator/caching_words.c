@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The allocator's state as a row of words. */
+/* The allocator's state as an array of words, for comparison. */
 #include "allocator/caching_state.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@ static int by_age(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-/* How many segments are older than the one born as `born`. */
+/* How many segments were created before the one numbered `born`. */
 static uint32_t age_rank(const uint32_t *births, uint32_t count, uint32_t born) {
     uint32_t low = 0, high = count;
     while (low < high) {
@@ -28,7 +28,7 @@ static void add_block(tide_words *to, const caching_block *b, uint32_t rank, tid
     for (int i = 0; i < 3; i++) tide_words_add(to, words[i], arena);
 }
 
-/* Blocks that wait for their streams, which come back in this order when the next request is made. */
+/* Blocks that wait for their streams; at the next request they return in this order. */
 static void add_events(tide_words *to, const tide_caching_allocator *a, tide_pool_kind pool, tide_arena *arena) {
     for (uint32_t s = 0; s < a->stream_capacity; s++)
         for (uint32_t e = a->streams[s] ? a->streams[s]->first_event : 0; e; e = a->uses[e].next) {
@@ -39,13 +39,14 @@ static void add_events(tide_words *to, const tide_caching_allocator *a, tide_poo
         }
 }
 
-/* Whether a segment is of the pool. */
+/* Whether a segment belongs to the pool. */
 static bool is_of_pool(const tide_caching_allocator *a, uint32_t segment, tide_pool_kind pool) {
     return pool == TIDE_POOL_ALL || block_pool(&a->blocks[segment_at(a, segment)->head]) == (unsigned)pool;
 }
 
 bool tide_caching_words(const tide_caching_allocator *a, tide_pool_kind pool, tide_words *to, tide_arena *arena) {
-    if (pool == TIDE_POOL_SMALL && a->pending_events) return false; /* of what grows all would be played */
+    if (pool == TIDE_POOL_SMALL && a->pending_events)
+        return false; /* with growing requests all events would be replayed */
     if (a->collect_bytes != UINT64_MAX || (a->pending_events && a->holds_events)) return false;
     uint32_t *births = tide_arena_grow(arena, NULL, 0, (a->segment_count + 1) * sizeof *births);
     for (uint32_t i = 0; i < a->segment_count; i++) births[i] = a->blocks[segment_at(a, i)->head].born;

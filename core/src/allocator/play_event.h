@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One event, for the files that play them. Private to allocator/. */
+/* Playing one event. Private to allocator/. */
 #ifndef TIDE_ALLOCATOR_PLAY_EVENT_H
 #define TIDE_ALLOCATOR_PLAY_EVENT_H
 
 #include "allocator/player.h"
 #include "base/invariant.h"
 
-/* Pending frees are told to the allocator as the use of a stream of their own, taken from this many at the top. */
+/* A pending free is modelled as the use of a stream of its own, one of this many at the top of the range. */
 enum { PENDING_STREAMS = 256, FIRST_PENDING_STREAM = TIDE_CACHING_STREAM_LIMIT - PENDING_STREAMS };
 
-/* A slot got its block. */
+/* A slot received its block. */
 static inline void rise(tide_player *p, uint32_t slot, uint64_t block_bytes, uint64_t bytes) {
     tide_replay *r = &p->figures;
     r->block_bytes[slot] = block_bytes;
@@ -21,8 +21,8 @@ static inline void rise(tide_player *p, uint32_t slot, uint64_t block_bytes, uin
         r->allocated_peak = r->allocated;
         r->peak_reserved = r->reserved;
         r->peak_event = r->events;
-        r->peak_playing = p->repeating.playing;
-        r->peak_around = p->around.playing;
+        r->peak_iteration = p->repeating.iteration;
+        r->peak_outer = p->outer.iteration;
     }
     if (r->reserved > r->reserved_peak) {
         r->reserved_peak = r->reserved;
@@ -32,7 +32,7 @@ static inline void rise(tide_player *p, uint32_t slot, uint64_t block_bytes, uin
     }
 }
 
-/* A block goes to another slot. */
+/* Moves a block to another slot. */
 static inline void move_block(tide_player *p, uint32_t from, uint32_t to) {
     p->blocks[to] = p->blocks[from];
     p->figures.block_bytes[to] = p->figures.block_bytes[from];
@@ -56,7 +56,7 @@ static inline void give(tide_player *p, uint32_t slot) {
     tide_caching_free(p->allocator, block);
 }
 
-/* With all streams taken, a block is back at once. */
+/* If all streams are taken, the block is free at once. */
 static inline tide_caching_status free_pending(tide_player *p, const tide_event *e) {
     tide_caching_status status = TIDE_CACHING_OK;
     if (p->free_stream_count && p->blocks[e->slot]) {
@@ -76,7 +76,7 @@ static inline void free_completed(tide_player *p, uint32_t pending) {
     p->pending_streams[pending] = 0;
 }
 
-/* A request that failed when it was recorded: the program went on without it. */
+/* A request that failed in the recorded run, which went on without it. */
 static inline tide_caching_status fail(tide_player *p, const tide_event *e) {
     tide_block block;
     tide_caching_status status = tide_caching_malloc(p->allocator, e->bytes, e->stream, &block);
@@ -112,15 +112,15 @@ static inline tide_caching_status play_event(tide_player *p, const tide_event *e
     return TIDE_CACHING_OK;
 }
 
-/* A request that the next event frees, before it is freed: the size of its block. */
-static inline tide_caching_status take_for_a_moment(tide_player *p, const tide_event *e, uint64_t *block_bytes) {
+/* A request that the next event frees, up to that free; returns the size of its block. */
+static inline tide_caching_status take_transient(tide_player *p, const tide_event *e, uint64_t *block_bytes) {
     *block_bytes = 0;
-    tide_caching_status status = tide_caching_touch(p->allocator, e->bytes, e->stream, block_bytes);
+    tide_caching_status status = tide_caching_malloc_and_free(p->allocator, e->bytes, e->stream, block_bytes);
     if (status == TIDE_CACHING_OK) rise(p, e->slot, *block_bytes, e->bytes);
     return status;
 }
 
-static inline void give_from_moment(tide_player *p, const tide_event *e, uint64_t block_bytes) {
+static inline void give_transient(tide_player *p, const tide_event *e, uint64_t block_bytes) {
     p->figures.allocated -= block_bytes;
     p->figures.requested -= e->bytes;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Playing events. */
+/* Playing events through the allocator. */
 #include "allocator/player.h"
 
 #include "allocator/play_event.h"
@@ -16,13 +16,13 @@ static uint64_t larger(uint64_t a, uint64_t b) {
 
 /* ---- phases: the peak since the last mark goes to its phase ---- */
 
-/* How many steps later the playing of a repetition is than the one that is kept. */
+/* How many steps after the stored iteration the current iteration is. */
 static uint32_t later_steps(const tide_player *p) {
     const tide_repetition *of = p->source->repetitions;
     uint32_t next = p->next;
-    if (!p->around.playing) return p->repeating.playing ? p->repeating.playing * of[next].steps : 0;
-    while (!of[next].within) next++; /* those within it are of one step */
-    return p->around.playing * of[next].steps;
+    if (!p->outer.iteration) return p->repeating.iteration ? p->repeating.iteration * of[next].steps : 0;
+    while (!of[next].inner) next++; /* the inner ones belong to one step */
+    return p->outer.iteration * of[next].steps;
 }
 
 static void pass_mark(tide_player *p, const tide_mark *mark) {
@@ -45,7 +45,7 @@ static void pass_mark(tide_player *p, const tide_mark *mark) {
     s->reserved = r->reserved;
 }
 
-/* Marks up to where the player stands; those behind a repetition once it has been played. */
+/* Handles the marks up to the current event; those after a repetition only once it is done. */
 static void pass_marks(tide_player *p) {
     const tide_event_source *s = p->source;
     const tide_repetition *of = p->next < s->repetition_count ? &s->repetitions[p->next] : NULL;
@@ -59,14 +59,14 @@ tide_caching_status tide_player_take(tide_player *p, uint32_t slot, uint32_t str
     return play_request(p, slot, stream, bytes);
 }
 
-/* The most of the phase and of the column. A free can only lower it: one needs no look, but where a stretch begins. */
+/* Updates the maxima of the phase and of the column. After a free this is needed only at the start of a stretch. */
 static inline void note_most(tide_player *p) {
     tide_replay *r = &p->figures;
     if (r->allocated > p->phase_peak) p->phase_peak = r->allocated;
     bool is_peak = r->allocated == r->allocated_peak && r->events == r->peak_event;
     bool is_shown =
-        p->cursor.growing ? p->cursor.to_come == 0 : (!p->repeating.playing && !p->around.playing) || is_peak;
-    if (!is_shown) return; /* columns show what is kept, and the peak */
+        p->cursor.growing ? p->cursor.to_come == 0 : (!p->repeating.iteration && !p->outer.iteration) || is_peak;
+    if (!is_shown) return; /* a column shows the stored iteration, and the peak */
     if (r->allocated > p->column.allocated || is_peak) {
         p->column.allocated = r->allocated;
         p->column.peak = r->events;
@@ -75,21 +75,21 @@ static inline void note_most(tide_player *p) {
 }
 
 /* A request that the next event frees. */
-static inline bool is_touch(const tide_event *e) {
+static inline bool is_transient(const tide_event *e) {
     return e[0].kind == TIDE_EVENT_ALLOC && e[1].kind == TIDE_EVENT_FREE && e[0].slot == e[1].slot && !e[1].used_by;
 }
 
-static inline tide_caching_status touch(tide_player *p, const tide_event *e) {
+static inline tide_caching_status play_transient(tide_player *p, const tide_event *e) {
     uint64_t block_bytes;
-    tide_caching_status status = take_for_a_moment(p, e, &block_bytes);
+    tide_caching_status status = take_transient(p, e, &block_bytes);
     if (status != TIDE_CACHING_OK) return status;
     note_most(p);
     p->figures.events++;
-    give_from_moment(p, e, block_bytes);
+    give_transient(p, e, block_bytes);
     return TIDE_CACHING_OK;
 }
 
-/* A device that grows has as much more as a request was short of. */
+/* A growable device gets larger by what the request lacked. */
 static bool grow_device(tide_player *p) {
     tide_caching_oom oom = tide_caching_oom_info(p->allocator);
     if (!p->growing_by || oom.is_over_1_eb || oom.tried_bytes <= oom.free_bytes) return false;
@@ -98,14 +98,14 @@ static bool grow_device(tide_player *p) {
     return true;
 }
 
-static tide_caching_status play_one(tide_player *p, const tide_event *e, bool is_touched) {
+static tide_caching_status play_one(tide_player *p, const tide_event *e, bool is_transient_event) {
     tide_caching_status status;
-    do status = is_touched ? touch(p, e) : play_event(p, e);
+    do status = is_transient_event ? play_transient(p, e) : play_event(p, e);
     while (status == TIDE_CACHING_OOM && grow_device(p));
     return status;
 }
 
-/* Events without a mark between them. */
+/* Plays events up to the next mark. */
 static tide_caching_status play_stretch(tide_player *p, uint32_t until) {
     tide_event events[BATCH];
     tide_replay *r = &p->figures;
@@ -113,8 +113,8 @@ static tide_caching_status play_stretch(tide_player *p, uint32_t until) {
         uint32_t count = until - r->events < BATCH ? until - r->events : BATCH;
         p->source->reader->read(&p->cursor, events, count);
         for (uint32_t i = 0; i < count; i++) {
-            bool is_touched = p->may_touch && i + 1 < count && is_touch(&events[i]);
-            tide_caching_status status = play_one(p, &events[i], is_touched);
+            bool is_transient_event = p->plays_transients_at_once && i + 1 < count && is_transient(&events[i]);
+            tide_caching_status status = play_one(p, &events[i], is_transient_event);
             if (status != TIDE_CACHING_OK) {
                 r->oom_request = events[i].request;
                 r->reserved = tide_caching_reserved(p->allocator);
@@ -123,13 +123,13 @@ static tide_caching_status play_stretch(tide_player *p, uint32_t until) {
             }
             if (i == 0 || events[i].kind != TIDE_EVENT_FREE) note_most(p);
             r->events++;
-            i += is_touched;
+            i += is_transient_event;
         }
     }
     return TIDE_CACHING_OK;
 }
 
-/* False when memory ran out. */
+/* False when host memory ran out. */
 static bool note_status(tide_player *p, tide_caching_status status) {
     if (status == TIDE_CACHING_OK) return true;
     p->figures.is_oom = status == TIDE_CACHING_OOM;
@@ -139,7 +139,7 @@ static bool note_status(tide_player *p, tide_caching_status status) {
 
 /* ---- a play ---- */
 
-/* The next mark, the end of the repetition, or `until`, where that is ahead. */
+/* The next mark, the end of the repetition, or `until`, whichever comes first. */
 static uint32_t next_stop(const tide_player *p, uint32_t until) {
     const tide_event_source *s = p->source;
     uint32_t next = p->next;
@@ -152,16 +152,16 @@ static uint32_t next_stop(const tide_player *p, uint32_t until) {
                                                                                  : until;
 }
 
-bool tide_player_run_to(tide_player *p, uint32_t until, uint32_t playing, uint32_t around) {
+bool tide_player_run_to(tide_player *p, uint32_t until, uint32_t iteration, uint32_t outer) {
     const tide_event_source *s = p->source;
     if (until > s->event_count) until = s->event_count;
     p->stop_event = until;
-    p->stop_playing = playing;
+    p->stop_iteration = iteration;
     while (!p->figures.is_oom && !p->figures.is_cut) {
         pass_marks(p);
         if (tide_player_repeats(p)) continue;
         pass_marks(p);
-        if (p->figures.events >= until && p->repeating.playing >= playing && p->around.playing >= around) break;
+        if (p->figures.events >= until && p->repeating.iteration >= iteration && p->outer.iteration >= outer) break;
         if (!note_status(p, play_stretch(p, next_stop(p, until)))) return false;
     }
     if (p->figures.events == s->event_count && !p->figures.is_oom) pass_marks(p);
@@ -170,10 +170,10 @@ bool tide_player_run_to(tide_player *p, uint32_t until, uint32_t playing, uint32
 
 bool tide_player_run(tide_player *p, uint32_t until) {
     const tide_event_source *s = p->source;
-    uint32_t playing = 0;
+    uint32_t iteration = 0;
     for (uint32_t i = p->next; i < s->repetition_count && s->repetitions[i].first_event < until; i++)
-        if (s->repetitions[i].growth && until < s->repetitions[i].last_event) playing = s->repetitions[i].times;
-    return tide_player_run_to(p, until, playing, 0);
+        if (s->repetitions[i].growth && until < s->repetitions[i].last_event) iteration = s->repetitions[i].times;
+    return tide_player_run_to(p, until, iteration, 0);
 }
 
 bool tide_player_columns(tide_player *p, tide_column *columns, uint32_t count, uint32_t until) {
@@ -214,7 +214,7 @@ static bool make_allocator(tide_player *p, const tide_replay_config *config) {
     return true;
 }
 
-/* Of those that have figures. */
+/* The last step that has figures. */
 static uint32_t last_step(const tide_event_source *s) {
     uint32_t last = 0;
     for (uint32_t i = 0; i < s->mark_count; i++) last = s->marks[i].step > last ? s->marks[i].step : last;
@@ -222,7 +222,7 @@ static uint32_t last_step(const tide_event_source *s) {
     return last < TIDE_STEP_LIMIT ? last : TIDE_STEP_LIMIT;
 }
 
-/* Slots of what repetitions hold, of which no event is: nothing yet, for those of which no block is given. */
+/* Held slots have no events of their own: they are empty unless a block is given. */
 static void empty_held(const tide_event_source *s, const tide_block *blocks, uint64_t *block_bytes) {
     for (uint32_t i = 0; i < s->repetition_count; i++) {
         const tide_repetition *of = &s->repetitions[i];
@@ -237,7 +237,7 @@ bool tide_player_open(tide_player *p, const tide_event_source *source, const tid
     *p = (tide_player){.source = source,
                        .arena = arena,
                        .conf = config->conf,
-                       .may_touch = !config->keeps_statistics,
+                       .plays_transients_at_once = !config->keeps_statistics,
                        .growing_by = config->growing_by,
                        .left = config->most_events ? config->most_events : UINT64_MAX};
     p->figures.device_bytes = config->device_bytes;
@@ -275,7 +275,7 @@ void tide_player_finish(tide_player *p) {
     tide_caching_counts counts = tide_caching_counters(p->allocator);
     r->reserved_peak =
         larger(r->reserved_peak, tide_caching_stat(p->allocator, TIDE_STAT_RESERVED_BYTES, TIDE_POOL_ALL).peak);
-    r->retries = counts.alloc_retries + p->repeating.unplayed + p->around.unplayed;
+    r->retries = counts.alloc_retries + p->repeating.unplayed + p->outer.unplayed;
     r->ooms = counts.ooms;
     count_segments(r, p->allocator);
 }
@@ -286,8 +286,8 @@ void tide_player_close(tide_player *p) {
     if (p->pending_streams) tide_arena_drop(p->arena, p->pending_streams), tide_arena_drop(p->arena, p->free_streams);
     tide_player_forget_skipping(p);
     void *of_repetitions[] = {p->repeating.carried, p->repeating.now.at,    p->repeating.then.at,
-                              p->repeating.kept,    p->repeating.before.at, p->around.carried,
-                              p->around.now.at,     p->around.then.at,      p->at_peak.at};
+                              p->repeating.kept,    p->repeating.before.at, p->outer.carried,
+                              p->outer.now.at,      p->outer.then.at,       p->at_peak.at};
     for (size_t i = 0; i < TIDE_COUNT_OF(of_repetitions); i++)
         if (of_repetitions[i]) tide_arena_drop(p->arena, of_repetitions[i]);
     tide_cursor_close(&p->cursor, p->arena);
@@ -307,12 +307,12 @@ bool tide_replay_all(tide_replay *replay, const tide_event_source *source, const
     return true;
 }
 
-/* Plays up to the peak again: of slots that hold a block then. */
+/* Plays up to the peak once more, for the slots that are live then. */
 static bool play_to_peak(tide_replay *replay, const tide_event_source *source, const tide_replay_config *config,
                          tide_arena *arena) {
     tide_player p;
     if (!tide_player_open(&p, source, config, arena) ||
-        !tide_player_run_to(&p, replay->peak_event + 1, replay->peak_playing, replay->peak_around))
+        !tide_player_run_to(&p, replay->peak_event + 1, replay->peak_iteration, replay->peak_outer))
         return false;
     for (uint32_t i = 0; i < source->slot_count; i++)
         if (p.blocks[i]) replay->block_bytes[i] = p.figures.block_bytes[i];

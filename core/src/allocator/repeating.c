@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Playing stretches that are kept once.
+/* Playing repetitions: events that are stored for one iteration and played many times.
  *
- * Note [Repetitions]: at the end of a repetition the player goes back to its beginning. What the stretch left alive
- * takes the slots of what it frees of before, and it is played again. Where the allocator's state after a playing is
- * the one after an earlier playing, what lies between them would go round and round: whole rounds are left out, and no
- * figure differs by it. The state is compared with that after the latest playing whose number is a power of two, so
- * that a round of any length is found (R. P. Brent, An improved Monte Carlo factorization algorithm, BIT 20, 1980).
+ * Note [Repetitions]: at the end of an iteration the player goes back to the first event. What the iteration left alive
+ * moves to the slots that the next one frees (the carried slots). If the state of the allocator equals that after an
+ * earlier iteration, everything in between recurs, so whole rounds are skipped without changing any figure. The state
+ * is compared with that of the latest iteration whose number is a power of two, which finds rounds of any length (R. P.
+ * Brent, An improved Monte Carlo factorization algorithm, BIT 20, 1980).
  *
- * What a playing of a loop saves for backward is set aside, in slots of its own, and comes back, the last first, for
- * the playings of the repetition that is its backward. What micro-batches of a pipeline save comes back in order.
+ * What an iteration saves for backward is held in slots of its own. The repetition that is its backward frees it, last
+ * iteration first; what micro-batches of a pipeline save is freed in order.
  *
- * Where requests grow from one playing to the next, the state of the small pool alone may come round, and where each
- * playing leaves something small alive, that of the large pool alone: skipping.c. In a loop that grows the small pool
- * may take thousands of playings to; where the repetition says so (`settles`) it is taken to be round after SETTLED. */
+ * If requests grow from one iteration to the next, only the state of the small pool can recur; if each iteration leaves
+ * small blocks alive, only that of the large pool: see skipping.c. In a growing loop the small pool can take thousands
+ * of iterations to recur; where the repetition says so (`settles`), it is assumed to after SETTLED. */
 
 #include <string.h>
 
@@ -29,24 +29,24 @@ static void find_carried(tide_player *p, const tide_repetition *of) {
     while (cursor.event < of->last_event) {
         tide_event e = tide_cursor_next(&cursor);
         if (e.kind != TIDE_EVENT_FREE || e.slot < end_of_saved) continue;
-        for (uint32_t slot = e.slot; slot < of->first_allocation; slot += of->own) { /* or of stretches before that */
+        for (uint32_t slot = e.slot; slot < of->first_allocation; slot += of->own) { /* and of iterations before that */
             TIDE_ROOM(p->arena, r->carried, r->carried_count, r->carried_capacity);
             r->carried[r->carried_count++] = (tide_carried){slot, p->figures.block_bytes[slot]};
         }
     }
 }
 
-/* The pool that may come round. */
+/* The pool whose state can recur. */
 static tide_pool_kind pool_of_rounds(const tide_repetition *of) {
     return of->growth ? TIDE_POOL_SMALL : of->held_count ? TIDE_POOL_LARGE : TIDE_POOL_ALL;
 }
 
-/* The state of that pool. False: it cannot be told by words. */
+/* Reads the state of that pool. False: it cannot be compared. */
 static bool look_at_state(tide_player *p, const tide_repetition *of) {
     tide_repeating *r = &p->repeating;
     tide_pool_kind pool = pool_of_rounds(of);
     r->now.count = 0;
-    if (!p->may_touch || !tide_caching_words(p->allocator, pool, &r->now, p->arena)) return false;
+    if (!p->plays_transients_at_once || !tide_caching_words(p->allocator, pool, &r->now, p->arena)) return false;
     for (uint32_t i = 0; i < r->carried_count; i++) {
         uint32_t slot = r->carried[i].slot + of->own;
         uint64_t address = tide_caching_address(p->allocator, p->blocks[slot]);
@@ -56,7 +56,7 @@ static bool look_at_state(tide_player *p, const tide_repetition *of) {
     return true;
 }
 
-/* A digest of where that is which is carried from one playing to the next: states with another are not the same. */
+/* A digest of the carried addresses: if it differs, so do the states. */
 static uint64_t carried_key(const tide_player *p, const tide_repetition *of) {
     uint64_t key = 0;
     for (uint32_t i = 0; i < p->repeating.carried_count; i++) {
@@ -68,10 +68,10 @@ static uint64_t carried_key(const tide_player *p, const tide_repetition *of) {
     return key;
 }
 
-/* The figures of the steps of playings that are left out are those of a round before; no more is reserved in them. */
+/* The steps of skipped iterations have the figures of the round before; reserved memory no longer grows. */
 static void repeat_figures(tide_player *p, const tide_repetition *of, uint32_t round, uint32_t count) {
     tide_replay *r = &p->figures;
-    uint32_t first = p->source->marks[of->first_mark].step + (p->repeating.playing + 1) * of->steps,
+    uint32_t first = p->source->marks[of->first_mark].step + (p->repeating.iteration + 1) * of->steps,
              last = first + count * of->steps;
     if (!of->steps || of->first_mark == of->last_mark) return;
     for (uint32_t step = first; step < last && step <= TIDE_STEP_LIMIT; step++) {
@@ -81,11 +81,11 @@ static void repeat_figures(tide_player *p, const tide_repetition *of, uint32_t r
     }
 }
 
-/* Leaves out rounds, of those playings that are left. */
+/* Skips as many rounds as fit into the remaining iterations. */
 static void leave_out_rounds(tide_player *p, const tide_repetition *of) {
     tide_repeating *r = &p->repeating;
-    uint32_t played = r->playing + 1, left = of->times - r->playing;
-    if (!left || of->unwinds) return; /* what is held is ever less */
+    uint32_t played = r->iteration + 1, left = of->times - r->iteration;
+    if (!left || of->unwinds) return; /* fewer blocks are held after each iteration */
     bool is_in_part = of->growth || of->held_count;
     if (is_in_part && !tide_player_may_skip(p, of)) return;
     if (of->settles && played >= SETTLED && look_at_state(p, of)) {
@@ -93,40 +93,41 @@ static void leave_out_rounds(tide_player *p, const tide_repetition *of) {
         return;
     }
     uint64_t key = of->growth ? 0 : carried_key(p, of);
-    bool is_kept = !r->then_playing || ((played - r->looked_from) & (played - r->looked_from - 1)) == 0;
+    bool is_kept = !r->then_iteration || ((played - r->looked_from) & (played - r->looked_from - 1)) == 0;
     if ((key != r->then_key && !is_kept) || !look_at_state(p, of)) return;
-    if (!r->then_playing) r->looked_from = is_in_part ? r->playing : 0;
-    uint64_t retries = tide_caching_counters(p->allocator).alloc_retries + p->around.unplayed; /* and within it */
-    if (r->then_playing && r->now.count == r->then.count &&
+    if (!r->then_iteration) r->looked_from = is_in_part ? r->iteration : 0;
+    uint64_t retries =
+        tide_caching_counters(p->allocator).alloc_retries + p->outer.unplayed; /* including the inner ones */
+    if (r->then_iteration && r->now.count == r->then.count &&
         (!r->now.count || memcmp(r->now.at, r->then.at, r->now.count * sizeof *r->now.at) == 0)) {
-        uint32_t round = played - r->then_playing, rounds = left / round;
+        uint32_t round = played - r->then_iteration, rounds = left / round;
         if (is_in_part) {
             if (of->growth || retries == r->then_retries) tide_player_skip(p, of, round);
             return;
         }
         r->unplayed += (retries - r->then_retries) * rounds;
         repeat_figures(p, of, round, rounds * round);
-        r->playing += rounds * round;
+        r->iteration += rounds * round;
     } else if (is_kept) {
         tide_words then = r->then;
         r->then = r->now;
         r->now = then;
-        r->then_playing = played;
+        r->then_iteration = played;
         r->then_key = key;
         r->then_retries = retries;
     }
 }
 
-/* What a playing of a backward frees of what was set aside comes to where the first one has it. */
+/* Moves the blocks that this iteration of a backward frees to where the first one finds them. */
 static void take_back(tide_player *p, const tide_repetition *of) {
     const tide_repetition *saving = of - of->unwinds;
     for (uint32_t i = 0; of->unwinds && i < saving->saved_count; i++) {
         int64_t first = (int64_t)saving->times - of->lags[i];
-        move_block(p, tide_unwound_slot(of, i, p->repeating.playing), tide_saved_slot(saving, i, first));
+        move_block(p, tide_unwound_slot(of, i, p->repeating.iteration), tide_saved_slot(saving, i, first));
     }
 }
 
-/* What is unwound in order: events name the last playing's, and those of the first come first. */
+/* For backward in order: the events name what the last iteration saved, but the first one comes first. */
 static void exchange_first_and_last(tide_player *p, const tide_repetition *of) {
     for (uint32_t i = 0; of->is_in_order && i < of->saved_count; i++) {
         uint32_t first = tide_held_slot(of, i, 0), last = of->first_allocation + of->held[i];
@@ -139,7 +140,7 @@ static void exchange_first_and_last(tide_player *p, const tide_repetition *of) {
     }
 }
 
-/* What the slots of before held is what their own requests got; those that live on hold a later playing's. */
+/* Carried slots get the sizes of their original blocks back; slots that live on have that of a later iteration. */
 static void end_repetition(tide_player *p, const tide_repetition *of) {
     tide_repeating *r = &p->repeating;
     tide_player_note_older(p, of);
@@ -147,29 +148,29 @@ static void end_repetition(tide_player *p, const tide_repetition *of) {
     for (uint32_t i = 0; i < r->carried_count; i++)
         if (!p->blocks[r->carried[i].slot]) p->figures.block_bytes[r->carried[i].slot] = r->carried[i].block_bytes;
     p->next++;
-    r->playing = r->then_playing = 0;
+    r->iteration = r->then_iteration = 0;
     p->cursor.growing = NULL;
     tide_player_forget_skipping(p);
 }
 
-/* At the end of a repetition. */
+/* Called at the end of an iteration. */
 static bool play_again(tide_player *p, const tide_repetition *of) {
     tide_repeating *r = &p->repeating;
-    if (r->playing == 0) find_carried(p, of);
-    tide_player_note_playing(p, of);
+    if (r->iteration == 0) find_carried(p, of);
+    tide_player_note_iteration(p, of);
     leave_out_rounds(p, of);
-    if (r->playing == of->times) {
+    if (r->iteration == of->times) {
         end_repetition(p, of);
         return false;
     }
-    r->playing++;
-    p->cursor.to_come = of->times - r->playing;
+    r->iteration++;
+    p->cursor.to_come = of->times - r->iteration;
     tide_player_hand_on(p, of, TIDE_POOL_ALL);
     tide_player_set_aside(p, of);
     take_back(p, of);
     p->figures.events = p->cursor.event = of->first_event;
     p->mark = of->first_mark;
-    p->next -= of->within;
+    p->next -= of->inner;
     uint32_t events = of->last_event - of->first_event;
     p->figures.is_cut = p->left < events;
     p->left -= p->figures.is_cut ? 0 : events;
@@ -178,9 +179,9 @@ static bool play_again(tide_player *p, const tide_repetition *of) {
 }
 
 static void exchange_states(tide_player *p) {
-    tide_repeating within = p->repeating;
-    p->repeating = p->around;
-    p->around = within;
+    tide_repeating inner = p->repeating;
+    p->repeating = p->outer;
+    p->outer = inner;
 }
 
 bool tide_player_repeats(tide_player *p) {
@@ -192,8 +193,8 @@ bool tide_player_repeats(tide_player *p) {
         p->cursor.to_come = of->times;
     }
     if (p->figures.events != of->last_event) return false;
-    if (of->within) exchange_states(p); /* those within it have the other one */
+    if (of->inner) exchange_states(p); /* the inner ones use the other state */
     bool goes_on = play_again(p, of);
-    if (of->within) exchange_states(p);
+    if (of->inner) exchange_states(p);
     return goes_on;
 }

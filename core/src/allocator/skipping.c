@@ -1,28 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Playings of what grows, without the part that is alike.
+/* Playing only one of the allocator's pools.
  *
- * Note [Skipping]: the two pools of the allocator share nothing but the device. Where all that grows is in the large
- * pool, and the small pool is in the state that it was in some playings before, its requests get the same answers round
- * by round: they are left out. What they add to the bytes allocated, between one event of the large pool and the next,
- * is known; the large pool's events are played. Where each playing leaves something in the small pool alive, and the
- * large pool is in the state that it was in one playing before, it is the other way round. The pools meet where the
- * device has no room, and what is cached in both is given back: a round in which that happens is taken back, and played
- * whole. */
+ * Note [Skipping]: the two pools of the allocator share nothing but the device. If all growing requests are of the
+ * large pool, and the state of the small pool recurs, then the small pool serves its requests alike in every round:
+ * they are skipped. What they add to allocated memory between two events of the large pool is known, and the events of
+ * the large pool are played. If each iteration leaves something alive in the small pool and the state of the large pool
+ * recurs after one iteration, it is the other way round. The pools interact only when the device is full and both
+ * release their caches: a round in which that happens is undone and played in full. */
 #include "allocator/play_event.h"
 
-/* An event that is played, and those before it, from the one before, that are left out. */
+/* An event that is played, with the skipped events before it. */
 struct tide_kept_event {
     tide_event is;
-    uint64_t growth;               /* of its bytes from one playing to the next */
-    bool is_touch;                 /* a request that the next event frees: both */
-    bool is_over;                  /* there are some that are left out */
-    uint32_t event, highest;       /* of those left out: the first that reaches `most` */
-    uint64_t most, most_requested; /* above what there is before them; 0: nowhere */
+    uint64_t growth;               /* by which its size changes with each iteration */
+    bool is_transient;             /* both this request and the next event, which frees it */
+    bool is_over;                  /* there are skipped events before it */
+    uint32_t event, highest;       /* of the skipped events, the first that reaches `most` */
+    uint64_t most, most_requested; /* maxima relative to the start; 0: never above it */
     int64_t change, change_requested;
-    /* A touch that only repeats the one before it is left out, and reaches its block above the most of this: */
-    bool has_touch;
-    int64_t touch_change;
-    uint32_t touch_event;
+    /* skipped transients that repeat the one played before them; their peak relative to its block: */
+    bool has_transient;
+    int64_t transient_change;
+    uint32_t transient_event;
 };
 
 enum { FEWEST_PLAYINGS = 4, MOST_LOOKED_AT = 64 };
@@ -36,7 +35,7 @@ static bool grows_by(const tide_repetition *of, uint32_t slot) {
     return of->growth && slot >= of->first_allocation && of->growth[slot - of->first_allocation];
 }
 
-/* The pool whose events are played. */
+/* The pool that is played. */
 static tide_pool_kind played_pool(const tide_repetition *of) {
     return of->growth ? TIDE_POOL_LARGE : TIDE_POOL_SMALL;
 }
@@ -45,7 +44,7 @@ static bool is_played(const tide_player *p, const tide_repetition *of, uint32_t 
     return tide_player_is_small(p, slot) == (played_pool(of) == TIDE_POOL_SMALL);
 }
 
-/* One event more that is left out, of so many bytes, or frees them. */
+/* Adds a skipped event that allocates or frees so many bytes. */
 static void pass_over(struct tide_kept_event *k, const tide_event *e, uint32_t event, uint64_t bytes,
                       uint64_t requested) {
     bool is_free = e->kind == TIDE_EVENT_FREE;
@@ -60,7 +59,7 @@ static void pass_over(struct tide_kept_event *k, const tide_event *e, uint32_t e
         k->most_requested = (uint64_t)k->change_requested;
 }
 
-/* What the block of a slot that an event is about asked for; of an older slot, it is the one that is handed on. */
+/* The bytes requested for the slot of an event; for a carried slot, for the block that moves there. */
 static uint64_t requested_of(const tide_player *p, const tide_repetition *of, const tide_event *e) {
     if (e->kind == TIDE_EVENT_ALLOC) return e->bytes;
     if (e->slot < of->first_allocation) return tide_caching_requested_bytes(p->allocator, p->blocks[e->slot + of->own]);
@@ -72,24 +71,24 @@ static uint64_t segment_of(const tide_player *p, uint64_t bytes) {
     return tide_caching_segment_bytes(&p->conf, tide_caching_round(&p->conf, bytes));
 }
 
-/* Whether the last of those kept is a touch like the one before it, with nothing kept between them. */
-static bool repeats_touch(const tide_repeating *r) {
+/* Whether the last event is a transient like the one before it, with nothing played in between. */
+static bool repeats_transient(const tide_repeating *r) {
     const struct tide_kept_event *last = &r->kept[r->kept_count - 1];
-    return r->kept_count > 1 && last[-1].is_touch && !last->growth && !last[-1].growth &&
+    return r->kept_count > 1 && last[-1].is_transient && !last->growth && !last[-1].growth &&
            last->is.bytes == last[-1].is.bytes && last->is.stream == last[-1].is.stream;
 }
 
-/* Takes it out again; what was left out up to it, and it. */
-static struct tide_kept_event leave_out_touch(tide_repeating *r) {
+/* Removes it again and returns the skipped events including it. */
+static struct tide_kept_event skip_transient(tide_repeating *r) {
     struct tide_kept_event next = r->kept[--r->kept_count];
     int64_t requested = next.change_requested + (int64_t)next.is.bytes;
-    if (!next.has_touch || next.change > next.touch_change) {
-        next.touch_change = next.change;
-        next.touch_event = next.event;
+    if (!next.has_transient || next.change > next.transient_change) {
+        next.transient_change = next.change;
+        next.transient_event = next.event;
     }
     if (requested > 0 && (uint64_t)requested > next.most_requested) next.most_requested = (uint64_t)requested;
-    next.has_touch = next.is_over = true;
-    next.is_touch = false;
+    next.has_transient = next.is_over = true;
+    next.is_transient = false;
     return next;
 }
 
@@ -104,7 +103,7 @@ static void find_kept(tide_player *p, const tide_repetition *of) {
         bool is_either = e.kind == TIDE_EVENT_ALLOC || e.kind == TIDE_EVENT_FREE;
         uint32_t slot = is_either && e.slot < of->first_allocation ? e.slot + of->own : e.slot;
         bool is_kept = is_either && (grows_by(of, slot) || is_played(p, of, slot));
-        /* Blocks that wait for a stream come back with the next request, of either pool. */
+        /* Blocks that wait for a stream return at the next request of either pool. */
         if (!is_either || (e.used_by && of->growth)) r->can_skip = false;
         if (!r->can_skip) return;
         if (!is_kept) {
@@ -116,9 +115,9 @@ static void find_kept(tide_player *p, const tide_repetition *of) {
         requests += e.kind == TIDE_EVENT_ALLOC;
         struct tide_kept_event *last = r->kept_count ? &r->kept[r->kept_count - 1] : NULL;
         if (e.kind == TIDE_EVENT_FREE && e.other != TIDE_NEVER && e.other + 1 == i && last && last->event == e.other) {
-            last->is_touch = true;
+            last->is_transient = true;
             requests--;
-            if (repeats_touch(r)) next = leave_out_touch(r);
+            if (repeats_transient(r)) next = skip_transient(r);
             continue;
         }
         next.event = i;
@@ -128,14 +127,14 @@ static void find_kept(tide_player *p, const tide_repetition *of) {
         r->kept[r->kept_count++] = next;
         next = (struct tide_kept_event){0};
     }
-    /* A touch finds the segment of the touch before, if no other request has taken of that in place of its own. */
+    /* A transient finds the segment of the one before, unless another request has taken a part of it. */
     r->kept_bytes = (requests + 1) * segment;
     next.event = of->last_event;
     TIDE_ROOM(p->arena, r->kept, r->kept_count, r->kept_capacity);
     r->kept[r->kept_count++] = next;
 }
 
-/* From which playing on all that grows is in the large pool. */
+/* From which iteration on all growing requests are of the large pool. */
 static uint32_t find_large_from(const tide_player *p, const tide_repetition *of) {
     tide_event_cursor cursor = {.source = p->source, .event = of->first_event, .growing = of, .to_come = of->times};
     uint64_t from = 0;
@@ -148,9 +147,9 @@ static uint32_t find_large_from(const tide_player *p, const tide_repetition *of)
     return from < of->times ? (uint32_t)from : of->times;
 }
 
-/* Whether what is left alive is small, and of no step's figures. */
+/* Whether all that is held is small, and no figures by step are needed. */
 static bool holds_small(const tide_player *p, const tide_repetition *of) {
-    if (of->steps || of->within || p->conf.backend != TIDE_ALLOC_NATIVE) return false;
+    if (of->steps || of->inner || p->conf.backend != TIDE_ALLOC_NATIVE) return false;
     for (uint32_t i = 0; i < of->held_count; i++)
         if (!tide_player_is_small(p, of->first_allocation + of->held[i])) return false;
     return true;
@@ -163,8 +162,8 @@ bool tide_player_may_skip(tide_player *p, const tide_repetition *of) {
         r->can_skip = of->growth || holds_small(p, of);
         r->large_from = of->growth ? find_large_from(p, of) : 0;
     }
-    if (!of->growth && r->playing == MOST_LOOKED_AT) r->can_skip = false;
-    if (!r->can_skip || of->times - r->playing < FEWEST_PLAYINGS || r->playing < r->large_from) return false;
+    if (!of->growth && r->iteration == MOST_LOOKED_AT) r->can_skip = false;
+    if (!r->can_skip || of->times - r->iteration < FEWEST_PLAYINGS || r->iteration < r->large_from) return false;
     if (!r->kept_count) find_kept(p, of);
     return r->can_skip;
 }
@@ -178,20 +177,20 @@ void tide_player_hand_on(tide_player *p, const tide_repetition *of, tide_pool_ki
 }
 
 void tide_player_set_aside(tide_player *p, const tide_repetition *of) {
-    uint32_t before = p->repeating.playing - 1;
+    uint32_t before = p->repeating.iteration - 1;
     for (uint32_t i = 0; i < of->held_count; i++)
         move_block(p, of->first_allocation + of->held[i], tide_held_slot(of, i, before));
 }
 
-/* The figures of what is left out; `touched`: the block of the touch before it. */
-static void rise_over(tide_player *p, const struct tide_kept_event *k, uint64_t touched) {
+/* Accounts for skipped events; `transient`: the size of the transient block before them. */
+static void rise_over(tide_player *p, const struct tide_kept_event *k, uint64_t transient) {
     tide_replay *r = &p->figures;
     uint64_t most = k->most;
     uint32_t event = k->highest;
-    if (k->has_touch && k->touch_change + (int64_t)touched >= (int64_t)most) {
-        bool is_later = k->touch_change + (int64_t)touched == (int64_t)most && k->touch_event > event;
-        most = (uint64_t)(k->touch_change + (int64_t)touched);
-        event = is_later ? event : k->touch_event;
+    if (k->has_transient && k->transient_change + (int64_t)transient >= (int64_t)most) {
+        bool is_later = k->transient_change + (int64_t)transient == (int64_t)most && k->transient_event > event;
+        most = (uint64_t)(k->transient_change + (int64_t)transient);
+        event = is_later ? event : k->transient_event;
     }
     uint64_t highest = r->allocated + most;
     if (p->conf.backend == TIDE_ALLOC_CUDA_MALLOC_ASYNC) {
@@ -203,8 +202,8 @@ static void rise_over(tide_player *p, const struct tide_kept_event *k, uint64_t 
         r->allocated_peak = highest;
         r->peak_reserved = r->reserved;
         r->peak_event = event;
-        r->peak_playing = p->repeating.playing;
-        r->peak_around = p->around.playing;
+        r->peak_iteration = p->repeating.iteration;
+        r->peak_outer = p->outer.iteration;
     }
     if (highest > p->phase_peak) p->phase_peak = highest;
     if (r->requested + k->most_requested > r->requested_peak) r->requested_peak = r->requested + k->most_requested;
@@ -212,26 +211,26 @@ static void rise_over(tide_player *p, const struct tide_kept_event *k, uint64_t 
     r->requested += (uint64_t)k->change_requested;
 }
 
-/* False when memory ran out. */
-static bool skip_playing(tide_player *p) {
+/* False when a request failed. */
+static bool skip_iteration(tide_player *p) {
     const tide_repeating *r = &p->repeating;
-    uint64_t touched = 0;
+    uint64_t transient = 0;
     for (uint32_t i = 0; i < r->kept_count; i++) {
         const struct tide_kept_event *k = &r->kept[i];
-        if (k->is_over) rise_over(p, k, touched);
+        if (k->is_over) rise_over(p, k, transient);
         if (i + 1 == r->kept_count) break;
         tide_event e = k->is;
         e.bytes -= k->growth * p->cursor.to_come;
         p->figures.events = k->event;
-        tide_caching_status status = k->is_touch ? take_for_a_moment(p, &e, &touched) : play_event(p, &e);
+        tide_caching_status status = k->is_transient ? take_transient(p, &e, &transient) : play_event(p, &e);
         if (status != TIDE_CACHING_OK) return false;
         if (p->figures.allocated > p->phase_peak) p->phase_peak = p->figures.allocated;
-        if (k->is_touch) give_from_moment(p, &e, touched);
+        if (k->is_transient) give_transient(p, &e, transient);
     }
     return true;
 }
 
-/* What a round changes in the slots; back: as it was. */
+/* Saves the slots that a round changes, or restores them. */
 static void keep_slots(tide_player *p, const tide_repetition *of, bool back) {
     tide_repeating *r = &p->repeating;
     uint32_t count = of->own + r->carried_count;
@@ -251,26 +250,26 @@ static void keep_slots(tide_player *p, const tide_repetition *of, bool back) {
     }
 }
 
-/* False when memory ran out, or cached segments went back, where it may: what can be taken back then. */
+/* False when a request failed. */
 static bool skip_round(tide_player *p, const tide_repetition *of, uint32_t round) {
     tide_repeating *r = &p->repeating;
     for (uint32_t i = 0; i < round; i++) {
-        r->playing++;
+        r->iteration++;
         p->figures.replayed += r->kept_count;
-        p->cursor.to_come = of->times - r->playing;
+        p->cursor.to_come = of->times - r->iteration;
         tide_player_hand_on(p, of, played_pool(of));
         tide_player_set_aside(p, of);
-        if (!skip_playing(p)) return false;
+        if (!skip_iteration(p)) return false;
     }
     return true;
 }
 
-/* The same where the device may have no room. */
+/* The same if the device may become full: false, and undone, if a request failed or cached segments were released. */
 static bool try_round(tide_player *p, const tide_repetition *of, uint32_t round) {
     tide_repeating *r = &p->repeating;
     tide_replay figures = p->figures;
     uint64_t phase_peak = p->phase_peak;
-    uint32_t playing = r->playing;
+    uint32_t iteration = r->iteration;
     tide_caching_save(&r->before, p->allocator, p->arena);
     keep_slots(p, of, false);
     if (skip_round(p, of, round) && !tide_caching_gave_back(p->allocator, &r->before)) return true;
@@ -278,14 +277,14 @@ static bool try_round(tide_player *p, const tide_repetition *of, uint32_t round)
     keep_slots(p, of, true);
     p->figures = figures;
     p->phase_peak = phase_peak;
-    r->playing = playing;
-    r->then_playing = 0; /* the small pool may be another after it */
+    r->iteration = iteration;
+    r->then_iteration = 0; /* the small pool may differ now */
     return false;
 }
 
 void tide_player_skip(tide_player *p, const tide_repetition *of, uint32_t round) {
     tide_repeating *r = &p->repeating;
-    if (of->held_count) { /* large blocks may be larger than what is asked for, by where they are in a round */
+    if (of->held_count) { /* a large block may be larger than its request, depending on the place in the round */
         r->can_skip = round == 1;
         r->kept_count = 0;
         if (!r->can_skip) return;
@@ -293,8 +292,8 @@ void tide_player_skip(tide_player *p, const tide_repetition *of, uint32_t round)
         if (!r->can_skip) return;
     }
     bool stops = of->first_event < p->stop_event && p->stop_event <= of->last_event, goes_on = true;
-    uint32_t end = stops && p->stop_playing < of->times ? p->stop_playing : of->times; /* it is played */
-    while (goes_on && r->playing + round < end)
+    uint32_t end = stops && p->stop_iteration < of->times ? p->stop_iteration : of->times; /* must be played */
+    while (goes_on && r->iteration + round < end)
         goes_on = tide_caching_room(p->allocator) >= r->kept_bytes * round ? skip_round(p, of, round)
                                                                            : try_round(p, of, round);
     p->figures.events = p->cursor.event = of->last_event;

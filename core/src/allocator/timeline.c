@@ -25,7 +25,7 @@ const tide_phase_figures tide_phases[TIDE_PHASE_COUNT] = {
 const char *const tide_freed_by_names[TIDE_FREED_BY_COUNT] = {"end",        "operation", "backward",
                                                               "assignment", "return",    "loop"};
 
-enum { FIRST_EVENTS = 8192 }; /* of a small model's step */
+enum { FIRST_EVENTS = 8192 }; /* enough for a step of a small model */
 
 void tide_timeline_init(tide_timeline *timeline, tide_arena *arena) {
     *timeline = (tide_timeline){.arena = arena, .event_capacity = FIRST_EVENTS};
@@ -42,7 +42,7 @@ static tide_allocation_page *page_at(tide_timeline *t, uint32_t which) {
     return &t->pages[which];
 }
 
-/* One allocation more. */
+/* Adds an allocation. */
 static tide_allocation *make_allocation(tide_timeline *t) {
     uint32_t which = t->allocation_count++;
     tide_allocation_page *page = page_at(t, which / TIDE_PAGE_ALLOCATIONS);
@@ -52,7 +52,7 @@ static tide_allocation *make_allocation(tide_timeline *t) {
     return &page->records[which % TIDE_PAGE_ALLOCATIONS];
 }
 
-/* As many allocations more as are a page's, of what playings have saved from `first` on. */
+/* Adds a page of allocations saved by iterations, the first of which saved `first`. */
 static void make_saved_page(tide_timeline *t, tide_allocation *records, uint32_t first, uint32_t saved) {
     tide_allocation_page *page = page_at(t, t->allocation_count / TIDE_PAGE_ALLOCATIONS);
     if (page->records && !page->saved) tide_arena_drop(t->arena, page->records);
@@ -105,17 +105,17 @@ void tide_timeline_reserve(tide_timeline *t, uint32_t events) {
     t->event_capacity = capacity;
 }
 
-/* One of what a repetition holds, of whose slots no event is. */
+/* An allocation that an iteration held, for which there are no events. */
 static tide_allocation held_allocation(const tide_timeline *t, const tide_repetition *of, uint32_t which) {
     tide_allocation made = *tide_timeline_at(t, of->first_allocation + of->held[which]);
-    made.born = of->first_event; /* some of them later; until then they hold no block */
+    made.born = of->first_event; /* for some it is later; until then they have no block */
     made.died = TIDE_NEVER;
     return made;
 }
 
-/* What the playings of a repetition before its last one hold. What they have saved ends alike but for the last of them,
- * which may end as what is kept does. */
-static void hold_of_playings(tide_timeline *t, const tide_repetition *of) {
+/* Adds what the iterations before the last one hold. What they saved is freed alike, except by the last one, where it
+ * may be as in the stored iteration. */
+static void hold_of_iterations(tide_timeline *t, const tide_repetition *of) {
     uint32_t others = of->held_count - of->saved_count, end = of->first_held + of->times * of->saved_count;
     tide_allocation *records = NULL;
     while (t->allocation_count < end) {
@@ -133,14 +133,14 @@ static void hold_of_playings(tide_timeline *t, const tide_repetition *of) {
         *make_allocation(t) = held_allocation(t, of, of->saved_count + i % others);
 }
 
-/* What a repetition has saved ends with `by`, its backward: but for what the playing of that which is kept frees. */
+/* What a repetition saved is freed by `by`, its backward; except what the stored iteration of that frees. */
 static void end_saved(tide_timeline *t, tide_repetition *of, const tide_repetition *by) {
     of->is_unwound = true;
     for (uint32_t i = 0; i < of->saved_count; i++) {
         int64_t kept = (int64_t)of->times - by->lags[i];
         const tide_allocation *last = tide_timeline_at(t, tide_saved_slot(of, i, kept));
-        for (int64_t playing = -(int64_t)by->lags[i]; playing < kept; playing++) {
-            tide_allocation *a = tide_timeline_at(t, tide_saved_slot(of, i, playing));
+        for (int64_t iteration = -(int64_t)by->lags[i]; iteration < kept; iteration++) {
+            tide_allocation *a = tide_timeline_at(t, tide_saved_slot(of, i, iteration));
             a->died = by->last_event;
             a->freed_by = last->freed_by;
             a->freed_op = last->freed_op;
@@ -150,7 +150,7 @@ static void end_saved(tide_timeline *t, tide_repetition *of, const tide_repetiti
     }
 }
 
-/* The repetition of a stretch that has been appended again, so many events and allocations further on. */
+/* Copies a repetition along with the events around it, which were appended again further on. */
 static void repeat_repetition(tide_timeline *t, uint32_t which, uint32_t events, uint32_t moved) {
     TIDE_ROOM(t->arena, t->repetitions, t->repetition_count, t->repetition_capacity);
     tide_repetition *made = &t->repetitions[t->repetition_count++];
@@ -161,7 +161,7 @@ static void repeat_repetition(tide_timeline *t, uint32_t which, uint32_t events,
     made->first_held += moved;
     made->first_mark = made->last_mark = t->mark_count;
     made->is_unwound = false;
-    hold_of_playings(t, made);
+    hold_of_iterations(t, made);
     if (made->unwinds) end_saved(t, made - made->unwinds, made);
 }
 
@@ -212,7 +212,7 @@ void tide_timeline_end_forward(tide_timeline *timeline, uint32_t from) {
         (tide_forward_pass){from, timeline->allocation_count, timeline->event_count};
 }
 
-/* Whether a repetition is in what was appended from an event on. */
+/* Whether there is a repetition at or after an event. */
 static bool has_repetition(const tide_timeline *t, uint32_t event) {
     return t->repetition_count && t->repetitions[t->repetition_count - 1].last_event > event;
 }
@@ -225,7 +225,7 @@ static bool same_request(const tide_allocation *a, const tide_allocation *b) {
     return same_bytes(a, b) && a->used_by == b->used_by;
 }
 
-/* What stretches of `own` allocations have left alive from this one of an earlier stretch on. */
+/* Whether all later iterations, of `own` allocations each, left an allocation like this one alive. */
 static bool is_handed_on(const tide_timeline *t, uint32_t which, uint32_t own, uint32_t end) {
     for (uint32_t next = which + own; next < end; next += own)
         if (!same_bytes(tide_timeline_at(t, which), tide_timeline_at(t, next)) ||
@@ -234,20 +234,20 @@ static bool is_handed_on(const tide_timeline *t, uint32_t which, uint32_t own, u
     return true;
 }
 
-/* How many repetitions lie in what was appended from an event on. */
+/* How many repetitions lie at or after an event. */
 static uint32_t repetitions_from(const tide_timeline *t, uint32_t event) {
     uint32_t count = 0;
     while (count < t->repetition_count && t->repetitions[t->repetition_count - 1 - count].first_event >= event) count++;
     return count;
 }
 
-/* Whether the two stretches have the same repetitions. */
+/* Whether two ranges of events contain the same repetitions. */
 static bool same_repetitions(const tide_timeline *t, tide_timeline_place first, tide_timeline_place second) {
     uint32_t count = repetitions_from(t, second.event), both = repetitions_from(t, first.event);
     if (both != 2 * count || (!count && has_repetition(t, first.event))) return false;
     for (uint32_t i = t->repetition_count - count; i < t->repetition_count; i++) {
         const tide_repetition *a = &t->repetitions[i - count], *b = &t->repetitions[i];
-        if (b->growth || b->steps || b->within || a->times != b->times || a->held_count != b->held_count ||
+        if (b->growth || b->steps || b->inner || a->times != b->times || a->held_count != b->held_count ||
             a->saved_count != b->saved_count || a->unwinds != b->unwinds || a->is_in_order != b->is_in_order ||
             b->first_event - a->first_event != second.event - first.event ||
             b->last_event - a->last_event != second.event - first.event ||
@@ -269,12 +269,12 @@ bool tide_timeline_repeats(const tide_timeline *t, tide_timeline_place oldest, t
         uint32_t before = t->events[first.event + i], now = t->events[second.event + i], which = now & ~TIDE_FREE_BIT;
         if (before == TIDE_EMPTY_CACHE && now == TIDE_EMPTY_CACHE) continue;
         if (before == TIDE_EMPTY_CACHE || now != before + own || which < oldest.allocation) return false;
-        if (which < second.allocation) { /* what a stretch before left */
+        if (which < second.allocation) { /* left alive by an earlier iteration */
             if (!is_handed_on(t, which, own, t->allocation_count)) return false;
             left++;
         }
         const tide_allocation *a = tide_timeline_at(t, which - own), *b = tide_timeline_at(t, which);
-        /* which streams use it is known when it is freed */
+        /* which streams use it is known only when it is freed */
         if (now & TIDE_FREE_BIT ? a->used_by != b->used_by : !same_bytes(a, b)) return false;
     }
     for (uint32_t i = second.allocation; i < t->allocation_count; i++)
@@ -282,7 +282,7 @@ bool tide_timeline_repeats(const tide_timeline *t, tide_timeline_place oldest, t
     return left == 0;
 }
 
-/* Whether a request is another that grew. */
+/* Whether a request is another one that has grown. */
 static bool has_grown(const tide_allocation *a, const tide_allocation *b, uint64_t *growth, int64_t times) {
     if (b->stream != a->stream || b->used_by != a->used_by || b->bytes < a->bytes) return false;
     if (!times) *growth = b->bytes - a->bytes;
@@ -297,7 +297,7 @@ bool tide_timeline_grows(const tide_timeline *t, tide_timeline_place first, uint
     for (uint32_t i = 0; i < events; i++) {
         uint32_t before = t->events[first.event + i], now = t->events[second.event + i], from = before & ~TIDE_FREE_BIT;
         if (before == TIDE_EMPTY_CACHE || now == TIDE_EMPTY_CACHE) return false;
-        bool is_older = from < first.allocation; /* freed of what stretches before left */
+        bool is_older = from < first.allocation; /* left alive by earlier iterations */
         if (now != before + (is_older ? own : moved)) return false;
         left += is_older;
         if (!(now & TIDE_FREE_BIT) &&
@@ -334,7 +334,7 @@ bool tide_timeline_is_closed(const tide_timeline *t, tide_timeline_place from) {
 }
 
 void tide_timeline_play_again(tide_timeline *t, tide_timeline_place from, uint32_t times, unsigned steps) {
-    uint32_t within = repetitions_from(t, from.event);
+    uint32_t inner = repetitions_from(t, from.event);
     TIDE_ROOM(t->arena, t->repetitions, t->repetition_count, t->repetition_capacity);
     t->repetitions[t->repetition_count++] = (tide_repetition){.first_event = from.event,
                                                               .last_event = t->event_count,
@@ -344,7 +344,7 @@ void tide_timeline_play_again(tide_timeline *t, tide_timeline_place from, uint32
                                                               .last_mark = t->mark_count,
                                                               .times = times,
                                                               .steps = (uint16_t)steps,
-                                                              .within = within};
+                                                              .inner = inner};
 }
 
 const tide_repetition *tide_timeline_play_again_holding(tide_timeline *t, tide_timeline_place from, uint32_t times,
@@ -358,11 +358,11 @@ const tide_repetition *tide_timeline_play_again_holding(tide_timeline *t, tide_t
     of->held_count = held_count;
     of->saved_count = saved_count;
     of->first_held = t->allocation_count;
-    hold_of_playings(t, of);
+    hold_of_iterations(t, of);
     return of;
 }
 
-/* The repetition of so many times that has saved an allocation of its kept playing, or of the one before it. */
+/* The repetition of so many iterations that saved an allocation, in its stored iteration or in the one before. */
 static uint32_t saving_repetition(const tide_timeline *t, uint32_t which, uint32_t times) {
     for (uint32_t i = t->repetition_count; i-- > 0;) {
         const tide_repetition *r = &t->repetitions[i];
@@ -372,8 +372,8 @@ static uint32_t saving_repetition(const tide_timeline *t, uint32_t which, uint32
     return UINT32_MAX;
 }
 
-/* Which of the saved an allocation is, of the kept playing or, with a lag, of the one before it; where the stretch
- * before has freed what lies as far behind. */
+/* Finds which of the saved allocations this is, of the stored iteration or, with a lag, of the one before; false unless
+ * the previous iteration of backward freed its counterpart. */
 static bool find_saved(const tide_repetition *of, uint32_t which, uint32_t freed_before, uint8_t *lags,
                        uint32_t *found) {
     uint32_t lag = which < of->first_allocation, own = which + lag * of->own;
@@ -387,11 +387,11 @@ static bool find_saved(const tide_repetition *of, uint32_t which, uint32_t freed
     return false;
 }
 
-/* The same where the stretch before has freed what the playing before the kept one has saved. */
+/* The same for backward in order: the previous iteration freed what the iteration before the stored one saved. */
 static bool find_saved_in_order(const tide_repetition *of, uint32_t which, uint32_t freed_before, uint8_t *lags) {
     uint32_t low = 0, high = of->saved_count;
     if (which < of->first_allocation || freed_before + of->own != which) return false;
-    while (low < high) { /* they are in their order */
+    while (low < high) { /* sorted by allocation */
         uint32_t middle = (low + high) / 2;
         if (of->first_allocation + of->held[middle] < which)
             low = middle + 1;
@@ -404,13 +404,13 @@ static bool find_saved_in_order(const tide_repetition *of, uint32_t which, uint3
 }
 
 typedef struct unwinding_events {
-    uint32_t saving; /* the repetition whose saved are freed; UINT32_MAX: none */
+    uint32_t saving; /* the repetition that saved what is freed; UINT32_MAX: none */
     uint8_t *lags;
     uint32_t carried, saved;
     bool is_in_order;
 } unwinding_events;
 
-/* An event of the stretch, and that of the one before it. */
+/* Compares an event with its counterpart in the previous iteration. */
 static bool unwinds_alike(tide_timeline *t, unwinding_events *u, uint32_t before, uint32_t now,
                           tide_timeline_place first, tide_timeline_place second, uint32_t times) {
     uint32_t which = now & ~TIDE_FREE_BIT, own = second.allocation - first.allocation, found;
@@ -432,8 +432,8 @@ static bool unwinds_alike(tide_timeline *t, unwinding_events *u, uint32_t before
     return find_saved(&t->repetitions[u->saving], which, before & ~TIDE_FREE_BIT, u->lags, &found);
 }
 
-/* With a lag, what the kept stretch frees is what the playing before the last one has saved. */
-static void free_of_playing(tide_timeline *t, const tide_repetition *of, const tide_repetition *by) {
+/* With a lag, the stored iteration of backward frees what the iteration before the last one saved. */
+static void free_of_iteration(tide_timeline *t, const tide_repetition *of, const tide_repetition *by) {
     for (uint32_t i = 0; i < of->saved_count; i++) {
         if (!by->lags[i]) continue;
         uint32_t from = tide_saved_slot(of, i, -1), to = tide_saved_slot(of, i, (int64_t)of->times - 1);
@@ -448,7 +448,7 @@ static void free_of_playing(tide_timeline *t, const tide_repetition *of, const t
     }
 }
 
-/* Whether the stretch from `second` on unwinds as the one before it does, and leaves so many alive. */
+/* Whether the events from `second` on repeat the backward before them, and leave so many allocations alive. */
 static bool unwinds_as_before(tide_timeline *t, unwinding_events *u, tide_timeline_place first,
                               tide_timeline_place second, uint32_t times, uint32_t held) {
     uint32_t events = second.event - first.event;
@@ -465,13 +465,13 @@ static bool unwinds_as_before(tide_timeline *t, unwinding_events *u, tide_timeli
     return !u->carried && (!u->lags || u->saved == t->repetitions[u->saving].saved_count);
 }
 
-/* The last repetition unwinds what was found. */
+/* Links the last repetition to the one whose saved allocations it frees. */
 static void unwind_saved(tide_timeline *t, const unwinding_events *u) {
     tide_repetition *made = &t->repetitions[t->repetition_count - 1], *of = &t->repetitions[u->saving];
     made->unwinds = t->repetition_count - 1 - u->saving;
     made->lags = u->lags;
     of->is_in_order = u->is_in_order;
-    free_of_playing(t, of, made);
+    free_of_iteration(t, of, made);
     end_saved(t, of, made);
 }
 

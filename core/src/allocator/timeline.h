@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The timeline: every allocation and free of a run, in order. What is predicted and what is recorded look alike here.
- */
+/* The timeline: every allocation and free of a run, in order, predicted or recorded. */
 #ifndef TIDE_ALLOCATOR_TIMELINE_H
 #define TIDE_ALLOCATOR_TIMELINE_H
 
@@ -8,7 +7,7 @@
 
 #include "base/arena.h"
 
-/* Who holds a storage, and so which row of the report its bytes belong to. */
+/* Whose memory it is, and so in which row of the report it is counted. */
 typedef enum tide_factor {
 #define TIDE_FACTOR(name, text, title) TIDE_FACTOR_##name,
 #include "allocator/factor.def"
@@ -27,7 +26,7 @@ typedef enum tide_phase {
 
 extern const char *const tide_phase_names[TIDE_PHASE_COUNT];
 
-/* What is reported of a phase: its figures in answers and their titles in tables. */
+/* How a phase is reported: the names of its figures, and their titles in tables. */
 typedef struct tide_phase_figures {
     const char *peak, *title, *after, *after_title;
 } tide_phase_figures;
@@ -36,92 +35,93 @@ extern const tide_phase_figures tide_phases[TIDE_PHASE_COUNT];
 
 enum { TIDE_NEVER = INT32_MAX };
 
-/* What let go of an allocation at last. */
+/* What released the last reference to an allocation. */
 typedef enum tide_freed_by {
-    TIDE_FREED_BY_NONE,       /* it lives at the end of the run */
-    TIDE_FREED_BY_OPERATION,  /* the operation that used it last */
-    TIDE_FREED_BY_BACKWARD,   /* a node of autograd that has run: what it saved, and the gradients that came to it */
-    TIDE_FREED_BY_ASSIGNMENT, /* a name was bound to something else, or deleted */
-    TIDE_FREED_BY_RETURN,     /* a function returned: its names */
-    TIDE_FREED_BY_LOOP,       /* the loop around the model, or a framework's: zero_grad(), del */
+    TIDE_FREED_BY_NONE,       /* still alive at the end of the run */
+    TIDE_FREED_BY_OPERATION,  /* the last operation that used it */
+    TIDE_FREED_BY_BACKWARD,   /* an autograd node that was done: what it saved, and its incoming gradients */
+    TIDE_FREED_BY_ASSIGNMENT, /* a name was rebound or deleted */
+    TIDE_FREED_BY_RETURN,     /* a function returned, and its names went out of scope */
+    TIDE_FREED_BY_LOOP,       /* the training loop or a framework: zero_grad(), del */
     TIDE_FREED_BY_COUNT
 } tide_freed_by;
 
 extern const char *const tide_freed_by_names[TIDE_FREED_BY_COUNT];
 
-/* How an allocation came to be freed. */
+/* How an allocation was freed. */
 typedef struct tide_freeing {
-    const char *op;             /* the operation, or the node: "MulBackward0" */
-    uint32_t module, statement; /* as of tide_allocation */
+    const char *op;             /* the operation or autograd node: "MulBackward0" */
+    uint32_t module, statement; /* as in tide_allocation */
     tide_freed_by by;
 } tide_freeing;
 
-/* One request to the allocator and where it came from. */
+/* One request to the allocator, and where it came from. */
 typedef struct tide_allocation {
-    uint64_t bytes;      /* asked for */
-    uint32_t born, died; /* indices of its events; died is TIDE_NEVER while it lives */
-    uint32_t module;     /* the module instance that ran, 0: none */
-    uint32_t statement;  /* the line of the description, 0: none */
+    uint64_t bytes;      /* requested */
+    uint32_t born, died; /* indices of its events; died is TIDE_NEVER while it is alive */
+    uint32_t module;     /* the module instance that was running; 0: none */
+    uint32_t statement;  /* the line of the description; 0: none */
     uint32_t shape;      /* index of the first dimension in timeline->dims */
     uint8_t dims, dtype;
     uint8_t factor, stream;
-    uint8_t used_by;  /* one more than a stream that it waits for when it is freed (record_stream); 0: none */
-    uint8_t freed_by; /* tide_freed_by; with it what tide_freeing has: */
+    uint8_t used_by;  /* one plus the stream that it waits for when freed (record_stream); 0: none */
+    uint8_t freed_by; /* tide_freed_by, with the fields of tide_freeing: */
     uint32_t freed_module, freed_statement;
     const char *op, *freed_op;
 } tide_allocation;
 
-/* One dimension of a shape: its size and, as an index into the names of dimensions, what it is. */
+/* One dimension of a shape: its size, and its name as an index into the names of dimensions. */
 typedef struct tide_dim {
     int64_t size;
     uint32_t name;
 } tide_dim;
 
-/* A place in the event stream where a phase ends. */
+/* Where a phase ends. */
 typedef struct tide_mark {
-    uint32_t event; /* events before it belong to the phase */
+    uint32_t event; /* the first event after the phase */
     uint16_t step;  /* from 1; 0 while loading */
     uint8_t phase;
 } tide_mark;
 
-/* A forward pass within another phase: its allocations, and where it ends. */
+/* A forward pass inside of another phase. */
 typedef struct tide_forward_pass {
-    uint32_t first, last; /* allocations from `first` on, `last` left out */
-    uint32_t event;       /* events before it belong to it */
+    uint32_t first, last; /* its allocations; `last` excluded */
+    uint32_t event;       /* the first event after it */
 } tide_forward_pass;
 
-/* A stretch of events that is played `times` more, one playing after the other, and kept once. What it frees of before
- * it began, allocation a, is a + own in the next playing: what the one before left alive. */
+/* A range of events that is stored once and played `times` more. If it frees allocation a from before its start, the
+ * next iteration frees a + own: what this one left alive. */
 typedef struct tide_repetition {
-    uint32_t first_event, last_event; /* the last left out */
-    uint32_t first_allocation, own;   /* of the allocations that it makes: the first, and how many */
-    uint32_t first_mark, last_mark;   /* of those that it passes; the last left out */
+    uint32_t first_event, last_event; /* last excluded */
+    uint32_t first_allocation, own;   /* the allocations that it makes: the first, and how many */
+    uint32_t first_mark, last_mark;   /* the marks inside of it; last excluded */
     uint32_t times;
-    uint16_t steps;         /* that one playing is: marks of the next one are of so many steps later */
-    const uint64_t *growth; /* bytes by which each of its allocations grows from one playing to the next, up to what is
-                               kept, which is the last of them; NULL: they are alike. The arena's */
-    bool settles;           /* of those that grow: the small pool is taken to reserve no more after some playings */
-    const uint32_t *held;   /* of its allocations, from the first on, those that each playing leaves alive beyond the
-                               next one; the arena's */
+    uint16_t steps;         /* steps per iteration, by which the marks of the next one are later */
+    const uint64_t *growth; /* by how many bytes each of its requests grows from one iteration to the next; the stored
+                               iteration is the last. NULL: requests do not grow. Belongs to the arena */
+    bool settles;           /* with growth: the small pool is assumed to stop growing after some iterations */
+    const uint32_t *held;   /* of its allocations, relative to the first, those that outlive the next iteration; belongs
+                               to the arena */
     uint32_t held_count;
-    uint32_t first_held;  /* those of all playings but the last become the allocations from here on: tide_held_slot */
-    uint32_t saved_count; /* so many of `held`, the first, are freed by a later repetition, its backward: by the first
-                             playing of that those of the last one, and so on */
-    uint32_t within;      /* so many before it are within it, and have none themselves */
-    uint32_t unwinds;     /* of that later one: so many places before it is the one whose saved it frees; 0: none */
-    const uint8_t *lags;  /* and of each of the saved: 1 where a playing frees what the one before it saved. The
-                             arena's */
-    bool is_unwound;      /* there is one */
-    bool is_in_order;     /* whose first playing frees what the first of this one has saved, and the last what the last
-                             has: no lags */
+    uint32_t first_held;  /* those of all iterations but the last become allocations from here on: tide_held_slot */
+    uint32_t saved_count; /* the first so many of `held` are freed by a later repetition, its backward, whose first
+                             iteration frees those of the last one, and so on */
+    uint32_t inner;       /* how many repetitions before it are inside of it; these have none inside */
+    uint32_t unwinds; /* for a backward: how many places before it the repetition is whose saved allocations it frees;
+                         0: none */
+    const uint8_t *lags; /* for each saved allocation: 1 if an iteration frees that of the iteration before. Belongs to
+                            the arena */
+    bool is_unwound;     /* has a backward */
+    bool is_in_order;    /* whose first iteration frees what the first one saved, and the last what the last one saved;
+                            then there are no lags */
 } tide_repetition;
 
-/* Allocations that lie beside each other: a record each, or, where all are what the playings of a repetition have
- * saved, a record for each of those of one playing. */
+/* Adjacent allocations: with a record each, or, if all were saved by iterations of a repetition, with a record for each
+ * one that an iteration saves. */
 typedef struct tide_allocation_page {
     tide_allocation *records;
     uint32_t first,
-        saved; /* of a repetition: the first that it has saved, and how many one playing saves; 0: of none */
+        saved; /* of a repetition: its first saved allocation, and how many an iteration saves; 0: a record each */
 } tide_allocation_page;
 
 enum { TIDE_PAGE_ALLOCATIONS = 512 };
@@ -131,7 +131,7 @@ typedef struct tide_timeline {
     tide_allocation_page *pages;
     uint32_t page_count, page_capacity;
     uint32_t allocation_count;
-    uint32_t *events; /* an allocation's index; with the top bit: its free */
+    uint32_t *events; /* index of an allocation; the top bit marks its free */
     uint32_t event_count, event_capacity;
     tide_dim *dims;
     uint32_t dim_count, dim_capacity;
@@ -139,29 +139,29 @@ typedef struct tide_timeline {
     uint32_t mark_count, mark_capacity;
     tide_forward_pass *forward_passes;
     uint32_t forward_pass_count, forward_pass_capacity;
-    tide_repetition *repetitions; /* in order of their ends, those within another before it */
+    tide_repetition *repetitions; /* by their ends: inner ones come before the outer one */
     uint32_t repetition_count, repetition_capacity;
 } tide_timeline;
 
 #define TIDE_FREE_BIT UINT32_C(0x80000000)
-/* The event of torch.cuda.empty_cache(), of no allocation. */
+/* The event of torch.cuda.empty_cache(), which has no allocation. */
 #define TIDE_EMPTY_CACHE UINT32_C(0x7fffffff)
 
 void tide_timeline_init(tide_timeline *timeline, tide_arena *arena);
 
-/* Keeps the dimensions of a shape for any number of allocations; what tide_allocation.shape is. */
+/* Stores the dimensions of a shape, to be shared by any number of allocations; returns tide_allocation.shape. */
 uint32_t tide_timeline_shape(tide_timeline *timeline, const tide_dim *dims, unsigned count);
 
-/* Index of the new allocation, of which `born` and `died` are filled in; it is not freed yet. */
+/* Adds an allocation and returns its index; sets `born` and `died`. */
 uint32_t tide_timeline_alloc(tide_timeline *timeline, const tide_allocation *allocation);
 void tide_timeline_free(tide_timeline *timeline, uint32_t allocation, const tide_freeing *freeing);
-/* Room for so many events in all. */
+/* Makes room for so many events in total. */
 void tide_timeline_reserve(tide_timeline *timeline, uint32_t events);
-/* Appends a stretch of events again, of allocations that are `moved` further on now: the next one is that of its first.
- * What each module is called then, by its number; NULL: as before. */
+/* Appends a range of events again for new allocations, whose indices are `moved` higher. `modules` maps module numbers;
+ * NULL: they stay. */
 void tide_timeline_repeat(tide_timeline *timeline, uint32_t first_event, uint32_t last_event, uint32_t moved,
                           const uint32_t *modules);
-/* Where a stretch begins: of two in a row, the places before either. */
+/* A position in the timeline. */
 typedef struct tide_timeline_place {
     uint32_t event, allocation, mark;
 } tide_timeline_place;
@@ -171,68 +171,68 @@ static inline tide_allocation *tide_timeline_at(const tide_timeline *t, uint32_t
     return &page->records[page->saved ? (allocation - page->first) % page->saved : allocation % TIDE_PAGE_ALLOCATIONS];
 }
 
-/* What playing `playing`, which is not the last one, leaves alive for longer, the `which`th of it: what is saved comes
- * first, playing after playing, and then the others. */
-static inline uint32_t tide_held_slot(const tide_repetition *of, uint32_t which, uint32_t playing) {
+/* The slot of the `which`th allocation held by an iteration, which is not the last. What is saved comes first,
+ * iteration by iteration, then the rest. */
+static inline uint32_t tide_held_slot(const tide_repetition *of, uint32_t which, uint32_t iteration) {
     uint32_t saved = of->saved_count, others = of->held_count - saved;
-    if (which < saved) return of->first_held + playing * saved + which;
-    return of->first_held + of->times * saved + playing * others + (which - saved);
+    if (which < saved) return of->first_held + iteration * saved + which;
+    return of->first_held + of->times * saved + iteration * others + (which - saved);
 }
 
-/* Where what playing `playing` of a repetition has saved is, the `which`th of it: of the last one in its own slot, and
- * of those before it in what is set aside; -1: of what was played before the repetition. */
-static inline uint32_t tide_saved_slot(const tide_repetition *of, uint32_t which, int64_t playing) {
+/* The slot of the `which`th allocation saved by an iteration: of the last one its own slot, of those before it the one
+ * where it was set aside, and for -1 that of the iteration before the repetition. */
+static inline uint32_t tide_saved_slot(const tide_repetition *of, uint32_t which, int64_t iteration) {
     uint32_t own = of->first_allocation + of->held[which];
-    if (playing < 0) return own - of->own;
-    return playing == of->times ? own : tide_held_slot(of, which, (uint32_t)playing);
+    if (iteration < 0) return own - of->own;
+    return iteration == of->times ? own : tide_held_slot(of, which, (uint32_t)iteration);
 }
 
-/* Where playing `playing` of a repetition that unwinds another, from 1 on, finds what it frees of that. In order, the
- * first playing has its own where events name it, in place of the last one's. */
-static inline uint32_t tide_unwound_slot(const tide_repetition *of, uint32_t which, int64_t playing) {
+/* Where iteration `iteration` of a backward, from 1 on, finds what it frees. In order, the first iteration's place is
+ * the one that events name, instead of the last one's. */
+static inline uint32_t tide_unwound_slot(const tide_repetition *of, uint32_t which, int64_t iteration) {
     const tide_repetition *saving = of - of->unwinds;
-    if (!saving->is_in_order) return tide_saved_slot(saving, which, (int64_t)saving->times - of->lags[which] - playing);
-    return tide_held_slot(saving, which, playing == saving->times ? 0 : (uint32_t)playing);
+    if (!saving->is_in_order)
+        return tide_saved_slot(saving, which, (int64_t)saving->times - of->lags[which] - iteration);
+    return tide_held_slot(saving, which, iteration == saving->times ? 0 : (uint32_t)iteration);
 }
 
 static inline tide_timeline_place tide_timeline_here(const tide_timeline *t) {
     return (tide_timeline_place){t->event_count, t->allocation_count, t->mark_count};
 }
 
-/* Whether the stretch from `second` to the end does the same as the one before it, from `first` on: the same requests
- * and frees, of its own allocations or of those that stretches like it left alive, the oldest of which begins at
- * `oldest`. It leaves as many alive, and `held`, which none frees. Repetitions within it are the same. */
+/* Whether the events from `second` to the end repeat those from `first` to `second`: the same requests, and frees of
+ * their own allocations or of what earlier iterations left alive, the oldest of which starts at `oldest`. As many are
+ * left alive again, and `held` are never freed. Contained repetitions are equal too. */
 bool tide_timeline_repeats(const tide_timeline *timeline, tide_timeline_place oldest, tide_timeline_place first,
                            tide_timeline_place second, uint32_t held);
-/* Whether the stretch from `from` to the end frees what it makes, and nothing else. */
+/* Whether the events from `from` to the end free all that they allocate, and nothing else. */
 bool tide_timeline_is_closed(const tide_timeline *timeline, tide_timeline_place from);
-/* Whether the stretch from `second` to the end does what that from `first` to event `last` did, `times` stretches
- * later, with requests that have grown by `growth` for each; frees of what was made before are of the stretch before,
- * and as many are left. times 0: it is the next one, and growth is noted. */
+/* Whether the events from `second` to the end repeat those from `first` to event `last`, `times` iterations later, with
+ * requests that grow by `growth` per iteration. What was allocated before must be left by the previous iteration, and
+ * as many allocations are left alive again. times 0: it is the next iteration, and growth is recorded. */
 bool tide_timeline_grows(const tide_timeline *timeline, tide_timeline_place first, uint32_t last,
                          tide_timeline_place second, uint64_t *growth, int64_t times);
-/* What was appended from `from` on was never there. */
+/* Removes everything that was appended after `from`. */
 void tide_timeline_take_back(tide_timeline *timeline, tide_timeline_place from);
-/* The stretch from `from` to the end comes `times` more, each `steps` steps later. */
+/* Makes the events from `from` to the end a repetition of `times` more iterations, each `steps` steps later. */
 void tide_timeline_play_again(tide_timeline *timeline, tide_timeline_place from, uint32_t times, unsigned steps);
-/* The same, where each playing leaves `held` alive for longer, of which the first `saved_count` are for its backward.
- */
+/* The same, where each iteration holds the allocations `held`; the first `saved_count` of them are for its backward. */
 const tide_repetition *tide_timeline_play_again_holding(tide_timeline *timeline, tide_timeline_place from,
                                                         uint32_t times, const uint32_t *held, uint32_t held_count,
                                                         uint32_t saved_count);
-/* The backward of a loop's repetition of so many `times`: the stretch from `from` on, of its last playing, comes as
- * often if it does what the one before it, from `before` on, did for the playing behind that repetition; each with what
- * it has saved itself, or the one before it. False: it does not. */
+/* Makes the events from `from` on a repetition, the backward of a loop with so many `times`, if they do for the loop's
+ * last iteration what those from `before` on did for the iteration after that; each frees what its own iteration saved,
+ * or the one before. False: they do not. */
 bool tide_timeline_unwind(tide_timeline *timeline, tide_timeline_place before, tide_timeline_place from,
                           uint32_t times);
-/* Backward passes in the order of their forward passes, all of which come before: the stretch from `from` on, that of
- * the last playing of the repetition before it that saves, comes as often as that if it does what the stretch before
- * it, from `before` on, did. It leaves `held` alive. */
+/* The same for backward passes in the order of their forward passes, all of which come first: the events from `from` on
+ * are for the last iteration of the repetition that saved. Each iteration holds `held`. */
 bool tide_timeline_unwind_in_order(tide_timeline *timeline, tide_timeline_place before, tide_timeline_place from,
                                    uint32_t times, const uint32_t *held, uint32_t held_count);
 void tide_timeline_empty_cache(tide_timeline *timeline);
 void tide_timeline_mark(tide_timeline *timeline, unsigned step, tide_phase phase);
-/* Ends a forward pass within another phase that began with allocation `from`: what it leaves alive are activations. */
+/* Ends a forward pass inside of another phase, which began with allocation `from`: what it leaves alive are
+ * activations. */
 void tide_timeline_end_forward(tide_timeline *timeline, uint32_t from);
 
 #endif

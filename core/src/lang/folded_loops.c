@@ -5,7 +5,7 @@
  * leaves it to the next; what it appends to a list, and what its nodes save, lives on. Where the third has done what
  * the second did (the same requests and frees, names and lists that are the same but for one more) and the loop's
  * variable is an index of tensors and nothing else, those that follow do it again: the third is played as often as
- * there are iterations but for the last three, as a repetition of the timeline that sets aside what each playing
+ * there are iterations but for the last three, as a repetition of the timeline that sets aside what each iteration
  * leaves. Lists get items for each of them. Nodes stand for all: Note [Unwinding] in tensor/folded_loops.h. */
 #include <string.h>
 
@@ -186,9 +186,9 @@ static bool find_held_of_loop(held_of_loop *held, const tide_frame *f, const loo
     return held->saved_count == 0 || f->model->m->state.grad_enabled;
 }
 
-/* The items that the playings set aside have appended, before those of the last one. */
-static void append_of_playings(tide_frame *f, const held_of_loop *held, const loop_look *b, const loop_look *c,
-                               const tide_repetition *of) {
+/* The items that the iterations set aside have appended, before those of the last one. */
+static void append_of_iterations(tide_frame *f, const held_of_loop *held, const loop_look *b, const loop_look *c,
+                                 const tide_repetition *of) {
     tide_machine *m = f->model->m;
     uint32_t at = held->saved_count;
     for (uint32_t i = 0; i < held->list_count; i++) {
@@ -203,7 +203,7 @@ static void append_of_playings(tide_frame *f, const held_of_loop *held, const lo
                 tide_tensor_of(m, tide_held_slot(of, at + k % own, k / own), like->layout, (tide_dtype)like->dtype);
             made->offset = like->offset;
             made->is_view = like->is_view;
-            made->is_of_playing = like->requires_grad;
+            made->is_of_iteration = like->requires_grad;
             tide_list_push(m, list, tide_of_tensor(made));
         }
         for (uint32_t k = 0; k < own; k++) tide_list_push(m, list, last[k]);
@@ -224,7 +224,7 @@ static bool fold_loop(tide_frame *f, const tide_loop_looks *looks, uint32_t time
         all[i] = further + (i < held.saved_count ? held.saved[i] : held.listed[i - held.saved_count]);
     const tide_repetition *of =
         tide_timeline_play_again_holding(&m->timeline, b->place, times, all, count, held.saved_count);
-    append_of_playings(f, &held, b, c, of);
+    append_of_iterations(f, &held, b, c, of);
     m->folding.has_folded = true;
     if (c->order > b->order) tide_fold_loop(m, (tide_folded_loop){b->order, c->order, 2 * c->order - b->order, times});
     return true;

@@ -395,7 +395,7 @@ static bool capture_entry(capture *k, const tide_call_arguments *arguments, tide
             return false;
     }
     for (uint32_t i = t->repetition_count; i-- && t->repetitions[i].first_event >= kept->first_event;)
-        k->alive -= t->repetitions[i].times * t->repetitions[i].saved_count; /* nodes hold them, of no playing */
+        k->alive -= t->repetitions[i].times * t->repetitions[i].saved_count; /* nodes hold them, of no iteration */
     uint32_t tensors = k->after.tensor_count;
     k->known_count = m->serial - k->serial;
     k->known = zeroed(k->arena, k->known_count);

@@ -31,7 +31,7 @@ static void forward(tide_pipeline_stage *s, uint32_t mb) {
     tide_release(s->of->w->model->m, output);
 }
 
-/* The losses of playings that are kept once, the last of which is that of `mb`. Each holds its graph, and that the
+/* The losses of iterations that are kept once, the last of which is that of `mb`. Each holds its graph, and that the
  * stage's input. */
 static void fold_losses(tide_pipeline *p, const tide_steady_state *rounds, uint32_t mb, tide_tensor *const *held) {
     tide_machine *m = p->w->model->m;

@@ -7,9 +7,9 @@
  * made by rounds like them, those that follow do the same: queues are as long as before, and what waits in them is of
  * later micro-batches that ask for the same. The schedule goes on as one of fewer micro-batches.
  *
- * Where backward passes come after all forward passes, what the latter save is set aside, playing by playing, and the
- * former free it in the same order. That they do is seen when they have come; where they do not, the job is played anew
- * (tide_cannot_fold). */
+ * Where backward passes come after all forward passes, what the latter save is set aside, iteration by iteration, and
+ * the former free it in the same order. That they do is seen when they have come; where they do not, the job is played
+ * anew (tide_cannot_fold). */
 #include "parallel/steady_state.h"
 
 #include "base/units.h"
@@ -140,8 +140,8 @@ bool tide_unwinding_round_ends(tide_steady_state *s, uint32_t times, tide_tensor
     return unwinds;
 }
 
-tide_tensor *tide_round_held(const tide_steady_state *s, uint32_t playing, const tide_tensor *held, uint32_t which,
+tide_tensor *tide_round_held(const tide_steady_state *s, uint32_t iteration, const tide_tensor *held, uint32_t which,
                              uint32_t held_count) {
-    return tide_tensor_of(s->w->model->m, s->first_held + playing * held_count + which, held->layout,
+    return tide_tensor_of(s->w->model->m, s->first_held + iteration * held_count + which, held->layout,
                           (tide_dtype)held->dtype);
 }

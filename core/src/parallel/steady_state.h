@@ -25,9 +25,9 @@ uint32_t tide_saving_round_ends(tide_steady_state *s, uint32_t left, tide_tensor
 /* After the last of those others, which come in the order of the former: it stands for `times` before it. False: it
  * does not do what the one before it did, and the job is played anew. */
 bool tide_unwinding_round_ends(tide_steady_state *s, uint32_t times, tide_tensor *const *held, uint32_t held_count);
-/* What playing `playing` of the rounds that are kept once, from 0 on, left in place of a tensor that the last of them
- * holds: the `which`th of `held`, `held_count` of them. Owned by the caller. */
-tide_tensor *tide_round_held(const tide_steady_state *s, uint32_t playing, const tide_tensor *held, uint32_t which,
+/* What iteration `iteration` of the rounds that are kept once, from 0 on, left in place of a tensor that the last of
+ * them holds: the `which`th of `held`, `held_count` of them. Owned by the caller. */
+tide_tensor *tide_round_held(const tide_steady_state *s, uint32_t iteration, const tide_tensor *held, uint32_t which,
                              uint32_t held_count);
 
 #endif

@@ -92,7 +92,7 @@ static void settle_forward_pass(tide_timeline *t, const tide_forward_pass *pass)
     }
 }
 
-/* What all playings but the last hold is what the last one holds. */
+/* What all iterations but the last hold is what the last one holds. */
 static void settle_held(tide_timeline *t, const tide_repetition *of) {
     for (uint32_t i = 0; i < of->times * of->held_count; i++)
         tide_timeline_at(t, tide_held_slot(of, i % of->held_count, i / of->held_count))->factor =

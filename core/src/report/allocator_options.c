@@ -102,12 +102,12 @@ static void write_option_advice(tide_writer *w, const char *option, uint64_t res
 
 uint64_t tide_events_to_play(const tide_event_source *source, const tide_replay *endless) {
     uint64_t count = source->event_count;
-    uint64_t around = 1;
+    uint64_t outer = 1;
     for (uint32_t i = source->repetition_count, first = i; i-- > 0;) {
         const tide_repetition *r = &source->repetitions[i];
-        if (i < first) around = 1; /* from `first` on they are within one that comes so often */
-        if (r->growth || r->held_count || r->unwinds) count += around * r->times * (r->last_event - r->first_event);
-        if (r->within) first = i - r->within, around = 1 + (uint64_t)r->times;
+        if (i < first) outer = 1; /* from `first` on they are within one that comes so often */
+        if (r->growth || r->held_count || r->unwinds) count += outer * r->times * (r->last_event - r->first_event);
+        if (r->inner) first = i - r->inner, outer = 1 + (uint64_t)r->times;
     }
     uint64_t played = endless->events + endless->replayed;
     return count > played ? count : played;

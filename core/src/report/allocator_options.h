@@ -16,7 +16,7 @@ bool tide_replay_runs(const tide_replay *replay);
 bool tide_smallest_device(uint64_t *bytes, const tide_event_source *source, const tide_replay_config *config,
                           const tide_replay *endless, tide_arena *arena);
 
-/* How many events are played: of repetitions that grow, or leave more behind each time, those of each playing; of
+/* How many events are played: of repetitions that grow, or leave more behind each time, those of each iteration; of
  * others as many as it took. */
 uint64_t tide_events_to_play(const tide_event_source *source, const tide_replay *endless);
 

@@ -126,14 +126,14 @@ void tide_write_fit_at(tide_writer *w, tide_fit fit) {
     }
 }
 
-/* Of the peak in a later playing of a repetition of whole steps: how many steps later. */
+/* Of the peak in a later iteration of a repetition of whole steps: how many steps later. */
 static uint32_t later_steps_of(const tide_job_report *r, uint32_t event) {
     const tide_timeline *t = &r->run->machine.timeline;
     uint32_t later = 0;
     for (uint32_t i = 0; event == r->replay.peak_event && i < t->repetition_count; i++) {
         const tide_repetition *of = &t->repetitions[i];
         if (of->first_event <= event && event < of->last_event)
-            later += (of->within ? r->replay.peak_around : r->replay.peak_playing) * of->steps;
+            later += (of->inner ? r->replay.peak_outer : r->replay.peak_iteration) * of->steps;
     }
     return later;
 }

@@ -162,7 +162,7 @@ static bool write_blocks(const stage_table *t) {
     tide_player p;
     if (!tide_replay_peaks(&whole, &source, &config, t->w->arena) ||
         !tide_player_open(&p, &source, &config, t->w->arena) ||
-        !tide_player_run_to(&p, whole.peak_event + 1, whole.peak_playing, whole.peak_around))
+        !tide_player_run_to(&p, whole.peak_event + 1, whole.peak_iteration, whole.peak_outer))
         return false;
     uint32_t block_count, *slots = tide_player_slots(&p, &block_count, t->w->arena);
     tide_caching_cursor cursor = {0};

@@ -27,13 +27,13 @@ static void count_allocation(factor_counts *c, const tide_job_report *r, uint32_
     c->bytes[tide_timeline_at(&r->run->machine.timeline, which)->factor] += is_freed ? 0 - bytes : bytes;
 }
 
-/* What the playings of a repetition that are not kept have set aside, and what they free of what another one has. */
+/* What the iterations of a repetition that are not kept have set aside, and what they free of what another one has. */
 static void count_repetition(factor_counts *c, const tide_job_report *r, const tide_repetition *of) {
     const tide_repetition *saving = of - of->unwinds;
     for (uint32_t i = 0; i < of->times * of->held_count; i++) count_allocation(c, r, of->first_held + i, false);
-    for (int64_t playing = 1; of->unwinds && playing <= of->times; playing++)
+    for (int64_t iteration = 1; of->unwinds && iteration <= of->times; iteration++)
         for (uint32_t i = 0; i < saving->saved_count; i++)
-            count_allocation(c, r, tide_unwound_slot(of, i, playing), true);
+            count_allocation(c, r, tide_unwound_slot(of, i, iteration), true);
 }
 
 /* Takes events up to this one into the bytes by factor. */
@@ -91,7 +91,7 @@ static void write_repetitions(tide_writer *w, const tide_timeline *t) {
     tide_write_close(w, ']');
 }
 
-/* Whose bytes those are that playings of a stretch leave beside the one that is kept: what a loop saves for backward,
+/* Whose bytes those are that iterations of a stretch leave beside the one that is kept: what a loop saves for backward,
  * or the cache that grows from token to token. */
 static int factor_of_rest(const tide_timeline *t, uint32_t event) {
     for (uint32_t i = t->repetition_count; i > 0; i--) {
@@ -103,7 +103,7 @@ static int factor_of_rest(const tide_timeline *t, uint32_t event) {
     return TIDE_FACTOR_TEMPORARY;
 }
 
-/* Slots tell what they held in one playing: the factors come to what is allocated in this one. */
+/* Slots tell what they held in one iteration: the factors come to what is allocated in this one. */
 static void add_rest(const tide_timeline *t, const tide_column *c, uint64_t *factors) {
     uint64_t sum = 0;
     int rest = factor_of_rest(t, c->peak);

@@ -63,12 +63,12 @@ static bool play_events(tide_capture_player *p, uint32_t from, uint32_t to) {
         uint32_t event = t->events[i], allocation = event & ~TIDE_FREE_BIT;
         if (event == TIDE_EMPTY_CACHE || tide_timeline_at(t, allocation)->born < c->of->profiled_event) continue;
         tide_caching_allocator *a = allocator_of(p, allocation);
-        bool is_touch = i + 1 < to && t->events[i + 1] == (allocation | TIDE_FREE_BIT);
+        bool is_transient = i + 1 < to && t->events[i + 1] == (allocation | TIDE_FREE_BIT);
         uint64_t taken;
         if (event & TIDE_FREE_BIT)
             tide_caching_free(a, p->blocks[allocation]);
-        else if (is_touch &&
-                 tide_caching_touch(a, tide_timeline_at(t, allocation)->bytes, 0, &taken) == TIDE_CACHING_OK)
+        else if (is_transient &&
+                 tide_caching_malloc_and_free(a, tide_timeline_at(t, allocation)->bytes, 0, &taken) == TIDE_CACHING_OK)
             i++;
         else if (tide_caching_malloc(a, tide_timeline_at(t, allocation)->bytes, 0, &p->blocks[allocation]) !=
                  TIDE_CACHING_OK)

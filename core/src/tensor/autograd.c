@@ -76,7 +76,7 @@ tide_node *tide_node_new(tide_machine *m, const tide_backward *backward, tide_te
 tide_node *tide_node_with(tide_machine *m, const tide_backward *backward, tide_tensor *const *inputs, int count,
                           int outputs, int saved) {
     for (int i = 0; i < count && m->folding.has_folded && m->state.grad_enabled; i++)
-        if (inputs[i] && inputs[i]->is_of_playing) tide_cannot_fold(m);
+        if (inputs[i] && inputs[i]->is_of_iteration) tide_cannot_fold(m);
     if (!tide_needs_node(m, inputs, count)) return NULL;
     if (count > UINT16_MAX || outputs > UINT16_MAX) {
         tide_fail(m, TIDE_ERR_LIMIT, "%s: more than 65535 tensors in one operation", m->op);

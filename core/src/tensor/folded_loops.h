@@ -3,7 +3,7 @@
  *
  * Note [Unwinding]: of a loop whose iterations do the same, one is played for `times` more (Note [Folded loops] in
  * lang/folded_loops.c), and its nodes stand for theirs. Backward comes to the last iterations, which are there, and
- * then to the one that is kept: what it does it does again, as often, with what each playing has saved, the latest
+ * then to the one that is kept: what it does it does again, as often, with what each iteration has saved, the latest
  * first. That this is what the iteration before did, event by event, is checked; where it is not, or where a gradient
  * would come to what an iteration that is not there has made by another way than stack(), the job is played anew
  * without folding loops (tide_run_job). */

@@ -40,7 +40,7 @@ typedef struct tide_tensor {
     bool is_dtensor;       /* torch.distributed.tensor.DTensor: this rank's part of it */
     bool is_replicated;    /* a DTensor that is whole on each rank: Replicate() */
     bool has_partial_grad; /* a replicated DTensor, to whose gradient each rank has a summand */
-    bool is_of_playing;    /* of an iteration that is not played, whose nodes are another's: folded_loops.h */
+    bool is_of_iteration;  /* of an iteration that is not played, whose nodes are another's: folded_loops.h */
     /* And what it refers to, and is referred to by. */
     uint32_t references;
     uint32_t serial, mark; /* see memo/layer_memo.c */

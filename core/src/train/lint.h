@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks a description without playing it. */
+/* Checks a description without running it. */
 #ifndef TIDE_TRAIN_LINT_H
 #define TIDE_TRAIN_LINT_H
 

@@ -88,7 +88,7 @@ static tide_value op_stack(tide_machine *m, tide_value *a) {
     tide_tensor **parts = tide_pool_alloc(m, (size_t)(count + 1) * sizeof *parts);
     for (int i = 0; i < count; i++) { /* what is not played gets no gradient: its iteration's is another's */
         parts[i] = tide_arg_tensor(m, a[0].list->items[i]);
-        if (parts[i] && parts[i]->is_of_playing) parts[i] = NULL;
+        if (parts[i] && parts[i]->is_of_iteration) parts[i] = NULL;
     }
     tide_node *node = count && !m->has_failed ? tide_node_new(m, &stack_backward, parts, count) : NULL;
     for (int i = 0; i < count; i++) parts[i] = tide_arg_tensor(m, a[0].list->items[i]);
