@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The arena: chained blocks for objects, single pieces for arrays that grow. */
+/* The arena: chained blocks for objects, and separate pieces for growable arrays. */
 #include "base/arena.h"
 #include "base/rounding.h"
 
@@ -123,7 +123,7 @@ void *tide_arena_grow(tide_arena *arena, void *array, size_t old_bytes, size_t n
 
 void tide_arena_drop(tide_arena *arena, void *array) {
     tide_piece *piece = piece_of(array);
-    if (piece->copy) return; /* it is wanted again */
+    if (piece->copy) return; /* is kept already */
     if (piece->prev)
         piece->prev->next = piece->next;
     else
@@ -147,7 +147,7 @@ tide_allocator tide_arena_memory(tide_arena *arena) {
 
 static void keep_list(tide_arena *arena, tide_piece *piece) {
     for (; piece; piece = piece->next) {
-        size_t used = piece->used > HEADER ? piece->used : piece->size; /* an array is used whole */
+        size_t used = piece->used > HEADER ? piece->used : piece->size; /* arrays have no used count */
         tide_piece *copy = arena->memory.resize(arena->memory.user, NULL, 0, used);
         if (!copy) tide_arena_fail(arena);
         memcpy(copy, piece, used);
@@ -161,7 +161,7 @@ void tide_arena_keep(tide_arena *arena) {
     keep_list(arena, arena->arrays);
 }
 
-/* New pieces stand before those that were there. */
+/* New pieces are in front of the older ones. */
 static tide_piece *return_list(tide_arena *arena, tide_piece *list) {
     while (list && !list->copy) {
         tide_piece *next = list->next;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arithmetic that says when it overflows: each function returns false and leaves *out alone then. */
+/* Checked arithmetic: on overflow a function returns false and leaves *out unchanged. */
 #ifndef TIDE_BASE_CHECKED_H
 #define TIDE_BASE_CHECKED_H
 
@@ -22,7 +22,7 @@ static inline bool tide_sub_i64(int64_t *out, int64_t a, int64_t b) {
 
 static inline bool tide_mul_i64(int64_t *out, int64_t a, int64_t b) {
     int64_t r;
-    if ((uint64_t)(a | b) >> 31 == 0) { /* WebAssembly would look for the overflow in a product of 128 bits */
+    if ((uint64_t)(a | b) >> 31 == 0) { /* WebAssembly would need a 128-bit product to check */
         *out = a * b;
         return true;
     }

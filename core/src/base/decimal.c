@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decimals read and written exactly. */
+/* Reading and writing decimals exactly. */
 #include "base/decimal.h"
 
 #include <inttypes.h>
@@ -7,7 +7,7 @@
 
 #include "base/checked.h"
 
-/* Digits with one point and an exponent, read exactly; 12 decimals are kept. */
+/* Digits with a point and an exponent; 12 decimals are kept, and more is an error. */
 tide_decimal tide_decimal_read(int64_t *pico, tide_text text) {
     size_t i = 0;
     bool is_negative = false, has_point = false, has_digit = false;

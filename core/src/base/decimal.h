@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decimals without floating point: 12 decimals are kept. */
+/* Decimals with 12 digits after the point, without floating point. */
 #ifndef TIDE_BASE_DECIMAL_H
 #define TIDE_BASE_DECIMAL_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The list of diagnostics of one call. */
+/* The diagnostics of one call. */
 #include "base/diagnostics.h"
 
 #include "base/text.h"
@@ -21,7 +21,7 @@ void tide_diagnostics_init(tide_diagnostics *diags, tide_arena *arena) {
     *diags = (tide_diagnostics){.arena = arena};
 }
 
-/* What is quoted of a file may be of any length. */
+/* Text quoted from a file may have any length. */
 static const char *short_enough(tide_diagnostics *diags, const char *text) {
     tide_text all = tide_text_of(text ? text : "");
     if (all.length <= QUOTED_LIMIT) return text;

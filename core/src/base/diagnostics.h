@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Errors, warnings and assumptions as values: what happened, where, what to do. */
+/* Errors, warnings and assumptions as values: what is wrong, where, and what to do about it. */
 #ifndef TIDE_BASE_DIAGNOSTICS_H
 #define TIDE_BASE_DIAGNOSTICS_H
 
@@ -19,8 +19,8 @@ typedef enum tide_severity { TIDE_ERROR, TIDE_WARNING, TIDE_ASSUMPTION } tide_se
 typedef struct tide_diagnostic {
     tide_severity severity;
     tide_status status;
-    const char *place;   /* a JSON Pointer, "" for the whole */
-    const char *message; /* one line: the fact and the bound */
+    const char *place;   /* a JSON Pointer, "" for the whole document */
+    const char *message; /* one line: the fact and the limit */
     const char *remedy;  /* one line, or NULL */
 } tide_diagnostic;
 
@@ -29,7 +29,7 @@ typedef struct tide_diagnostics {
     tide_diagnostic *items;
     uint32_t count, capacity;
     uint32_t error_count;
-    tide_status first_error; /* TIDE_OK while there is none */
+    tide_status first_error; /* TIDE_OK if there is none */
 } tide_diagnostics;
 
 void tide_diagnostics_init(tide_diagnostics *diags, tide_arena *arena);
@@ -42,7 +42,7 @@ void tide_report(tide_diagnostics *diags, tide_severity severity, tide_status st
 bool tide_error(tide_diagnostics *diags, tide_status status, const char *place, const char *message,
                 const char *remedy);
 
-/* Takes the newest back, if it is an error of that status, for who has more to say of it. */
+/* Removes the newest diagnostic if it is an error of that status, for a caller with a better one. */
 bool tide_take_back_error(tide_diagnostics *diags, tide_status status, tide_diagnostic *taken);
 
 #endif

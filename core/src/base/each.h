@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists of the preprocessor: TIDE_EACH(F, with, a, b, ...) is F(with, a) F(with, b) ..., up to 34 elements. */
+/* Preprocessor lists: TIDE_EACH(F, with, a, b, ...) is F(with, a) F(with, b) ..., for up to 34 elements. */
 #ifndef TIDE_BASE_EACH_H
 #define TIDE_BASE_EACH_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The gguf_header of a GGUF file: ggml/src/gguf.cpp of llama.cpp. Numbers are little-endian. Every count, length and
- * size is held against the bytes that are there before it is used. */
+/* The header of a GGUF file: ggml/src/gguf.cpp of llama.cpp. Numbers are little-endian. Every count, length and size is
+ * checked against the available bytes before it is used. */
 #include "base/gguf.h"
 
 #include <inttypes.h>
@@ -34,10 +34,10 @@ bool tide_ggml_bytes(int64_t *bytes, const tide_ggml_type *type, int64_t columns
 }
 
 enum {
-    NAME_MOST = 64,    /* GGML_MAX_NAME, of tensors */
-    KEY_MOST = 65535,  /* the specification's bound */
-    TEXT_KEPT = 256,   /* bytes of a text that is kept */
-    ARRAY_KEPT = 1024, /* numbers of an array that is kept: one for each layer */
+    NAME_MOST = 64,    /* GGML_MAX_NAME, for tensors */
+    KEY_MOST = 65535,  /* limit of the specification */
+    TEXT_KEPT = 256,   /* longest text that is kept, in bytes */
+    ARRAY_KEPT = 1024, /* longest array of numbers that is kept: one number for each layer */
     TENSORS_MOST = 1 << 18,
     PAIRS_MOST = 1 << 16,
     ARRAY_DEPTH_MOST = 4
@@ -88,7 +88,7 @@ static bool take_text(gguf_header *h, tide_text *text, uint64_t most) {
     return gguf_take(h, &text->at, length);
 }
 
-/* Names are printable. */
+/* Names must be printable. */
 static bool take_name(gguf_header *h, tide_text *name, uint64_t most) {
     if (!take_text(h, name, most)) return false;
     for (size_t i = 0; i < name->length; i++)
@@ -103,7 +103,7 @@ enum { UINT8, INT8, UINT16, INT16, UINT32, INT32, FLOAT32, BOOL, STRING, ARRAY, 
 
 static const unsigned value_bytes[VALUE_TYPES] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
 
-/* Numbers with a fraction say nothing of sizes, so that they are kept as text. */
+/* Floating-point numbers are not sizes, so they are written as text. */
 static void write_float(tide_writer *w, uint64_t bits, bool is_double) {
     double number;
     if (is_double) {
@@ -205,7 +205,7 @@ static bool write_pair(gguf_header *h, tide_names *seen) {
 
 typedef struct gguf_infos {
     tide_names seen;
-    int64_t end; /* of the tensors so far, in the file's data */
+    int64_t end; /* the end of the tensors so far, in the data section */
 } gguf_infos;
 
 static bool write_tensor(gguf_header *h, gguf_infos *of) {

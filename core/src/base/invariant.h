@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What holds wherever the code is right: checked in debug and sanitizer builds, which define TIDE_CHECKS; known to
- * clang's analyser, nothing elsewhere. Input never breaks one: what input can do is a diagnostic. */
+/* Conditions that hold unless the code is wrong: checked in debug and sanitizer builds, which define TIDE_CHECKS, and
+ * known to clang's analyser. Input cannot violate them: bad input is a diagnostic. */
 #ifndef TIDE_BASE_INVARIANT_H
 #define TIDE_BASE_INVARIANT_H
 
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A function, so that a condition is written as an expression. */
+/* A function, so that the condition stays an expression. */
 static inline void tide_invariant(int holds, const char *what, const char *file, int line) {
     if (holds) return;
     fprintf(stderr, "%s:%d: broken: %s\n", file, line, what);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cJSON's tree, made strict: depth and size limits, no duplicate keys, integers kept exact. */
+/* cJSON with strict checks: limits on depth and size, no duplicate keys, exact integers. */
 #include "base/json_read.h"
 
 #include <math.h>
@@ -10,10 +10,10 @@
 
 enum { JSON_TEXT_LIMIT = 128 << 20, JSON_DEPTH_LIMIT = 64, JSON_VALUE_LIMIT = 1 << 20 };
 
-static const double INTEGER_LIMIT = 9007199254740992.0; /* 2^53: every smaller integer is a double */
+static const double INTEGER_LIMIT = 9007199254740992.0; /* 2^53: all smaller integers are exact in a double */
 
-/* Depth of nesting and a bound of the number of values, strings skipped: cJSON recurses, and takes 64 bytes for a
- * number of one digit, so this is looked at first. */
+/* The nesting depth of a text, and an upper bound of its number of values, strings skipped. Checked before parsing,
+ * because cJSON recurses and takes 64 bytes even for a one-digit number. */
 static unsigned text_depth(tide_text text, size_t *values) {
     unsigned depth = 0, deepest = 0;
     bool in_string = false;
@@ -38,7 +38,7 @@ static unsigned text_depth(tide_text text, size_t *values) {
     return deepest;
 }
 
-/* Python's json writes Infinity, which JSON lacks: it is taken for a number that is not given. */
+/* Python's json writes Infinity, which is not JSON: such a value counts as not given. */
 static void blank_infinity(char *text, size_t length) {
     static const char word[] = "Infinity";
     bool in_string = false;
@@ -100,7 +100,7 @@ static bool has_duplicate(const tide_json *object, const tide_json *child) {
     return false;
 }
 
-/* Objects wider than this are looked through for duplicates up to here only: the cost is quadratic. */
+/* Only so many keys of an object are checked for duplicates: the cost is quadratic. */
 enum { DUPLICATE_WINDOW = 4096 };
 
 static bool check_node(tide_arena *arena, const tide_json *node, const char *place, tide_diagnostics *diags) {
@@ -158,7 +158,7 @@ tide_json *tide_json_parse(tide_arena *arena, tide_text text, const char *place,
         return NULL;
     }
     jmp_buf *outer = arena->escape;
-    jmp_buf here; /* cJSON's tree is outside the arena: it must be released on the way out */
+    jmp_buf here; /* cJSON's tree is outside of the arena and must be freed on the way out */
     if (setjmp(here)) {
         arena->escape = outer;
         cJSON_Delete(parsed);
@@ -182,7 +182,7 @@ const tide_json *tide_json_at(const tide_json *object, const char *key) {
     return tide_json_find(object, tide_text_of(key));
 }
 
-/* The last part of a node's place: "/key" or "/3"; its length, and its bytes written so that they end at `end`. */
+/* The last component of a node's path, "/key" or "/3": returns its length, and writes it so that it ends at `end`. */
 static size_t put_place(const tide_json *node, char *end) {
     char digits[TIDE_DIGITS];
     tide_text part = node->key;

@@ -45,7 +45,7 @@ void tide_write_close(tide_writer *writer, char bracket) {
     writer->needs_comma = true;
 }
 
-/* Length of the valid UTF-8 sequence at `at`, or 0. */
+/* Length of the valid UTF-8 sequence at `at`; 0 if there is none. */
 static size_t utf8_length(const unsigned char *at, size_t left) {
     size_t length = at[0] < 0x80 ? 1 : at[0] < 0xc2 ? 0 : at[0] < 0xe0 ? 2 : at[0] < 0xf0 ? 3 : at[0] < 0xf5 ? 4 : 0;
     if (length == 0 || length > left) return 0;

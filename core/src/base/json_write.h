@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A JSON writer: integers, strings and booleans only, so that the bytes are the same everywhere. */
+/* A JSON writer: integers, strings and booleans only, so that the output is the same everywhere. */
 #ifndef TIDE_BASE_JSON_WRITE_H
 #define TIDE_BASE_JSON_WRITE_H
 
@@ -19,7 +19,7 @@ void tide_write_close(tide_writer *writer, char bracket);
 void tide_write_key(tide_writer *writer, const char *key);
 void tide_write_text(tide_writer *writer, tide_text text); /* escaped; invalid UTF-8 becomes U+FFFD */
 void tide_write_string(tide_writer *writer, const char *terminated);
-void tide_write_int(tide_writer *writer, int64_t value); /* a string beyond 2^53 - 1 */
+void tide_write_int(tide_writer *writer, int64_t value); /* as a string if above 2^53 - 1 */
 void tide_write_bool(tide_writer *writer, bool value);
 void tide_write_null(tide_writer *writer);
 

@@ -1,25 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Backtracking over the pattern's text, without a compiled form: patterns are short, names too, and steps are counted.
- */
+/* A backtracking matcher that works on the pattern's text: patterns and names are short, and steps are limited. */
 #include "base/regex.h"
 
 #include <string.h>
 
 enum { REGEX_STEP_LIMIT = 1 << 17, REGEX_DEPTH_LIMIT = 200, REPEAT_LIMIT = 1000 };
 
-/* What remains to be matched after a piece of the pattern. */
+/* What still has to match after a piece of the pattern. */
 typedef struct rest {
-    const char *at, *end;     /* alternatives of one group */
+    const char *at, *end;     /* the alternatives of a group */
     const struct rest *after; /* NULL: the end of the text */
     const struct repeat *loop;
 } rest;
 
-/* A piece that may come again: `count` times so far. */
+/* A repeated piece, matched `count` times so far. */
 typedef struct repeat {
     const char *piece, *piece_end;
     int64_t least, most, count;
     bool is_lazy;
-    const char *from; /* where the turn before began: an empty turn is the last */
+    const char *from; /* where the last repeat began: an empty repeat ends the repetition */
     const rest *after;
 } repeat;
 
@@ -77,7 +76,7 @@ static bool in_shorthand(char kind, char c) {
     }
 }
 
-/* [...] between its brackets */
+/* [...], without its brackets */
 static bool in_class(const char *at, const char *end, char c) {
     bool is_not = at < end && *at == '^', found = false;
     for (at += is_not; at < end; at++) {
@@ -93,7 +92,7 @@ static bool in_class(const char *at, const char *end, char c) {
     return found != is_not;
 }
 
-/* * + ? {m} {m,} {m,n} behind a piece, and a ? that makes it lazy. */
+/* * + ? {m} {m,} {m,n} after a piece, and a following ? that makes it lazy. */
 static const char *read_repeat(regex_matcher *m, const char *at, const char *end, repeat *r) {
     r->least = r->most = 1;
     if (at == end) return at;
@@ -122,7 +121,7 @@ static const char *read_repeat(regex_matcher *m, const char *at, const char *end
     return at;
 }
 
-/* One turn of a piece, then `after`. */
+/* Matches a piece once, then `after`. */
 static bool match_piece(regex_matcher *m, const char *at, const char *end, const char *text, const rest *after) {
     if (*at == '(') {
         const char *inside = at + 1, *close = end - 1;
@@ -165,7 +164,7 @@ static bool match_repeat(regex_matcher *m, const repeat *r, const char *text) {
     return !r->is_lazy && may_end && match_rest(m, text, r->after);
 }
 
-/* The pieces of one alternative, then `after`; NULL: a lookahead, which asks for no more. */
+/* Matches the pieces of one alternative, then `after`; NULL: in a lookahead, which needs nothing more. */
 static bool match_sequence(regex_matcher *m, const char *at, const char *end, const char *text, const rest *after) {
     if (at == end) return !after || match_rest(m, text, after);
     repeat r = {.piece = at, .after = after};

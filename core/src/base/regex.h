@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Regular expressions of module names, as Python's re.fullmatch reads them. */
+/* Regular expressions for module names, as in Python's re.fullmatch. */
 #ifndef TIDE_BASE_REGEX_H
 #define TIDE_BASE_REGEX_H
 
@@ -8,10 +8,10 @@
 typedef enum tide_match {
     TIDE_MATCH_NO,
     TIDE_MATCH_YES,
-    TIDE_MATCH_WRONG, /* no pattern that is understood here, or one that takes too long */
+    TIDE_MATCH_WRONG, /* the pattern is not supported, or takes too long */
 } tide_match;
 
-/* Whether the pattern covers the whole text. Understood: . [] [^] \d \w \s and escaped characters, * + ? {m,n} with
+/* Whether the pattern matches the whole text. Supported: . [] [^] \d \w \s and escaped characters, * + ? {m,n} with
  * lazy forms, |, (...), (?:...), (?P<name>...), (?=...), (?!...), ^ and $. */
 tide_match tide_regex_covers(tide_text pattern, tide_text text);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Text helpers; nothing here depends on the locale. */
+/* Text helpers; independent of the locale. */
 #include "base/text.h"
 
 #include <stdarg.h>
@@ -112,9 +112,9 @@ bool tide_text_matches(tide_text text, tide_text pattern) {
     return p == pattern.length;
 }
 
-enum { NEAREST_LIMIT = 48 }; /* longer words have no nearest */
+enum { NEAREST_LIMIT = 48 }; /* longer words are not compared */
 
-/* Levenshtein's; of a beginning: to that one of b's which is nearest. */
+/* Levenshtein distance; for a prefix, to the nearest prefix of b. */
 static unsigned edit_distance(tide_text a, const char *b, size_t b_length, bool is_beginning) {
     unsigned row[NEAREST_LIMIT + 1];
     for (size_t j = 0; j <= b_length; j++) row[j] = (unsigned)j;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Text by pointer and length, building strings, and names as numbers. */
+/* Text as pointer and length, building strings, and numbered names. */
 #ifndef TIDE_BASE_TEXT_H
 #define TIDE_BASE_TEXT_H
 
@@ -32,43 +32,43 @@ char *tide_format(tide_arena *arena, const char *format, ...)
 #endif
     ;
 
-/* "above.name", or "name" below nothing: the names of modules, made by the thousand. */
+/* "above.name", or "name" if above is empty: thousands of module names are made this way. */
 char *tide_dotted(tide_arena *arena, tide_text above, tide_text name);
 
 /* The decimal digits of a value, and their number; not terminated. */
 enum { TIDE_DIGITS = 20 };
 size_t tide_digits(char *digits, uint64_t value);
 
-/* A whole decimal integer, with sign; false if anything else stands there or it does not fit. */
+/* A complete decimal integer with an optional sign; false if there is anything else or it does not fit. */
 bool tide_text_to_i64(int64_t *out, tide_text text);
 
-/* Whether the pattern, with * for any run of characters, covers the whole text. */
+/* Whether the pattern, in which * stands for any characters, matches the whole text. */
 bool tide_text_matches(tide_text text, tide_text pattern);
 
-/* The candidate nearest to a misspelt word by edit distance, or NULL if none is near. */
+/* The candidate closest to a misspelt word by edit distance; NULL if none is close. */
 const char *tide_nearest(tide_text word, const char *const *candidates, uint32_t count);
-/* The same for a word that is cut off: what it is nearest to is a candidate's beginning. */
+/* The same for a truncated word, which is compared with the beginnings of candidates. */
 const char *tide_nearest_beginning(tide_text word, const char *const *candidates, uint32_t count);
 
-/* Takes the next piece off a text joined by `separator`; false at the end. */
+/* Splits the next piece off a text at `separator`; false at the end. */
 bool tide_piece_next(tide_text *rest, char separator, tide_text *piece);
 
-/* The last part of a path. */
+/* The last component of a path. */
 tide_text tide_base_name(tide_text path);
 
-/* Whether a text is one of those in `list`, joined by `|`. */
+/* Whether a text is in `list`, whose items are separated by `|`. */
 bool tide_text_is_among(tide_text text, const char *list);
 
-/* Whether one of the patterns in `list`, joined by `|`, covers a text. */
+/* Whether a text matches one of the patterns in `list`, separated by `|`. */
 bool tide_text_matches_one(tide_text text, const char *list);
 
-/* Whether a text begins as one of those in `list`, joined by `|`; always with an empty list. */
+/* Whether a text starts with one of the items in `list`, separated by `|`; true if the list is empty. */
 bool tide_beginning_listed(const char *list, const char *text);
 
-/* Whether two texts are the same but for the case of letters A to Z. */
+/* Whether two texts are equal up to the case of ASCII letters. */
 bool tide_text_same(tide_text a, tide_text b);
 
-/* The first `limit` bytes at most, of whole characters. */
+/* At most the first `limit` bytes, cut between characters. */
 tide_text tide_text_start(tide_text text, size_t limit);
 
 /* A terminated copy for a message: at most 60 bytes, control characters as dots, "..." where it was
@@ -77,11 +77,11 @@ const char *tide_shown(tide_arena *arena, tide_text text);
 tide_text tide_trimmed(tide_text text);
 char *tide_lowered(tide_arena *arena, tide_text text);
 
-/* Up to four candidates near to a misspelt name: "a, b or c"; NULL if none is. Those that begin
- * with it come first. */
+/* Up to four candidates close to a misspelt name, as "a, b or c"; NULL if there is none. Those that start with it come
+ * first. */
 const char *tide_near_names(tide_arena *arena, tide_text name, const char **candidates, uint32_t count);
 
-/* Names to small numbers, in order of first use; number 0 is the empty name. */
+/* Numbers names in order of first use; number 0 is the empty name. */
 typedef struct tide_names {
     tide_arena *arena;
     tide_text *names;

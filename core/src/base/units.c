@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sizes as people read them. */
+/* Formatting sizes. */
 #include "base/units.h"
 
 #include <string.h>

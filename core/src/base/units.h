@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sizes as people read them. */
+/* Formatting sizes. */
 #ifndef TIDE_BASE_UNITS_H
 #define TIDE_BASE_UNITS_H
 
@@ -8,10 +8,10 @@
 #include "base/arena.h"
 #include "base/rounding.h"
 
-/* "61.8 GiB", or below 64 MiB "12 MiB"; from integers alone. */
+/* "61.8 GiB", or "12 MiB" below 64 MiB; computed with integers only. */
 const char *tide_gib(tide_arena *arena, uint64_t bytes);
 
-/* GiB with one digit, without the unit: "69.3". */
+/* GiB with one decimal, without the unit: "69.3". */
 const char *tide_gib_digits(tide_arena *arena, uint64_t bytes);
 
 /* "131,072". */

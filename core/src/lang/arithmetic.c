@@ -28,13 +28,15 @@ static tide_value joined(tide_machine *m, tide_list *a, tide_list *b) {
     if (a->count + (uint64_t)b->count > LOOP_LIMIT)
         return tide_nothing(m, TIDE_ERR_LIMIT, "a list of more than a million%s", "");
     tide_value list = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
-    m->op_count += (a->count + b->count) / 64; /* what is long counts, in lists too */
+    m->op_count += (a->count + b->count) / 64; /* long texts and lists count as work */
     for (uint32_t i = 0; i < a->count; i++) tide_list_push(m, list.list, tide_value_retain(a->items[i]));
     for (uint32_t i = 0; i < b->count; i++) tide_list_push(m, list.list, tide_value_retain(b->items[i]));
     return list;
 }
 
-/* Python's //, % and, for sizes, a / that must divide. */
+/* Python's
+ *
+ * and %; / of sizes must be exact. */
 static bool divide_integers(tide_machine *m, char op, int64_t a, int64_t b, int64_t *made) {
     if (b == 0) return tide_fail(m, TIDE_ERR_FIELD_RANGE, "a division by zero among the sizes") != NULL;
     if (a == INT64_MIN || b == INT64_MIN)
@@ -66,7 +68,7 @@ static double as_double(tide_value v) {
 }
 
 static tide_value of_numbers(tide_machine *m, char op, double x, double y) {
-    const double most = 9e15; /* below 2^53: whole numbers are exact */
+    const double most = 9e15; /* below 2^53, so whole numbers are exact */
     double made = 0;
     if ((op == '/' || op == '|' || op == '%') && y == 0)
         return tide_nothing(m, TIDE_ERR_FIELD_RANGE, "a division by zero among the sizes%s", "");

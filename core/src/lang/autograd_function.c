@@ -2,17 +2,18 @@
 /* torch.autograd.Function: apply(). */
 #include "lang/interpreter.h"
 
-/* apply('Name', inputs...) calls Name_forward(ctx, inputs...) without gradients; what it returns, a tensor or a list of
- * them, are the node's outputs. Backward calls Name_backward(ctx, grads..., what save_for_backward() was given...),
- * which returns the gradient of the first input, or a list with one for each. A list that comes last is an input for
- * each of its tensors. What ctx holds otherwise lives as long as the node. */
+/* apply('Name', inputs...) calls Name_forward(ctx, inputs...) without gradients; the tensor or list of tensors that it
+ * returns are the node's outputs. Backward calls Name_backward(ctx, grads..., saved tensors...), which returns the
+ * gradient of the first input, or a list with one for each. A list as the last argument counts as one input per tensor.
+ * Anything else on ctx lives as long as the node. */
 enum { SAVED_LIMIT = 16, FUNCTION_OUTPUT_LIMIT = 4, INPUT_LIMIT = 1024 };
 
 static void applied_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_applied *f = (tide_applied *)node->held;
     tide_value arguments[1 + FUNCTION_OUTPUT_LIMIT + SAVED_LIMIT] = {tide_value_retain(f->context)};
     uint32_t count = 1;
-    for (unsigned i = 0; i < node->output_count; i++) { /* python_function.cpp: PyNode::apply makes zeros of nothing */
+    for (unsigned i = 0; i < node->output_count;
+         i++) { /* python_function.cpp: PyNode::apply materializes undefined gradients as zeros */
         if (!grads[i] && !node->of.applied.skips_zeros)
             grads[i] = tide_empty(m, node->outputs[i].shape, (tide_dtype)node->outputs[i].dtype);
         arguments[count++] = grads[i] ? tide_of_tensor(tide_retain(grads[i])) : tide_none();
@@ -36,8 +37,8 @@ static void applied_run(tide_machine *m, tide_node *node, tide_tensor **grads, t
     }
     tide_value_release(m, made);
     for (unsigned i = 0; i < node->output_count; i++)
-        tide_release_at(m, &grads[i]); /* python_function.cpp: PyNode::apply hands them on; those of other nodes outlive
-                                          the check of their results */
+        tide_release_at(m, &grads[i]); /* python_function.cpp: PyNode::apply passes them on; those of other nodes live
+                                          until their results are validated */
 }
 
 static void applied_drop(tide_machine *m, tide_held *held) {
@@ -78,8 +79,8 @@ static void give_output(tide_machine *m, tide_node *node, tide_value *output, ti
     if (tide_dtype_is_float((tide_dtype)output->tensor->dtype)) tide_set_grad_fn(m, node, output->tensor);
 }
 
-/* python_function.cpp: _save_variables, once forward has returned. An output is saved without its node, which would own
- * itself otherwise. */
+/* python_function.cpp: _save_variables, after forward returned. An output is saved without its node, to avoid a
+ * reference cycle. */
 static void save_variables(tide_machine *m, tide_node *node) {
     for (unsigned i = 0; i < node->saved_count && !tide_is_aborting(m); i++) {
         tide_tensor *t = node->saved[i].tensor;
@@ -93,7 +94,8 @@ static void save_variables(tide_machine *m, tide_node *node) {
     }
 }
 
-/* Those after the name; of a list that comes last, its items. How many there are, of which `limit` are given. */
+/* The inputs after the name, with the items of a final list; returns their number, of which up to `limit` are stored.
+ */
 static uint32_t inputs_of(const tide_value *a, uint32_t count, tide_tensor **inputs, uint32_t limit) {
     tide_list *last = count > 1 && a[count - 1].kind == TIDE_VALUE_LIST ? a[count - 1].list : NULL;
     uint32_t before = last ? count - 2 : count - 1, all = before + (last ? last->count : 0);

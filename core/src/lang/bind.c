@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names get their meanings, and calls of operations their arguments, when a function is first called. What is made for
- * that lives as long as the descriptions, which may be longer than the model. */
+/* Binding: when a function is first called, its names get their meanings and its calls of operations their arguments.
+ * The results live as long as the descriptions, which may be longer than the model. */
 #include <assert.h>
 
 #include "lang/inherit.h"
@@ -51,7 +51,7 @@ static bool mean(tide_expr *e, tide_meaning meaning, uint32_t slot, const void *
     return true;
 }
 
-/* Of the function itself, or of its module. */
+/* A name of the function itself, or of its module. */
 static bool bind_inner_name(tide_function *function, tide_expr *e) {
     for (uint32_t i = 0; i < function->local_count; i++)
         if (tide_text_equal(function->locals[i], e->text)) return mean(e, TIDE_LOCAL, i, NULL);
@@ -73,8 +73,8 @@ static bool bind_number(tide_model *model, const tide_function *function, tide_e
            mean(e, TIDE_SIZE, tide_name(&model->size_names, e->text), NULL);
 }
 
-/* What is called is no number: sizes and settings of the same name do not hide a function, but a size may be the name
- * of a module. */
+/* A callee is not a number: sizes and settings do not hide a function of the same name, but a size may name a module.
+ */
 static bool bind_name(tide_model *model, tide_function *function, tide_expr *e, bool is_called) {
     tide_dtype dtype;
     const void *target;
@@ -108,7 +108,7 @@ static void add_of_class(candidates *c, const tide_class *of) {
     for (const tide_function *f = of->methods; f; f = f->next) add_candidate(c, f->name);
 }
 
-/* The nearest of all that a name could mean; NULL: none is near. */
+/* The closest of all names that are valid here; NULL: none is close. */
 static const char *near_name(const tide_model *model, const tide_function *function, tide_text name) {
     candidates c = {.arena = model->m->arena};
     for (uint32_t i = 0; i < function->local_count; i++)
@@ -200,7 +200,7 @@ bool tide_bind_operation_call(tide_model *model, tide_expr *e, const tide_op *op
     return true;
 }
 
-/* The operation that an operator stands for on tensors; NULL: none. */
+/* The operation that implements an operator on tensors; NULL: none. */
 static const char *operator_name(const tide_expr *e) {
     if (e->kind == TIDE_EXPR_NEGATE) return "neg";
     if (e->kind == TIDE_EXPR_COMPARE) return "eq";
@@ -261,7 +261,7 @@ bool tide_bind_function(tide_model *model, tide_function *function) {
     for (uint32_t i = 0; i < function->parameter_count; i++) add_local(model, function, function->parameters[i].name);
     for (uint32_t i = 0; i < function->parameter_count; i++)
         if (!bind_expr(model, function, function->parameters[i].otherwise)) return false;
-    if (function->local_count != function->parameter_count) { /* a slot for each, and no other: tide_call_function */
+    if (function->local_count != function->parameter_count) { /* exactly one slot each: tide_call_function */
         tide_fail(model->m, TIDE_ERR_DESCRIPTION, "%s has two parameters of one name, or a default with 'for'",
                   tide_terminated(model->m, function->name));
         return false;
@@ -284,7 +284,7 @@ bool tide_bind_members(tide_model *model, tide_class *of) {
     for (uint32_t i = 0; i < of->member_count; i++) collect_expr_locals(model, made, of->members[i].expr);
     for (uint32_t i = 0; i < of->parameter_count; i++) ok = bind_expr(model, made, of->parameters[i].otherwise) && ok;
     uint32_t members = of->member_count;
-    for (uint32_t i = 0; i < members; i++) { /* a member sees those before it: its own name is a size */
+    for (uint32_t i = 0; i < members; i++) { /* a member sees those before it: its own name refers to a size */
         of->member_count = i;
         ok = bind_expr(model, made, of->members[i].expr) && ok;
     }

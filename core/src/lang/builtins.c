@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Functions of the language that are no operations of PyTorch. */
+/* Functions of the language that are not operations of PyTorch. */
 #include <math.h>
 #include <string.h>
 
@@ -21,7 +21,7 @@ static tide_value builtin_range(tide_frame *f, const tide_value *a, uint32_t cou
     if (to > from && (uint64_t)to - (uint64_t)from > LOOP_LIMIT)
         return tide_nothing(m, TIDE_ERR_LIMIT, "a range of more than a million%s", "");
     tide_value list = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
-    if (to > from) m->op_count += (uint64_t)(to - from) / 64; /* what is long counts, in lists too */
+    if (to > from) m->op_count += (uint64_t)(to - from) / 64; /* long texts and lists count as work */
     for (int64_t i = from; i < to; i++) tide_list_push(m, list.list, tide_of_int(i));
     return list;
 }
@@ -82,7 +82,7 @@ static tide_value builtin_root(tide_frame *f, const tide_value *a, uint32_t coun
 /* math.isqrt */
 static tide_value builtin_isqrt(tide_frame *f, const tide_value *a, uint32_t count) {
     enum { MOST_BITS = 31 };
-    const int64_t most = INT64_C(3037000499); /* the largest whose square fits in 63 bits */
+    const int64_t most = INT64_C(3037000499); /* the largest integer whose square fits in 63 bits */
     (void)count;
     int64_t of = whole_number(f, a[0]), root = 0;
     for (int64_t bit = INT64_C(1) << MOST_BITS; bit; bit >>= 1)
@@ -92,8 +92,8 @@ static tide_value builtin_isqrt(tide_frame *f, const tide_value *a, uint32_t cou
 
 /* ---- what is said ---- */
 
-/* At the place of the setting or of the key where the text names one ("parallel.tp: text", "key: text"), else where the
- * model stands. */
+/* Reports an error at the setting or key that the text names ("parallel.tp: text", "key: text"), else at the current
+ * position. */
 static void say_error(tide_machine *m, const char *text, const char *about) {
     const tide_model *model = m->interpreter;
     size_t length = strspn(text, "abcdefghijklmnopqrstuvwxyz_"), name = strspn(text, "abcdefghijklmnopqrstuvwxyz_.");
@@ -156,8 +156,8 @@ static tide_value builtin_getattr(tide_frame *f, const tide_value *a, uint32_t c
     return tide_member_of_module(f, a[0].module, a[1].text);
 }
 
-/* call_with(module, 'name', value, argument, ...): a call of the module while its member is another one, also where the
- * call is left early (torch.nn.utils.parametrize, whose context ends in a finally). */
+/* call_with(module, 'name', value, argument, ...): calls the module with one of its members replaced, which is restored
+ * even if the call is abandoned (torch.nn.utils.parametrize, whose context ends in a finally). */
 static tide_value builtin_call_with(tide_frame *f, const tide_value *a, uint32_t count) {
     enum { OWN = 3 };
     tide_model *model = f->model;
@@ -174,7 +174,7 @@ static tide_value builtin_call_with(tide_frame *f, const tide_value *a, uint32_t
     return made;
 }
 
-/* What forward() finds under this name from now on; the caller sets it back. */
+/* Sets what forward() reads under this name; the caller restores it. */
 static tide_value builtin_set_setting(tide_frame *f, const tide_value *a, uint32_t count) {
     tide_machine *m = f->model->m;
     (void)count;

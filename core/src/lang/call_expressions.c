@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls as they stand in expressions: what is called, and with what. */
+/* Call expressions: the callee and its arguments. */
 #include <string.h>
 
 #include "lang/interpreter.h"
@@ -27,7 +27,7 @@ void tide_release_arguments(tide_machine *m, const tide_arguments *given) {
 /* ---- modules ---- */
 
 uint32_t tide_delegated(const tide_model *model, uint32_t module, tide_text name) {
-    enum { WRAPPERS = 4 }; /* around one another */
+    enum { WRAPPERS = 4 }; /* most wrappers around each other */
     for (int depth = 0; depth < WRAPPERS; depth++) {
         const tide_instance *of = &model->instances[module];
         if (!of->of->delegate.length || tide_attribute_slot(of->of, name) != UINT32_MAX ||
@@ -52,7 +52,7 @@ static tide_value call_module(tide_frame *f, tide_expr *e, uint32_t module, tide
     return made;
 }
 
-/* A member that is none gives back what it is called with, as torch.nn.Identity. */
+/* A member that is none returns its argument, as torch.nn.Identity does. */
 static tide_value call_identity(tide_frame *f, tide_expr *e) {
     tide_machine *m = f->model->m;
     tide_arguments given;
@@ -63,7 +63,7 @@ static tide_value call_identity(tide_frame *f, tide_expr *e) {
     return made;
 }
 
-/* What a name or member holds, called: a module, the name of one, or none. */
+/* Calls the value of a name or member: a module, the name of one, or none. */
 static tide_value call_held(tide_frame *f, tide_expr *e, tide_value callee, bool is_member) {
     tide_machine *m = f->model->m;
     if (callee.kind == TIDE_VALUE_MODULE) return call_module(f, e, callee.module, NULL);
@@ -170,7 +170,7 @@ static tide_value call_builtin(tide_frame *f, tide_expr *e, const tide_builtin *
     return tide_run_builtin(f, builtin, &given);
 }
 
-/* In a size. */
+/* A call in a size. */
 static tide_value call_unbound(tide_frame *f, tide_expr *e) {
     tide_model *model = f->model;
     const tide_builtin *builtin = tide_builtin_find(e->a->text);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls of operations, functions and modules. */
+/* Calling operations, functions and modules. */
 #include <string.h>
 
 #include "lang/interpreter.h"
 
 /* ---- operations ---- */
 
-/* Of DTensors an operation makes DTensors; what a collective still makes is waited for. */
+/* An operation on DTensors returns DTensors, and waits for pending collectives. */
 static bool takes_dtensor(tide_machine *m, const tide_value *a, uint32_t count) {
     bool takes = false;
     for (uint32_t i = 0; i < count; i++) {
@@ -32,8 +32,9 @@ static tide_value run_operation(tide_machine *m, const tide_op *op, tide_value *
     if (op->cast == TIDE_CAST_NONE || !m->state.autocast_enabled) return op->run(m, a);
     tide_value cast[OPERATION_ARGUMENTS];
     memcpy(cast, a, count * sizeof *a);
-    for (uint32_t k = 0; k < count; k++) {                                 /* the caller holds the uncast ones */
-        uint32_t i = op->cast == TIDE_CAST_LOWER_LIST ? k : count - 1 - k; /* C++ evaluates arguments from the right */
+    for (uint32_t k = 0; k < count; k++) { /* the caller still refers to the uncast ones */
+        uint32_t i =
+            op->cast == TIDE_CAST_LOWER_LIST ? k : count - 1 - k; /* C++ evaluates arguments from right to left */
         if (a[i].kind != TIDE_VALUE_TENSOR) continue;
         cast[i].tensor =
             op->cast == TIDE_CAST_FP32 ? tide_autocast_fp32(m, a[i].tensor) : tide_autocast_lower(m, a[i].tensor);
@@ -93,7 +94,7 @@ tide_value tide_call_operation(tide_frame *f, tide_expr *e, const tide_op *op, c
 
 /* ---- functions ---- */
 
-/* Runs a bound function; takes the arguments, in the order of its parameters, over. */
+/* Runs a bound function; takes ownership of the arguments, which are in the order of its parameters. */
 static tide_value run_function(const tide_call_arguments *call, const tide_value *arguments, uint32_t count) {
     tide_model *model = call->model;
     tide_machine *m = model->m;
@@ -117,7 +118,7 @@ static tide_value run_function(const tide_call_arguments *call, const tide_value
     return result;
 }
 
-/* The parameters that arguments have gone to: a bit for each. */
+/* The parameters that already have an argument, one bit each. */
 typedef struct arranging {
     const tide_call_arguments *call;
     tide_value *arranged;
@@ -203,7 +204,7 @@ tide_value tide_call_by_hook(const tide_call_arguments *call) {
 
 /* ---- modules ---- */
 
-/* A method, under a checkpoint where the module is one; the arguments are borrowed. */
+/* Calls a method, under a checkpoint if the module is checkpointed; borrows the arguments. */
 static tide_value call_method(tide_model *model, uint32_t instance, tide_function *method, const tide_value *positional,
                               uint32_t count, const tide_text *keywords, const tide_value *named,
                               uint32_t named_count) {
@@ -218,7 +219,8 @@ static tide_value call_method(tide_model *model, uint32_t instance, tide_functio
                                       kept_named, keywords, count,    named_count};
     tide_value made = tide_call_by_hook(&call);
     if (of->makes_grad && made.kind == TIDE_VALUE_TENSOR && model->m->state.grad_enabled)
-        made.tensor->requires_grad = true; /* output.requires_grad_(True): a leaf where nothing before it trains */
+        made.tensor->requires_grad =
+            true; /* output.requires_grad_(True): a leaf if nothing before it requires gradients */
     if (of->makes_grad && made.kind == TIDE_VALUE_LIST && model->has_peft && !model->m->has_failed)
         tide_fail(
             model->m, TIDE_ERR_UNSUPPORTED,
@@ -227,7 +229,7 @@ static tide_value call_method(tide_model *model, uint32_t instance, tide_functio
     return made;
 }
 
-/* nn.Module.__call__ with the hooks of a wrapper, whose replacements of the arguments live as long as the call. */
+/* nn.Module.__call__ with the hooks of a wrapper; arguments that hooks replace live as long as the call. */
 static tide_value call_hooked(tide_model *model, uint32_t instance, tide_function *method, const tide_value *positional,
                               uint32_t count, const tide_text *keywords, const tide_value *named,
                               uint32_t named_count) {

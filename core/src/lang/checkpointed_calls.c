@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls under a checkpoint: what it keeps of them, to call again. */
+/* Calls under a checkpoint, and what the checkpoint keeps in order to repeat them. */
 #include "lang/interpreter.h"
 #include "tensor/checkpoint.h"
 
@@ -11,14 +11,14 @@ typedef struct tide_closure {
     uint32_t named_count;
     tide_text *keywords;
     tide_value *named;
-    tide_value given[2]; /* keyword arguments that here are settings: see keep_given() */
+    tide_value given[2]; /* keyword arguments that are settings here: see keep_given() */
 } tide_closure;
 
-/* position_ids and shift_labels, which a trainer's names let go of before the layers run again. */
+/* position_ids and shift_labels, which a trainer has released by the time the layers run again. */
 static void keep_given(tide_closure *c) {
     static const char *const settings[] = {"given_positions", "given_shift_labels"};
     if (!c->model->checkpoints_hold_given) return;
-    c->model->setting_changes++; /* no memo: what is held is not captured */
+    c->model->setting_changes++; /* prevents a memo, which could not capture them */
     for (int i = 0; i < 2; i++) c->given[i] = tide_value_retain(*tide_model_setting(c->model, settings[i]));
 }
 
@@ -65,7 +65,7 @@ tide_value tide_call_checkpointed(tide_model *model, uint32_t instance, tide_fun
                                 inputs, count);
 }
 
-/* A method of this module, or else a function, as what a checkpoint calls again. */
+/* The closure of a method of this module, or else of a function. */
 static tide_closure *closure_named(tide_frame *f, tide_text name) {
     tide_model *model = f->model;
     const tide_class *of = model->instances[f->instance].of;
@@ -91,7 +91,7 @@ static tide_closure *begin_checkpoint(tide_frame *f, const tide_value *a, uint32
     tide_closure *c = is_right ? closure_named(f, a[0].text) : NULL;
     if (!is_right) tide_fail(m, TIDE_ERR_DESCRIPTION, "a checkpoint wants a function's name");
     if (!c) return NULL;
-    f->model->setting_changes++; /* no memo: frames are not captured */
+    f->model->setting_changes++; /* prevents a memo, which cannot capture frames */
     for (uint32_t i = first; i < count; i++) inputs[i - first] = a[i];
     return c;
 }
@@ -103,14 +103,14 @@ tide_value tide_builtin_checkpoint(tide_frame *f, const tide_value *a, uint32_t 
     return c ? tide_checkpoint_distributed(f->model->m, a[1].integer, c, inputs, count - 2) : tide_none();
 }
 
-/* checkpoint_without_output('function', inputs...), whose output discard_output() lets go of. */
+/* checkpoint_without_output('function', inputs...), whose output discard_output() releases. */
 tide_value tide_builtin_checkpoint_without_output(tide_frame *f, const tide_value *a, uint32_t count) {
     tide_value inputs[ARGUMENT_LIMIT];
     tide_closure *c = begin_checkpoint(f, a, count, 1, inputs);
     return c ? tide_checkpoint_without_output(f->model->m, c, inputs, count - 1) : tide_none();
 }
 
-/* discard_output(output, hook): until the gradient of `hook` is there. */
+/* discard_output(output, hook): until the gradient of `hook` arrives. */
 tide_value tide_builtin_discard_output(tide_frame *f, const tide_value *a, uint32_t count) {
     (void)count;
     if (a[0].kind == TIDE_VALUE_TENSOR && a[1].kind == TIDE_VALUE_TENSOR)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks: what sizes and settings must keep to, and what is to be known of them. */
+/* Checks: constraints on sizes and settings, and notes about them. */
 #include <string.h>
 
 #include "base/units.h"
 #include "lang/inherit.h"
 #include "lang/interpreter.h"
 
-/* A text of a check with {expression} as its value. */
+/* The text of a check, with {expression} replaced by its value. */
 static const char *check_text(tide_model *model, uint32_t scope, tide_text text, const char *place) {
     tide_machine *m = model->m;
     const char *out = "";
@@ -27,8 +27,8 @@ static const char *check_text(tide_model *model, uint32_t scope, tide_text text,
     return out;
 }
 
-/* One pair of "checks": an expression that must hold, and "key: what is wrong; what to do". A setting that nobody gave
- * is warned of, so that a model can be asked for by its name alone. */
+/* One pair of "checks": an expression that must be true, and "key: what is wrong; what to do". If nobody gave the
+ * setting it is only a warning, so that a model can be described by its name alone. */
 static bool run_check(tide_model *model, uint32_t scope, const tide_json *check, const char *place) {
     tide_machine *m = model->m;
     const char *colon = check->kind == TIDE_JSON_STRING ? strstr(check->text.at, ": ") : NULL;
@@ -57,7 +57,7 @@ static bool run_check(tide_model *model, uint32_t scope, const tide_json *check,
     return is_default;
 }
 
-/* One pair of "notes": where an expression holds, what is to be known of a key. */
+/* One pair of "notes": if the expression is true, what to know about a key. */
 static void run_note(tide_model *model, uint32_t scope, const tide_json *note, const char *place) {
     tide_machine *m = model->m;
     const char *colon = note->kind == TIDE_JSON_STRING ? strstr(note->text.at, ": ") : NULL;
@@ -82,7 +82,7 @@ static bool is_defined_size(const tide_description *from, tide_text word) {
     return (word.at[0] >= '0' && word.at[0] <= '9') || tide_size_is_defined(from, word);
 }
 
-/* A check of the library holds for a description that has all sizes it reads, and no check of the same expression. */
+/* A check of the library applies to a description that has all sizes it reads, and no check of the same expression. */
 static bool is_for(const tide_description *from, tide_text check) {
     for (uint32_t i = 0; i < from->order_count; i++)
         if (tide_json_find(tide_json_at(from->order[i]->json, "checks"), check)) return false;
@@ -110,7 +110,8 @@ void tide_run_checks(tide_model *model, uint32_t scope) {
                 !run_check(model, scope, check, tide_format(m->arena, "/%s/checks", d->name.at)))
                 m->has_failed = true;
         has_notes = has_notes || notes;
-        bool is_root = model->instance_count <= 1; /* a nested part with the same configuration has said it already */
+        bool is_root =
+            model->instance_count <= 1; /* a nested part with the same configuration has reported it already */
         for (const tide_json *note = notes && is_root && !m->has_failed ? notes->first : NULL; note; note = note->next)
             run_note(model, scope, note, tide_format(m->arena, "/%s/notes", d->name.at));
     }

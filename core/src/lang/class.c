@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Modules and functions of descriptions: JSON to classes. */
+/* Reading the modules and functions of descriptions from JSON. */
 #include <stddef.h>
 #include <string.h>
 
@@ -54,13 +54,13 @@ static bool read_ties(tide_descriptions *set, tide_class *made, const tide_json 
     return true;
 }
 
-/* "@extends" is read where modules are put together. */
+/* "@extends" is handled when modules are merged. */
 static bool read_base(tide_descriptions *set, tide_class *made, const tide_json *item, const char *place) {
     (void)set, (void)made, (void)item, (void)place;
     return true;
 }
 
-/* With `read`, or as the truth or text at an offset. */
+/* Read by `read`, or stored as a boolean or text at an offset. */
 static const struct {
     const char *name;
     bool (*read)(tide_descriptions *set, tide_class *made, const tide_json *item, const char *place);
@@ -104,8 +104,8 @@ static bool read_attribute(tide_descriptions *set, tide_class *made, const tide_
 
 /* ---- functions ---- */
 
-/* Entered in the table of statements, so that reports can name their line. A wider table is a new one: runs of other
- * ranks, which share what has been read, have the narrower. */
+/* Adds a statement to the table of statements, so that reports can name its line. A larger table is a new one, because
+ * runs of other ranks, which share the descriptions, have the smaller. */
 static void list_statements(tide_descriptions *set, tide_statement *s) {
     for (; s; s = s->next) {
         while (set->statement_capacity <= s->number) {
@@ -221,7 +221,7 @@ tide_class *tide_class_find(tide_descriptions *set, tide_description *from, tide
     made->home = tide_description_in_order(set, from, at);
     made->next = from->classes;
     from->classes = made;
-    made->is_broken = true; /* until it is whole */
+    made->is_broken = true; /* until it is complete */
     made->is_broken = !class_read(set, made, entry->item, at);
     return made->is_broken ? NULL : made;
 }

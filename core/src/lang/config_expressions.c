@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sizes: numbers and words from the configuration. They are evaluated by expressions.c, in a frame without a function,
- * where a name is what this file finds. */
+/* Sizes: numbers and words computed from the configuration. expressions.c evaluates them in a frame without a function,
+ * whose names are looked up here. */
 #include <string.h>
 
 #include "lang/interpreter.h"
@@ -62,7 +62,7 @@ tide_value tide_scope_size(tide_model *model, uint32_t scope, uint32_t number) {
     model->nesting++;
     tide_value value = tide_eval(&f, size->expr);
     model->nesting--;
-    /* Evaluated once, where it happens to be read first: counted by itself, not with the call that reads it. */
+    /* Evaluated once, wherever it is first read: its work counts separately, not for the call that reads it. */
     model->size_op_count += m->op_count - op_count;
     m->op_count = op_count;
     if (model->size_op_count > m->op_limit)
@@ -108,7 +108,8 @@ tide_value tide_config_name(tide_frame *f, const tide_expr *e) {
     if (!tide_text_equal(e->text, f->self) && tide_size_is_defined(s->description, e->text))
         return tide_scope_size(model, f->scope, tide_name(&model->size_names, e->text));
     const tide_json *found = tide_json_find(s->config, e->text);
-    if (found && (found->kind != TIDE_JSON_NULL || e->may_miss)) return value_of_json(m, found); /* null: not given */
+    if (found && (found->kind != TIDE_JSON_NULL || e->may_miss))
+        return value_of_json(m, found); /* null means not given */
     for (uint32_t i = 0; i < model->setting_count; i++)
         if (tide_text_is(e->text, model->settings[i].name)) return tide_eval_setting(model, i);
     tide_dtype dtype;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Modules, parameters and buffers made, as their constructors are called. */
+/* Constructors: making modules, parameters and buffers. */
 #include "lang/interpreter.h"
 
 uint32_t tide_scope_new(tide_model *model, tide_description *description, const tide_json *config) {
@@ -57,7 +57,7 @@ uint32_t tide_instantiate(tide_model *model, tide_class *of, uint32_t scope, con
     return made;
 }
 
-/* Takes a keyword out of the arguments; none if it is not there. */
+/* Removes a keyword from the arguments and returns its value; none if it is missing. */
 static tide_value take_keyword(tide_arguments *given, const char *keyword) {
     for (uint32_t i = 0; i < given->named_count; i++) {
         if (!tide_text_is(given->keywords[i], keyword)) continue;
@@ -69,7 +69,7 @@ static tide_value take_keyword(tide_arguments *given, const char *keyword) {
     return tide_none();
 }
 
-/* A module over the configuration of the scope, or over one of its own. Takes the arguments over. */
+/* Makes a module over the configuration of the scope, or over one of its own. Takes ownership of the arguments. */
 static tide_value make_module(tide_frame *f, tide_description *description, tide_text class_name,
                               const tide_json *config, tide_arguments *given) {
     tide_model *model = f->model;
@@ -89,7 +89,7 @@ static tide_value make_module(tide_frame *f, tide_description *description, tide
     return instance ? (tide_value){.kind = TIDE_VALUE_MODULE, .module = instance} : tide_none();
 }
 
-/* config=...: a part of the configuration; NULL where it is not given. */
+/* config=...: a part of the configuration; NULL if it is missing. */
 static const tide_json *take_config(tide_frame *f, tide_text class_name, tide_arguments *given) {
     tide_machine *m = f->model->m;
     bool is_given = false;
@@ -110,7 +110,7 @@ tide_value tide_construct(tide_frame *f, tide_text class_name, tide_arguments *g
 
 /* ---- AutoModel ---- */
 
-/* The description of a model_type, or what stands in for the configuration. */
+/* The description for a model_type, or a stand-in for the configuration. */
 static tide_description *find_description(tide_model *model, const tide_json *config, tide_text type,
                                           tide_text *class_name) {
     tide_machine *m = model->m;
@@ -126,8 +126,8 @@ static tide_description *find_description(tide_model *model, const tide_json *co
     return description;
 }
 
-/* AutoModel(config=...) makes the model that its model_type names; model_type='...' says it where the configuration
- * does not; with head=true it is the first of the description's roots, as AutoModelForCausalLM. */
+/* AutoModel(config=...) makes the model named by its model_type; model_type='...' gives it if the configuration does
+ * not; head=true selects the first root of the description, as AutoModelForCausalLM does. */
 tide_value tide_construct_auto_model(tide_frame *f, tide_arguments *given) {
     tide_model *model = f->model;
     const tide_text own_name = TIDE_TEXT("AutoModel");
@@ -150,7 +150,7 @@ tide_value tide_construct_auto_model(tide_frame *f, tide_arguments *given) {
 
 /* ---- parameters and buffers ---- */
 
-enum { DIMENSION_BITS = 40 }; /* no parameter has a longer side */
+enum { DIMENSION_BITS = 40 }; /* no parameter has a longer dimension */
 
 static bool read_shape(tide_frame *f, const tide_arguments *given, tide_shape *shape) {
     tide_machine *m = f->model->m;
@@ -206,7 +206,7 @@ tide_value tide_construct_buffer(tide_frame *f, tide_arguments *given) {
 
 /* ---- copies ---- */
 
-/* copy.deepcopy: a module's parameters and buffers are cloned, in the order of its attributes. */
+/* copy.deepcopy: clones a module's parameters and buffers, in the order of its attributes. */
 tide_value tide_deepcopy(tide_model *model, tide_value v, int depth) {
     tide_machine *m = model->m;
     if (v.kind == TIDE_VALUE_TENSOR) {
@@ -230,7 +230,7 @@ tide_value tide_deepcopy(tide_model *model, tide_value v, int depth) {
     if (!made) return tide_none();
     for (uint32_t i = 0; i < of->parameter_count; i++)
         model->instances[made].slots[i] = tide_value_retain(model->instances[v.module].slots[i]);
-    for (uint32_t pass = 0; pass < 2; pass++) /* Module.__dict__: _parameters and _buffers stand before _modules */
+    for (uint32_t pass = 0; pass < 2; pass++) /* Module.__dict__: _parameters and _buffers come before _modules */
         for (uint32_t i = of->parameter_count; i < of->parameter_count + of->member_count; i++) {
             tide_value old = model->instances[v.module].slots[i];
             if ((old.kind != TIDE_VALUE_TENSOR) != pass) continue;

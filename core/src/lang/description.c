@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Descriptions: files to what they define, and which of them come first. */
+/* Descriptions: what a file defines, and the order in which descriptions are searched. */
 #include "lang/description.h"
 
 #include <string.h>
@@ -51,7 +51,7 @@ static tide_entry *list_entries(tide_descriptions *set, const tide_json *object,
     return entries;
 }
 
-/* "roots": {"Llama": ["ForCausalLM", ...]} stands for {"LlamaForCausalLM": "ForCausalLM", ...}. */
+/* "roots": {"Llama": ["ForCausalLM", ...]} is short for {"LlamaForCausalLM": "ForCausalLM", ...}. */
 static bool spread_roots(tide_descriptions *set, tide_json *json, const char *place) {
     const tide_json *roots = tide_json_at(json, "roots");
     if (!roots) return true;
@@ -97,8 +97,8 @@ static void append_order(tide_descriptions *set, tide_description *d, uint32_t *
     d->order[d->order_count++] = other;
 }
 
-/* Behind itself comes what it extends, from left to right, each with what that extends; what comes more than once, at
- * its last place: a description never comes before one that extends it. */
+/* A description is followed by those that it extends, from left to right, each with its own; one that occurs several
+ * times is at its last place, so that a description never comes before one that extends it. */
 static void join_orders(tide_descriptions *set, tide_description *d, tide_description *const *bases, uint32_t count) {
     uint32_t capacity = 0;
     append_order(set, d, &capacity, d);
@@ -181,7 +181,7 @@ bool tide_description_read(tide_descriptions *set, tide_description *d) {
 
 /* ---- looking up ---- */
 
-/* The entry of a size, read or not; *home becomes where it stands. */
+/* The entry of a size, read or not; *home is set to the description that has it. */
 static tide_size *find_size(const tide_description *from, tide_text name, const tide_description **home) {
     for (uint32_t i = 0; i < from->order_count; i++) {
         const tide_description *d = *home = from->order[i];

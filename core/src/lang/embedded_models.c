@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Texts of models/: by name, and those that are in the pack. */
+/* The texts of models/, by name, and those in the pack. */
 #include "lang/embedded_models.h"
 
 #include <string.h>
@@ -31,7 +31,7 @@ static const tide_model_type *find_type(const tide_model_type *types, tide_text 
     return NULL;
 }
 
-/* In functions of their own, which are not run for what is needed at once. */
+/* In separate functions, which are not needed for what is available at once. */
 static const tide_source *find_architecture(tide_text name) {
     return find_by_name(tide_architecture_sources, name);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Functions of a description that call themselves whatever they are given. */
+/* Functions of a description that call themselves unconditionally. */
 #include "lang/interpreter.h"
 
 typedef struct path {
@@ -11,7 +11,8 @@ static bool reaches(path *p, const tide_function *f);
 
 static bool expr_reaches(path *p, const tide_expr *e);
 
-/* What is called in any case: not what stands behind and, or, ?? or if, nor what is done for each item. */
+/* Calls that are made in any case: not in the second operand of and, or and ??, nor in branches of if, nor for each
+ * item. */
 static bool operands_reach(path *p, const tide_expr *e) {
     switch (e->kind) {
     case TIDE_EXPR_AND:
@@ -36,7 +37,7 @@ static bool expr_reaches(path *p, const tide_expr *e) {
     return (is_function && reaches(p, callee->target)) || operands_reach(p, e);
 }
 
-/* Up to the first statement that may end it: what is behind an if or a loop is left out. */
+/* Up to the first statement that may return; bodies of if and for are skipped. */
 static bool block_reaches(path *p, const tide_statement *s) {
     for (; s; s = s->next) {
         if (expr_reaches(p, s->expr)) return true;

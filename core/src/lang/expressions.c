@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Expressions, evaluated: those of statements, whose names are bound, and those of sizes, whose names are found in the
- * configuration (config_expressions.c). */
+/* Evaluating expressions: those of statements, whose names are bound, and those of sizes, whose names are looked up in
+ * the configuration (config_expressions.c). */
 #include "lang/interpreter.h"
 
 void tide_release_all(tide_machine *m, const tide_value *values, uint32_t count) {
@@ -66,7 +66,8 @@ static tide_value eval_member(tide_frame *f, tide_expr *e) {
         made = tide_member_of_module(f, a.module, e->text);
     else if (a.kind == TIDE_VALUE_CONFIG || !f->function)
         made = tide_config_member(f, e, a.kind == TIDE_VALUE_CONFIG ? a.config : NULL);
-    else if (!tide_is_aborting(m) && a.kind == TIDE_VALUE_LIST) /* what a function returns: in Python's words */
+    else if (!tide_is_aborting(m) &&
+             a.kind == TIDE_VALUE_LIST) /* the error message of Python for a function's result */
         tide_fail(m, TIDE_ERR_DESCRIPTION, "'tuple' object has no attribute '%s'", tide_terminated(m, e->text));
     else if (!tide_is_aborting(m))
         tide_fail(m, TIDE_ERR_DESCRIPTION, "'%s' of %s", tide_terminated(m, e->text), tide_kind_name(a));
@@ -112,7 +113,7 @@ static tide_value eval_negate(tide_frame *f, tide_expr *e) {
     return made;
 }
 
-/* not, and, or: the last two give one of their sides, as Python's. */
+/* not, and, or: the last two return one of their operands, as in Python. */
 static tide_value eval_logical(tide_frame *f, tide_expr *e) {
     tide_machine *m = f->model->m;
     tide_value a = tide_eval(f, e->a);
@@ -175,7 +176,7 @@ static tide_value eval_name(tide_frame *f, tide_expr *e) {
     case TIDE_SIZE:
         return tide_scope_size(model, f->scope, e->slot);
     case TIDE_SETTING:
-        if (model->settings[e->slot].value.kind >= TIDE_VALUE_TENSOR) model->setting_changes++; /* it may */
+        if (model->settings[e->slot].value.kind >= TIDE_VALUE_TENSOR) model->setting_changes++; /* it may be changed */
         return tide_eval_setting(model, e->slot);
     case TIDE_CONFIGURATION:
         return (tide_value){.kind = TIDE_VALUE_CONFIG, .config = model->scopes[f->scope].config};

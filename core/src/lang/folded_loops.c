@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loops whose iterations do the same.
+/* Loops whose iterations are alike.
  *
- * Note [Folded loops]: a scan is a loop over tokens or chunks. An iteration takes the state from the one before it and
- * leaves it to the next; what it appends to a list, and what its nodes save, lives on. Where the third has done what
- * the second did (the same requests and frees, names and lists that are the same but for one more) and the loop's
- * variable is an index of tensors and nothing else, those that follow do it again: the third is played as often as
- * there are iterations but for the last three, as a repetition of the timeline that sets aside what each iteration
- * leaves. Lists get items for each of them. Nodes stand for all: Note [Unwinding] in tensor/folded_loops.h. */
+ * Note [Folded loops]: a scan is a loop over tokens or chunks. Each iteration takes over the state of the one before;
+ * what it appends to lists, and what its nodes save, lives on. If the third iteration did the same as the second (the
+ * same requests and frees; equal names; lists that are equal but for one more item), and the loop variable is only used
+ * to index tensors, then those that follow will, too. So the third one is stored as a repetition of the timeline for
+ * all iterations but the last three, and what each of them leaves alive is set aside. Lists get an item for each. Its
+ * nodes stand for all: Note [Unwinding] in tensor/folded_loops.h. */
 #include <string.h>
 
 #include "lang/interpreter.h"
 #include "tensor/checkpoint.h"
 
-/* What a scan leaves of each iteration takes its place in memory: cat, which comes after it, takes no more either. */
+/* What a scan leaves of each iteration needs host memory anyway, and so does the cat after it. */
 enum { MOST_ITERATIONS = 16384 };
 enum { FEWEST_ITERATIONS = 16, LAST_ITERATIONS = 3, HELD_BY_ITERATION = 64, LISTS_OF_LOOP = 8 };
 
-/* How the machine stands, and a digest of each name: of a list its identity, and its length by itself. */
+/* The state of the machine, and a digest of the value of each name: for a list its identity, with its length
+ * separately. */
 typedef struct tide_loop_look {
     tide_timeline_place place;
     tide_machine_state state;
@@ -37,7 +38,7 @@ static bool is_place(const tide_expr *e, uint32_t slot) {
            (e->kind == TIDE_EXPR_BINARY && e->op == '+' && is_variable(e->a, slot) && e->b->kind == TIDE_EXPR_INT);
 }
 
-/* Whether what is called is an operation or a method of a value: not a module or function, which may keep something. */
+/* Whether the callee is an operation, or a method of a value: not a module or function, which may store something. */
 static bool calls_operation(const tide_frame *f, const tide_expr *e) {
     const tide_expr *callee = e->a;
     if (callee->kind == TIDE_EXPR_NAME) return callee->meaning == TIDE_OPERATION || callee->meaning == TIDE_BUILTIN;
@@ -78,7 +79,7 @@ static uint64_t digest_more(uint64_t digest, uint64_t value) {
     return (digest ^ value) * UINT64_C(0x9e3779b97f4a7c15) ^ digest >> 29;
 }
 
-/* Where in its storage a tensor begins is the variable's; whose it is differs. */
+/* The offset of a tensor in its storage depends on the loop variable; its storage may differ. */
 static uint64_t name_digest(tide_value v) {
     uint64_t digest = digest_more((uint64_t)v.kind, v.symbol);
     if (v.kind != TIDE_VALUE_TENSOR) return digest_more(digest, tide_value_bits(v));
@@ -126,7 +127,8 @@ void tide_looks_drop(tide_frame *f, tide_loop_looks *looks) {
     }
 }
 
-/* Whether the machine and all names are as they were one iteration before, and changed as much in it as in that. */
+/* Whether the machine and all names are as they were one iteration earlier, and changed as much as in that iteration.
+ */
 static bool goes_on_alike(const tide_frame *f, const loop_look *a, const loop_look *b, const loop_look *c) {
     if (memcmp(&b->state, &c->state, sizeof b->state) != 0 || b->casts != c->casts ||
         b->diagnostics != c->diagnostics || b->setting_changes != c->setting_changes ||
@@ -139,15 +141,15 @@ static bool goes_on_alike(const tide_frame *f, const loop_look *a, const loop_lo
 
 /* ---- folding ---- */
 
-/* What an iteration leaves alive beyond the next one: first what nodes have saved, then what is in lists. */
+/* What outlives the next iteration: first what nodes saved, then what lists refer to. */
 typedef struct held_of_loop {
     uint32_t saved[HELD_BY_ITERATION], listed[HELD_BY_ITERATION];
     uint32_t saved_count, listed_count;
-    uint32_t lists[LISTS_OF_LOOP]; /* slots of those that grew */
+    uint32_t lists[LISTS_OF_LOOP]; /* slots of the lists that grew */
     uint32_t list_count;
 } held_of_loop;
 
-/* The item of the iteration before the last one, which its list alone still holds. False: it is none of that. */
+/* The item of the iteration before the last one, to which only its list still refers. False if it is anything else. */
 static bool list_item(held_of_loop *held, const tide_timeline *t, tide_value v, const loop_look *a,
                       const loop_look *b) {
     if (v.kind != TIDE_VALUE_TENSOR) return false;
@@ -186,7 +188,7 @@ static bool find_held_of_loop(held_of_loop *held, const tide_frame *f, const loo
     return held->saved_count == 0 || f->model->m->state.grad_enabled;
 }
 
-/* The items that the iterations set aside have appended, before those of the last one. */
+/* Appends the items of the folded iterations before those of the last one. */
 static void append_of_iterations(tide_frame *f, const held_of_loop *held, const loop_look *b, const loop_look *c,
                                  const tide_repetition *of) {
     tide_machine *m = f->model->m;
@@ -211,7 +213,7 @@ static void append_of_iterations(tide_frame *f, const held_of_loop *held, const 
     }
 }
 
-/* The third iteration comes so many times more. False: it may not do the same. */
+/* Repeats the third iteration so many times. False: the others may differ from it. */
 static bool fold_loop(tide_frame *f, const tide_loop_looks *looks, uint32_t times) {
     const loop_look *a = looks->at[0], *b = looks->at[1], *c = looks->at[2];
     tide_machine *m = f->model->m;

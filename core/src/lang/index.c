@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Indices: of tensors, lists and texts. */
+/* Indexing tensors, lists and texts. */
 #include "lang/interpreter.h"
 
 /* ---- tensors ---- */
 
-/* x[a, :, b:c, ..., none, [i, j], tensor]: tensors, and lists that become tensors, stand side by side. */
+/* x[a, :, b:c, ..., none, [i, j], tensor]: tensors, and lists, which are converted to tensors, must be adjacent. */
 typedef struct indexing {
     tide_frame *f;
-    tide_tensor *at; /* owned: what has come out so far */
-    int dim;         /* of it that the next item is for */
-    int skipped;     /* dimensions that an ellipsis stands for */
+    tide_tensor *at; /* owned: the result so far */
+    int dim;         /* its dimension for the next item */
+    int skipped;     /* the number of dimensions covered by an ellipsis */
     uint32_t items;
     bool has_changed;
-    tide_list *tensors; /* of indices, for the dimensions from `first` on */
+    tide_list *tensors; /* index tensors, for the dimensions from `first` on */
     int first;
 } indexing;
 
@@ -45,7 +45,7 @@ static void index_by_slice(indexing *x, const tide_expr *item) {
         x->dim++;
         return;
     }
-    if (is_full) first = -size; /* x[a:b] alone is a slice even then: applySlice, disable_slice_optimization */
+    if (is_full) first = -size; /* x[a:b] alone is a slice even if it is full: applySlice, disable_slice_optimization */
     m->op = "slice";
     take_made(x, tide_slice(m, x->at, x->dim++, (tide_dim){first, start.symbol}, (tide_dim){last, stop.symbol}));
 }
@@ -53,7 +53,7 @@ static void index_by_slice(indexing *x, const tide_expr *item) {
 static void index_by_value(indexing *x, tide_expr *item) {
     tide_machine *m = x->f->model->m;
     tide_value index = tide_eval(x->f, item);
-    if (index.kind == TIDE_VALUE_LIST) { /* sequenceToVariable: numbers reach the device as int64 */
+    if (index.kind == TIDE_VALUE_LIST) { /* sequenceToVariable: numbers are copied to the device as int64 */
         m->op = "index";
         tide_shape shape = tide_shape1((tide_dim){index.list->count, 0});
         tide_value_release(m, index);
@@ -154,7 +154,7 @@ static tide_value index_list(tide_frame *f, tide_expr *e, tide_list *list) {
     return tide_none();
 }
 
-/* A letter of a text. */
+/* A character of a text. */
 static tide_value index_text(tide_frame *f, tide_expr *e, tide_text text) {
     tide_machine *m = f->model->m;
     int64_t i = tide_arg_int(m, tide_eval(f, e->items[0]));
@@ -169,7 +169,7 @@ static bool is_literal(const tide_expr *e) {
     return e->kind == TIDE_EXPR_INT || (e->kind == TIDE_EXPR_NEGATE && e->a->kind == TIDE_EXPR_INT);
 }
 
-/* In a size it is the configuration's fault. */
+/* In a size, the configuration is to blame. */
 static void fail_index(tide_frame *f, const tide_expr *e, tide_value a) {
     tide_machine *m = f->model->m;
     bool is_named = e->a->kind == TIDE_EXPR_NAME || e->a->kind == TIDE_EXPR_MEMBER;

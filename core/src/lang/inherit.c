@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* "@extends": a module that is written as what differs from another. */
+/* "@extends": a module defined by its differences from another. */
 #include "lang/inherit.h"
 
 #include <string.h>
@@ -40,9 +40,9 @@ const tide_entry *tide_module_entry(const tide_descriptions *set, const tide_des
 static const char *const patch_verbs[] = {"after ", "before ", "replace "};
 enum { PATCH_AFTER, PATCH_BEFORE, PATCH_REPLACE, PATCH_VERBS };
 
-/* Statements of a block, from one to another or one alone, and what is behind them. */
+/* A statement of a block, or a range of statements. */
 typedef struct anchor {
-    tide_text text, last; /* how the first begins, and the last if it is another */
+    tide_text text, last; /* the beginning of the first one, and of the last one if it is a range */
     tide_json **link, **last_link, *after;
     uint32_t found;
 } anchor;
@@ -52,7 +52,7 @@ static bool continues_if(const tide_json *item) {
            (tide_text_is(item->text, "else:") || tide_text_starts(item->text, TIDE_TEXT("elif ")));
 }
 
-/* Behind a statement with its block, an `if` with its branches. */
+/* The item after a statement with its block, or after an `if` with its branches. */
 static tide_json *behind_statement(tide_json *item) {
     bool is_if = tide_text_starts(item->text, TIDE_TEXT("if "));
     do {
@@ -90,7 +90,7 @@ static anchor anchor_of(tide_text text) {
     return (anchor){.text = {text.at, length}, .last = {text.at + skip, text.length - skip}};
 }
 
-/* How the statements of a block begin, as far as `length`. */
+/* The first `length` bytes of the statements of a block. */
 static void collect_beginnings(tide_arena *arena, const tide_json *block, size_t length, const char **texts,
                                uint32_t *count, uint32_t limit) {
     for (const tide_json *item = block->first; item && *count < limit; item = item->next) {
@@ -108,7 +108,7 @@ static const char *near_statement(tide_arena *arena, const tide_json *body, tide
     return tide_nearest(text, texts, count);
 }
 
-/* One entry of a patch. */
+/* Applies one entry of a patch. */
 static bool patch_statement(tide_descriptions *set, tide_json *body, const tide_json *change, const char *place) {
     size_t verb = 0;
     while (verb < PATCH_VERBS && !tide_text_starts(change->key, tide_text_of(patch_verbs[verb]))) verb++;
@@ -172,7 +172,7 @@ static bool is_new(tide_text key) {
     return key.length && key.at[0] == '+';
 }
 
-/* A key that a module gives beside "@extends" stands in the other, or is marked as new. */
+/* A key beside "@extends" must exist in the extended module, or be marked as new. */
 static bool check_key(tide_descriptions *set, const tide_json *other, const tide_json *member, const char *root) {
     tide_text key = member->key;
     if (is_attribute(key)) return true;
@@ -192,13 +192,13 @@ static bool check_key(tide_descriptions *set, const tide_json *other, const tide
         set, place, tide_format(set->arena, what, (int)name.length, name.at, (int)name.length, name.at), near);
 }
 
-/* Appends a member under this key. */
+/* Appends a member with this key. */
 static void append_member(tide_descriptions *set, tide_json *made, tide_text key, const tide_json *value) {
     tide_json *copy = tide_json_clone(set->arena, value);
     tide_json_put(set->arena, made, key, copy);
 }
 
-/* What takes the place of a member of the other module. False after an error. */
+/* Adds what replaces a member of the extended module. False after an error. */
 static bool put_in_place(tide_descriptions *set, tide_json *made, const tide_json *old, const tide_json *anew,
                          const char *root) {
     if (anew->kind == TIDE_JSON_NULL) return true;
@@ -216,7 +216,8 @@ static bool put_in_place(tide_descriptions *set, tide_json *made, const tide_jso
 static const tide_json *merge_module(tide_descriptions *set, const tide_description *from, const tide_json *item,
                                      uint32_t at, int depth);
 
-/* The module that `item` extends, whole: of the same name the next in the order, as super() takes it. */
+/* The complete module that `item` extends: under the same name the next one in the order of resolution, as with
+ * super(). */
 static const tide_json *extended_module(tide_descriptions *set, const tide_description *from, const tide_json *item,
                                         uint32_t at, const char *place, int depth) {
     const tide_json *name = tide_json_at(item, "@extends");

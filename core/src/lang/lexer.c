@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Statements to tokens. */
+/* Splitting statements into tokens. */
 #include "lang/lexer.h"
 #include "base/units.h"
 

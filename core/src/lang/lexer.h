@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tokens of a statement, for the parser. */
+/* The tokens of a statement, for the parser. */
 #ifndef TIDE_LANG_LEXER_H
 #define TIDE_LANG_LEXER_H
 
@@ -7,7 +7,7 @@
 
 typedef enum tide_token_kind { TOKEN_END, TOKEN_NAME, TOKEN_INT, TOKEN_FLOAT, TOKEN_TEXT, TOKEN_MARK } tide_token_kind;
 
-/* Marks of one character are their own code. */
+/* The code of a one-character token is the character. */
 enum {
     MARK_ELLIPSIS = 256,
     MARK_COALESCE,
@@ -41,10 +41,10 @@ typedef struct tide_lexer {
     tide_diagnostics *diags;
     const char *place;
     tide_text text;
-    size_t at;    /* behind the current token */
+    size_t at;    /* after the current token */
     size_t start; /* of the current token */
     tide_token_kind kind;
-    int code; /* of a mark or a keyword */
+    int code; /* of punctuation or a keyword */
     tide_text token;
     int64_t integer;
     double number;
@@ -52,13 +52,13 @@ typedef struct tide_lexer {
     int depth; /* of the parser's recursion */
 } tide_lexer;
 
-/* Begins with the first token; false after an error. */
+/* Starts with the first token; false after an error. */
 bool tide_lexer_open(tide_lexer *lexer, tide_arena *arena, tide_text text, const char *place, tide_diagnostics *diags);
-/* Whether all of the text has been taken. */
+/* Whether the whole text was consumed. */
 bool tide_lexer_close(tide_lexer *lexer);
-/* Goes on to the next token. */
+/* Moves to the next token. */
 void tide_lex(tide_lexer *lexer);
-/* Reports the first error, at the current token; nothing follows it. Returns NULL. */
+/* Reports an error at the current token; only the first one counts. Returns NULL. */
 void *tide_lexer_fail(tide_lexer *lexer, const char *message);
 
 static inline bool tide_is_mark(const tide_lexer *lexer, int mark) {
@@ -77,7 +77,7 @@ static inline bool tide_take_word(tide_lexer *lexer, int word) {
     return true;
 }
 
-/* A name, not a keyword. */
+/* Whether the token is a name, not a keyword. */
 static inline bool tide_is_name(const tide_lexer *lexer) {
     return lexer->kind == TOKEN_NAME && lexer->code == NO_WORD;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The model: built over a configuration, changed by wrappers, put on the device, and run. */
+/* The model: built over a configuration, changed by wrappers, moved to the device, and run. */
 #include <string.h>
 
 #include "lang/interpreter.h"
@@ -75,7 +75,7 @@ static void list_parameters(tide_model *model, uint32_t instance, int depth) {
             model->buffers[model->buffer_count++] = v.tensor;
             continue;
         }
-        bool is_listed = v.tensor->offset == -1; /* marks a parameter that is listed already */
+        bool is_listed = v.tensor->offset == -1; /* marks a parameter that was listed already */
         if (is_listed || v.tensor->is_absent) continue;
         v.tensor->offset = -1;
         TIDE_ROOM(m->arena, model->parameters, model->parameter_count, model->parameter_capacity);
@@ -88,7 +88,7 @@ static void list_parameters(tide_model *model, uint32_t instance, int depth) {
         list_within(model, of->slots[of->of->parameter_count + i], depth + 1);
 }
 
-/* A sequence that nobody gave holds text; what images and the like take of it ("media_tokens") goes on top. */
+/* A default sequence holds text only; what images and the like need of it ("media_tokens") is added. */
 static void make_room_for_media(tide_model *model, uint32_t scope) {
     tide_machine *m = model->m;
     tide_value *seq = tide_model_setting(model, "seq"), *cache = tide_model_setting(model, "cache_length");
@@ -210,7 +210,7 @@ uint32_t tide_model_find(tide_model *model, tide_text path) {
     return found && found->kind == TIDE_VALUE_MODULE ? found->module : 0;
 }
 
-/* Puts a module where another one is, in a member or a list of their parent. */
+/* Replaces a module in a member or list of its parent. */
 static void take_place(tide_value *v, uint32_t old, uint32_t made) {
     if (v->kind == TIDE_VALUE_MODULE && v->module == old) v->module = made;
     for (uint32_t i = 0; v->kind == TIDE_VALUE_LIST && i < v->list->count; i++)
@@ -226,10 +226,10 @@ uint32_t tide_model_wrap(tide_model *model, uint32_t instance, tide_text class_n
     if (!of) tide_fail(m, TIDE_ERR_DESCRIPTION, "no module '%s'", tide_terminated(m, class_name));
     if (!of) return 0;
     for (uint32_t i = 0; i < more_count; i++) given.positional[i + 1] = tide_value_retain(more[i]);
-    model->instances[instance].path = ""; /* named anew, below what is made */
+    model->instances[instance].path = ""; /* to be named again, below the new module */
     uint32_t made = tide_instantiate(model, of, old.scope, &given);
     if (!made || m->has_failed) return 0;
-    if (instance == model->root) { /* names below it stay */
+    if (instance == model->root) { /* the names below it stay */
         model->root = made;
         tide_name_instance(model, made, 0, TIDE_TEXT(""));
         return made;
@@ -241,7 +241,7 @@ uint32_t tide_model_wrap(tide_model *model, uint32_t instance, tide_text class_n
     return made;
 }
 
-/* The parameters and buffers of a module and of those below it, but for one. */
+/* Releases the parameters and buffers of a module and of those below it, except one. */
 static void drop_tensors(tide_model *model, tide_value *v, uint32_t kept, int depth) {
     if (depth > CALL_DEPTH) return;
     if (v->kind == TIDE_VALUE_TENSOR) {
@@ -292,7 +292,7 @@ void tide_model_call(tide_model *model, uint32_t instance, tide_text method, tid
 
 int64_t tide_model_count(tide_model *model, const tide_parameter_row *parameter) {
     bool may_be_packed = !tide_dtype_is_float((tide_dtype)parameter->tensor->dtype) ||
-                         tide_text_ends(tide_text_of(parameter->name), TIDE_TEXT(".weight")); /* in a type of storage */
+                         tide_text_ends(tide_text_of(parameter->name), TIDE_TEXT(".weight")); /* in a storage dtype */
     tide_function *numel =
         may_be_packed ? tide_method_find(model->instances[parameter->module].of, TIDE_TEXT("numel")) : NULL;
     tide_value made = numel ? tide_call_module(model, parameter->module, numel, NULL, 0, NULL, NULL, 0) : tide_none();
@@ -302,7 +302,7 @@ int64_t tide_model_count(tide_model *model, const tide_parameter_row *parameter)
 static void give_storage(tide_model *model, uint32_t instance, tide_tensor *t, tide_factor factor) {
     tide_machine *m = model->m;
     if (!t->storage->is_untracked || t->is_absent || tide_count(t) == 0)
-        return; /* shared with one that is there already */
+        return; /* shared with one that exists already */
     m->module = instance;
     m->state.factor = factor;
     m->op = "to";
@@ -341,7 +341,7 @@ static void to_device(tide_model *model, uint32_t instance, int depth) {
     if (depth > CALL_DEPTH || model->m->has_failed) return;
     uint32_t first = of->of->parameter_count, end = first + of->of->member_count;
     for (uint32_t i = first; i < end; i++) move_within(model, of->slots[i], depth + 1);
-    if (tide_method_find(of->of, TIDE_TEXT("cuda"))) { /* quantised as it moves */
+    if (tide_method_find(of->of, TIDE_TEXT("cuda"))) { /* quantised when it is moved */
         tide_model_call(model, instance, TIDE_TEXT("cuda"), TIDE_FACTOR_PARAMETER);
         return;
     }
@@ -379,7 +379,7 @@ tide_value *tide_model_setting(tide_model *model, const char *name) {
     return NULL;
 }
 
-/* A root's method of this name, or the call of the root itself if NULL. */
+/* Calls the root's method of this name, or the root itself if NULL. */
 static tide_value call_root(tide_model *model, tide_function *method, const char *const *names,
                             const tide_value *values, uint32_t count) {
     tide_text keywords[ARGUMENT_LIMIT];

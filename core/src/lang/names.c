@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names of modules: their paths, parts and layers, and what is at a path. */
+/* Naming modules: their paths, parts and layers, and finding what is at a path. */
 #include <string.h>
 
 #include "lang/interpreter.h"
 
 uint32_t tide_intern(tide_arena *arena, const char ***list, uint32_t *count, uint32_t *capacity, tide_text text) {
-    for (uint32_t i = *count; i-- > 0;) /* siblings share theirs: most often it is the newest */
+    for (uint32_t i = *count; i-- > 0;) /* siblings share it: most often it is the newest */
         if (tide_text_is(text, (*list)[i])) return i;
     if (*count == *capacity) {
         size_t wider = *capacity ? *capacity * 2u : 16u;
@@ -22,7 +22,7 @@ static bool is_all_digits(tide_text text) {
     return text.length > 0;
 }
 
-/* The last of the modules with "@parts" that lead from the root to an instance, itself among them; 0: none does. */
+/* The last module with "@parts" on the path from the root to an instance, inclusive; 0: there is none. */
 static uint32_t holder_of_parts(const tide_model *model, uint32_t instance) {
     uint32_t holder = 0;
     for (uint32_t i = instance; i; i = model->instances[i].parent) {
@@ -32,8 +32,8 @@ static uint32_t holder_of_parts(const tide_model *model, uint32_t instance) {
     return holder;
 }
 
-/* The number in its list of the module that holds parts, as of the chunks of a pipeline's rank in Megatron-Core; empty
- * where there is no list, or it has no other. */
+/* The index in its list of the module that contains parts, such as a chunk of a pipeline rank in Megatron-Core; empty
+ * if it is in no list, or alone in it. */
 static tide_text number_of_holder(tide_model *model, uint32_t holder) {
     for (uint32_t i = holder; i; i = model->instances[i].parent) {
         const tide_instance *of = &model->instances[i];
@@ -47,8 +47,8 @@ static tide_text number_of_holder(tide_model *model, uint32_t holder) {
     return TIDE_TEXT("");
 }
 
-/* The part is the first component of the path below what holds parts, base models left out; the layer is what follows
- * up to a number. */
+/* The part is the first component of the path below the container of parts, base models skipped; the layer is what
+ * follows up to a number. */
 static void place_instance(tide_model *model, uint32_t instance) {
     tide_instance *of = &model->instances[instance];
     uint32_t holder = holder_of_parts(model, instance);
@@ -74,7 +74,7 @@ static void place_instance(tide_model *model, uint32_t instance) {
             break;
         }
         if (dot == rest.length) {
-            size_t first = 0; /* no number: the first component */
+            size_t first = 0; /* without a number: the first component */
             while (first < rest.length && rest.at[first] != '.') first++;
             stop = first;
             break;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Statements and expressions by precedence, from the tokens of lexer.c. */
+/* Parsing statements, and expressions by precedence, from the tokens of lexer.c. */
 #include "base/units.h"
 #include "lang/lexer.h"
 
@@ -18,7 +18,7 @@ static tide_expr *expr_new(tide_lexer *p, tide_expr_kind kind, tide_expr *a, tid
 
 static tide_expr *parse_expression(tide_lexer *p);
 
-/* Room for one more in an array that has `count`: places for 4, 8, 16 ... are taken at a time. */
+/* Makes room for one more item in an array of `count`; it grows to 4, 8, 16 ... items. */
 static void *items_room(tide_lexer *p, void *array, uint32_t count, size_t size) {
     if (count && (count < 4 || count & (count - 1))) return array;
     void *wider = tide_arena_alloc(p->arena, size * (count ? count * 2u : 4u));
@@ -51,7 +51,7 @@ static tide_expr *parse_name(tide_lexer *p) {
     return e;
 }
 
-/* Of a literal: the token is taken. */
+/* A literal, whose token is consumed. */
 static tide_expr *parse_literal(tide_lexer *p, tide_expr_kind kind) {
     tide_expr *e = expr_new(p, kind, NULL, NULL);
     e->integer = p->integer;
@@ -61,7 +61,7 @@ static tide_expr *parse_literal(tide_lexer *p, tide_expr_kind kind) {
     return e;
 }
 
-/* What follows the first of several expressions that are joined by commas, up to a ')' if that closes them. */
+/* The items after the first of several expressions separated by commas, up to a closing ')' if there is one. */
 static tide_expr *parse_tuple_after(tide_lexer *p, tide_expr *first, bool is_closed) {
     tide_expr *list = expr_new(p, TIDE_EXPR_LIST, NULL, NULL);
     list->integer = true; /* see tide_list.is_output */
@@ -170,7 +170,7 @@ static tide_expr *parse_unary(tide_lexer *p) {
     return e;
 }
 
-/* From the weakest to the strongest. */
+/* From the lowest to the highest precedence. */
 enum { LEVEL_COMPARE, LEVEL_COALESCE, LEVEL_SUM, LEVEL_PRODUCT, LEVEL_COUNT };
 
 static const struct {
@@ -196,7 +196,7 @@ void tide_expr_may_miss(tide_expr *e) {
     e->may_miss = true;
     if (e->kind == TIDE_EXPR_MEMBER || e->kind == TIDE_EXPR_INDEX || e->kind == TIDE_EXPR_CHOICE)
         tide_expr_may_miss(e->a);
-    if (e->kind == TIDE_EXPR_COALESCE) tide_expr_may_miss(e->b); /* the left one may already */
+    if (e->kind == TIDE_EXPR_COALESCE) tide_expr_may_miss(e->b); /* the left operand may be missing already */
     if (e->kind == TIDE_EXPR_CHOICE) tide_expr_may_miss(e->c);
 }
 
@@ -311,7 +311,7 @@ static void add_target(tide_lexer *p, tide_statement *s, tide_text name) {
     s->targets[s->target_count++] = name;
 }
 
-/* One or more names, joined by commas. */
+/* One or more names separated by commas. */
 static bool add_targets(tide_lexer *p, tide_statement *s, const char *missing) {
     do {
         if (p->kind != TOKEN_NAME) return tide_lexer_fail(p, missing) != NULL;
@@ -321,13 +321,13 @@ static bool add_targets(tide_lexer *p, tide_statement *s, const char *missing) {
     return true;
 }
 
-/* One expression, or several joined by commas: a list. */
+/* One expression, or several separated by commas: a list. */
 static tide_expr *parse_tuple(tide_lexer *p) {
     tide_expr *e = parse_expression(p);
     return tide_is_mark(p, ',') ? parse_tuple_after(p, e, false) : e;
 }
 
-/* "a, b = e" looks like an expression until the '='. */
+/* "a, b = e" looks like an expression up to the '='. */
 static bool parse_assignment(tide_lexer *p, tide_statement *s) {
     tide_lexer ahead = *p;
     do {
@@ -345,7 +345,7 @@ static bool parse_assignment(tide_lexer *p, tide_statement *s) {
     return true;
 }
 
-/* What stands behind "with". */
+/* What follows "with". */
 static bool parse_context(tide_lexer *p, tide_statement *s) {
     static const struct {
         const char *name;
@@ -363,7 +363,7 @@ static bool parse_context(tide_lexer *p, tide_statement *s) {
     return tide_lexer_fail(p, "after 'with': no_grad, enable_grad, autocast or no_autocast") != NULL;
 }
 
-/* True if the statement wants a block. */
+/* True if a block must follow. */
 static bool parse_statement(tide_lexer *p, tide_statement *s) {
     if (tide_take_word(p, WORD_RETURN)) {
         s->kind = TIDE_STATEMENT_RETURN;
@@ -409,7 +409,7 @@ static bool block_fails(const block_parser *b, const char *place, const char *me
 
 static bool parse_block(const block_parser *b, const tide_json *block, tide_statement **statements, int depth);
 
-/* One statement and the block that follows it, which *item comes to. NULL after an error. */
+/* A statement with the block after it; advances *item. NULL after an error. */
 static tide_statement *parse_item(const block_parser *b, const tide_json **item, bool is_else, int depth) {
     const char *at = tide_json_place(b->arena, *item, b->place);
     tide_statement *s = TIDE_NEW(b->arena, tide_statement, 1);

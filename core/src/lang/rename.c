@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* "renames": what a description calls names of the modules and functions that it inherits. */
+/* "renames": the names that a description gives to those in modules and functions that it inherits. */
 #include <string.h>
 
 #include "base/units.h"
@@ -66,7 +66,7 @@ const tide_json *tide_renamed(tide_descriptions *set, const tide_description *fr
     return item;
 }
 
-/* What `from` calls a name that the `last` description of its order writes. */
+/* What `from` calls a name written in the `last` description of its order. */
 static tide_text renamed_word(const tide_description *from, tide_text word, uint32_t last) {
     for (uint32_t i = last; i-- > 0;) {
         const tide_json *found = tide_json_find(tide_json_at(from->order[i]->json, "renames"), word);

@@ -48,14 +48,15 @@ static tide_outcome run_for(tide_frame *f, tide_statement *s, tide_value *result
     return out;
 }
 
-/* name += e: in place on a tensor. */
+/* name += e: in place for a tensor. */
 static void run_add(tide_frame *f, tide_statement *s) {
     tide_machine *m = f->model->m;
     tide_value old = tide_value_retain(f->locals[s->slots[0]]), by = tide_eval(f, s->expr), made;
     tide_value both[2] = {old, by};
     if (tide_is_aborting(m))
         made = tide_none();
-    else if (old.kind == TIDE_VALUE_TENSOR || by.kind == TIDE_VALUE_TENSOR) /* number += tensor is no tensor's */
+    else if (old.kind == TIDE_VALUE_TENSOR ||
+             by.kind == TIDE_VALUE_TENSOR) /* number += tensor does not change a tensor */
         made = tide_run_operation(m, tide_op_find(old.kind == TIDE_VALUE_TENSOR ? TIDE_TEXT("add_") : TIDE_TEXT("add")),
                                   both, 2);
     else

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Statements and expressions of descriptions as trees. Their grammar is in models/README.md. */
+/* The statements and expressions of descriptions as trees. models/README.md has their grammar. */
 #ifndef TIDE_LANG_SYNTAX_H
 #define TIDE_LANG_SYNTAX_H
 
@@ -31,12 +31,12 @@ typedef enum tide_expr_kind {
     TIDE_EXPR_COMPREHENSION /* a for text in b */
 } tide_expr_kind;
 
-/* What a name means; filled in when a function is bound. */
+/* The meaning of a name, set when a function is bound. */
 typedef enum tide_meaning {
-    TIDE_UNBOUND,   /* in a size, check or note: it is looked for in the configuration when it is read */
-    TIDE_LOCAL,     /* slot of the frame */
-    TIDE_ATTRIBUTE, /* slot of the module instance */
-    TIDE_SIZE,      /* number of the size */
+    TIDE_UNBOUND,   /* in a size, check or note: looked up in the configuration when it is read */
+    TIDE_LOCAL,     /* index of the frame's slot */
+    TIDE_ATTRIBUTE, /* index of the module instance's slot */
+    TIDE_SIZE,      /* index of the size */
     TIDE_SETTING,
     TIDE_CONFIGURATION,
     TIDE_DTYPE_NAME,
@@ -52,19 +52,19 @@ struct tide_bound_call;
 typedef struct tide_expr {
     tide_expr_kind kind;
     char op;
-    bool may_miss; /* left of ??: a key that the configuration lacks is none */
+    bool may_miss; /* left operand of ??: none if the configuration lacks the key */
     tide_meaning meaning;
     uint32_t slot;
     const void *target; /* operation, function or builtin */
     tide_text text;     /* name, member or text */
     int64_t integer;
     double number;
-    uint32_t column; /* from 1, in the statement */
+    uint32_t column; /* in the statement, from 1 */
     struct tide_expr *a, *b, *c;
     struct tide_expr **items;
-    tide_text *keywords; /* of a call, beside items; length 0: positional */
+    tide_text *keywords; /* of a call, for each item; length 0: positional */
     uint32_t count;
-    struct tide_bound_call *bound; /* of a call of an operation: where its arguments go */
+    struct tide_bound_call *bound; /* of a call of an operation: the parameters of its arguments */
 } tide_expr;
 
 typedef enum tide_statement_kind {
@@ -78,7 +78,7 @@ typedef enum tide_statement_kind {
     TIDE_STATEMENT_NO_GRAD,
     TIDE_STATEMENT_ENABLE_GRAD,
     TIDE_STATEMENT_NO_AUTOCAST,
-    TIDE_STATEMENT_AUTOCAST /* as the job has it: torch.autocast around forward() */
+    TIDE_STATEMENT_AUTOCAST /* torch.autocast around forward(), as the job has it */
 } tide_statement_kind;
 
 typedef struct tide_statement {
@@ -95,20 +95,20 @@ typedef struct tide_statement {
 
 typedef struct tide_parameter {
     tide_text name;
-    tide_expr *otherwise; /* NULL: must be given */
+    tide_expr *otherwise; /* NULL: required */
 } tide_parameter;
 
-/* "name(a, b=1)": the name and parameters. False after an error. */
+/* "name(a, b=1)": the name and the parameters. False after an error. */
 bool tide_parse_head(tide_arena *arena, tide_text text, const char *place, tide_text *name, tide_parameter **parameters,
                      uint32_t *count, tide_diagnostics *diags);
 
 /* NULL after an error. */
 tide_expr *tide_parse_expr(tide_arena *arena, tide_text text, const char *place, tide_diagnostics *diags);
 
-/* Marks the value of an expression as one that may be missing in the configuration, as the left side of ??. */
+/* Allows the value of an expression to be missing in the configuration, as on the left of ??. */
 void tide_expr_may_miss(tide_expr *e);
 
-/* An array of statements; *number counts them. False after an error. */
+/* Parses an array of statements, numbered by *number. False after an error. */
 bool tide_parse_block(tide_arena *arena, const tide_json *block, const char *place, uint32_t *number,
                       tide_statement **statements, tide_diagnostics *diags);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a description writes and nothing uses: a name that is misspelt, most often. */
+/* What a description defines and nothing uses, most often a misspelt name. */
 #include "base/units.h"
 #include "lang/inherit.h"
 
@@ -9,7 +9,7 @@ static bool has_word(const char *text, tide_text word) {
     return tide_find_word(text, word) != NULL;
 }
 
-/* What of a key is an expression: nothing, the parameters of a function or module, or all of a check or note. */
+/* Which part of a key is an expression: none, the parameters of a function or module, or all of a check or note. */
 typedef enum key_part { KEY_NONE, KEY_PARAMETERS, KEY_WHOLE } key_part;
 
 static bool uses_word(const tide_json *node, tide_text word, key_part part) {
@@ -30,7 +30,7 @@ bool tide_description_has_word(const tide_description *from, tide_text word) {
 
 /* ---- modules and sizes ---- */
 
-/* A module or size is not used by itself, nor by what it replaces. */
+/* A use within itself, or in what it replaces, does not count. */
 static bool is_used_in(const tide_description *d, const char *own_section, tide_text name) {
     static const char *const prose[] = {"note", "titles", "tp_plan", "architecture", "extends"};
     for (const tide_json *section = d->json->first; section; section = section->next) {
@@ -63,7 +63,7 @@ static bool unused(tide_descriptions *set, const tide_description *d, const tide
 
 bool tide_description_all_used(tide_descriptions *set, const tide_description *d) {
     bool ok = true;
-    if (!tide_json_at(d->json, "roots")) return true; /* it is there for those that extend it */
+    if (!tide_json_at(d->json, "roots")) return true; /* it exists for those that extend it */
     for (uint32_t i = 0; i < d->size_count; i++) {
         bool is_read = tide_text_is(d->sizes[i].name, "media_tokens") /* module.c reads it */ ||
                        tide_text_is(d->sizes[i].name, "accepts_loss_kwargs") /* trainer_run.c */ ||

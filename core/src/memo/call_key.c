@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The words of a call. Tensors, lists and modules stand for themselves by what they are like and by where they were met
- * first. */
+/* The words of a call key. Tensors, lists and modules are described by their properties and by where they first occur.
+ */
 #include "memo/call_key.h"
 
 #include <string.h>
@@ -12,12 +12,12 @@ static bool add_word(tide_call_key *s, uint64_t value) {
     return true;
 }
 
-/* Two that belong together. */
+/* Adds two related words. */
 static bool add_word_pair(tide_call_key *s, uint64_t first, uint64_t second) {
     return add_word(s, first) && add_word(s, second);
 }
 
-/* As words, the last one filled up with zeros. */
+/* Adds bytes as words, the last one padded with zeros. */
 static bool bytes(tide_call_key *s, const void *from, size_t size) {
     uint32_t count = TIDE_CALL_KEY_WORDS(size);
     if (s->mode == TIDE_CALL_KEY_LISTS) return true;
@@ -57,14 +57,14 @@ static bool walk_tensor(tide_call_key *s, tide_tensor *t) {
            bytes(s, t, TIDE_TENSOR_IS);
 }
 
-/* How many items a list had before the call. */
+/* The length of a list before the call. */
 static uint32_t count_before(const tide_call_key *s, const tide_list *l) {
     for (uint32_t i = 0; s->before && i < s->before->list_count; i++)
         if (s->before->lists[i] == l) return s->counts[i];
     return l->count;
 }
 
-/* What is in a list that nobody looked into makes no difference. */
+/* The items of a list that nobody reads do not matter. */
 static bool walk_list(tide_call_key *s, tide_list *l, int depth) {
     uint32_t count = l->count;
     if (tide_call_key_has_list(s, l)) return add_word(s, TIDE_CALL_KEY_MET_BEFORE | (uint64_t)l->mark << 8);
@@ -98,7 +98,7 @@ static bool walk_module(tide_call_key *s, uint32_t module, int depth) {
     for (uint32_t i = 0; i < slots; i++) {
         const tide_value *v = &of->slots[i];
         bool has_identity = v->kind == TIDE_VALUE_TENSOR || v->kind == TIDE_VALUE_LIST || v->kind == TIDE_VALUE_MODULE;
-        if (!has_identity && !(read & tide_slot_bit(i))) continue; /* as the number of a layer */
+        if (!has_identity && !(read & tide_slot_bit(i))) continue; /* such as the index of a layer */
         if (!walk_value(s, v, depth + 1)) return false;
     }
     return true;
@@ -134,7 +134,7 @@ static void write_setting_words(tide_call_key *s) {
     }
 }
 
-/* Its bytes are words. */
+/* It is compared as words. */
 _Static_assert(sizeof(tide_model_state) == sizeof(void *) + sizeof(tide_dtype) + 4 * sizeof(bool),
                "tide_model_state has padding");
 

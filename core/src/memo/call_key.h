@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The key of a call: its function, arguments and module as a row of words that are equal where the call does the same.
- */
+/* The key of a call: words computed from its function, arguments and module. Calls with equal keys do the same. */
 #ifndef TIDE_MEMO_CALL_KEY_H
 #define TIDE_MEMO_CALL_KEY_H
 
 #include "lang/lang.h"
 
 typedef enum tide_call_key_mode {
-    TIDE_CALL_KEY_LISTS, /* lists what is there, without words */
-    TIDE_CALL_KEY_WRITES /* writes the words */
+    TIDE_CALL_KEY_LISTS, /* only lists the objects */
+    TIDE_CALL_KEY_WRITES /* also writes the words */
 } tide_call_key_mode;
 
-enum { TIDE_CALL_KEY_PLACES = 4096 }; /* fewer than 2^16: two in a word */
+enum { TIDE_CALL_KEY_PLACES = 4096 }; /* less than 2^16: two fit in a word */
 
-/* The lowest byte of a word about a value that has an identity. */
+/* The lowest byte of a word for a value that has an identity. */
 enum {
     TIDE_CALL_KEY_MET_BEFORE = 0x80,
     TIDE_CALL_KEY_LIST_UNREAD,
@@ -22,10 +21,10 @@ enum {
     TIDE_CALL_KEY_IS_MODULE
 };
 
-/* Words of so many bytes. */
+/* The number of words for so many bytes. */
 #define TIDE_CALL_KEY_WORDS(size) ((uint32_t)(((size) + sizeof(uint64_t) - 1) / sizeof(uint64_t)))
 
-/* Tensors, lists and modules in the order in which they are met, each once; the mark of each is its place here. */
+/* Tensors, lists and modules in order of first occurrence; the mark of each is its index here. */
 typedef struct tide_call_key {
     tide_arena *arena;
     tide_call_key_mode mode;
@@ -38,25 +37,25 @@ typedef struct tide_call_key {
     uint32_t module_count, module_capacity;
     uint64_t *words;
     uint32_t word_count, word_capacity;
-    uint32_t at;                        /* of comparing: the next word */
-    const struct tide_call_key *before; /* of writing: the lists as they were, */
-    const uint32_t *counts;             /* and how long each was; */
+    uint32_t at;                        /* while comparing: the next word */
+    const struct tide_call_key *before; /* while writing: the lists as they were, */
+    const uint32_t *counts;             /* their lengths; */
     uint32_t cast_count;                /* and the entries of the autocast cache */
 } tide_call_key;
 
-/* Walks over what a call finds. False where it is more than is looked at. */
+/* Visits everything that a call can read. False if that is more than a key can hold. */
 bool tide_call_key_walk(tide_call_key *key, const tide_call_arguments *arguments);
 
-/* Whether a call finds what the key's words say, and lists it; without settings, which come last, where these are known
- * to be the same. (call_key_equal.c) */
+/* Whether a call has this key; lists its objects. Settings, which come last, are not compared if they are known to be
+ * equal. (call_key_equal.c) */
 bool tide_call_key_equals(tide_call_key *key, const tide_call_arguments *arguments, bool knows_settings);
 
-/* Of the function and what is quickly seen of its arguments: equal for calls of equal keys. */
+/* A digest of the function and of simple properties of its arguments: equal for calls with equal keys. */
 uint64_t tide_call_digest(const tide_call_arguments *arguments);
 
 void tide_call_key_drop(tide_call_key *key);
 
-/* What a setting is, in two words. What does not stand for itself is of its kind alone. */
+/* The two words for the value of a setting. A value without identity is described by its kind only. */
 static inline uint64_t tide_call_key_setting(tide_value v, uint64_t *kind) {
     bool is_plain = v.kind < TIDE_VALUE_TENSOR && v.kind != TIDE_VALUE_NONE, is_text = v.kind == TIDE_VALUE_TEXT;
     *kind = (uint64_t)v.kind | (is_plain && !is_text ? (uint64_t)v.symbol << 8 : 0);

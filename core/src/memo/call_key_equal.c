@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether a call's key is one that is known: what a memo does most. Follows call_key.c word by word. */
+/* Comparing a call with a known key, the most frequent work of a memo. Mirrors call_key.c word by word. */
 #include <string.h>
 
 #include "base/rounding.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Capturing a call: the stretch of events, and the tensors, storages, lists and nodes that it made and that live on;
- * each reference is accounted for. See Note [Layer memo] in layer_memo.c. */
+/* Capturing a call: its events, and the tensors, storages, lists and nodes that it made and that live on, with every
+ * reference accounted for. See Note [Layer memo] in layer_memo.c. */
 #include <string.h>
 
 #include "base/units.h"
@@ -8,7 +8,7 @@
 
 enum { THINGS_LIMIT = 1 << 18 };
 
-/* A tensor or list of the key before the call. */
+/* A tensor or list of the key as it was before the call. */
 typedef struct tensor_before {
     uint32_t references, storage_references, node_references;
     bool is_untracked;
@@ -23,16 +23,16 @@ typedef struct list_before {
 typedef struct capture {
     tide_model *model;
     tide_machine *m;
-    tide_machine_state state; /* when the call began */
+    tide_machine_state state; /* at the start of the call */
     tide_arena *arena;
     tide_call_key before, after;
     tensor_before *tensors;
     list_before *lists;
-    uint32_t *counts;                                                 /* of the items of lists */
-    uint32_t serial, diagnostics, setting_changes, cast_count, alive; /* when the call began */
+    uint32_t *counts;                                                 /* lengths of lists */
+    uint32_t serial, diagnostics, setting_changes, cast_count, alive; /* at the start of the call */
     tide_checkpoint_frame *frame;
     uint32_t frame_references, first_place;
-    /* made by the call: in the order in which they are come upon, and by serial number */
+    /* made by the call: in order of discovery, and by serial number */
     uint32_t *known;
     uint32_t known_count;
     tide_storage **storages;
@@ -41,9 +41,9 @@ typedef struct capture {
     tide_list **made_lists;
     uint32_t storage_count, storage_capacity, made_count, made_capacity, node_count, node_capacity, list_count,
         list_capacity;
-    uint32_t *references; /* from the entry, by serial number */
+    uint32_t *references; /* references found from the entry, by serial number */
     uint32_t *tensor_references, *storage_references, *node_references, *list_references,
-        frames; /* of what was there */
+        frames; /* to objects from before the call */
     bool is_whole;
 } capture;
 
@@ -56,7 +56,7 @@ static bool is_made(capture *k, uint32_t serial) {
     return serial - k->serial - 1 < k->known_count;
 }
 
-/* The number of something that was made, and whether it is new; counts the reference. */
+/* The number of an object made by the call, and whether it is new; counts a reference to it. */
 static uint32_t come_upon(capture *k, uint32_t serial, uint32_t next, bool *is_new) {
     uint32_t at = serial - k->serial - 1;
     k->references[at]++;
@@ -147,7 +147,7 @@ static void keep_tensor(capture *k, tide_tensor *t, tide_tensor *kept) {
     kept->node = node_number(k, t->node);
 }
 
-/* The node with room for what it saved, and no more. */
+/* A copy of the node without unused space for saved tensors. */
 static tide_node *trimmed(capture *k, const tide_node *node) {
     uint32_t bytes = tide_node_bytes(node->edge_count, node->output_count, node->saved_count);
     tide_node *kept = tide_arena_alloc(k->arena, bytes);
@@ -186,7 +186,7 @@ static void keep_node(capture *k, tide_node *node, tide_node **kept_at, tide_app
     applied->context = value_number(k, held->context);
 }
 
-/* What the call noted outside of itself: in the autocast cache, in lists, in the frame of the checkpoint. */
+/* What the call recorded elsewhere: in the autocast cache, in lists, in the frame of the checkpoint. */
 static void keep_notes(capture *k, memo_entry *kept) {
     tide_machine *m = k->m;
     kept->cast_count = m->cast_count - k->cast_count;
@@ -213,7 +213,7 @@ static void keep_notes(capture *k, memo_entry *kept) {
         if (!t->accumulator) continue;
         if (!tide_call_key_has(&k->after, t) || !tide_call_key_has_module(&k->after, t->accumulator->module)) {
             if (!k->tensors[i].is.accumulator) give_up(k);
-            continue; /* an earlier graph's, which another call has made */
+            continue; /* of an earlier graph, made by another call */
         }
         kept->gathered[kept->gathered_count++] = (gathered){t->mark, t->accumulator->module, t->accumulator->statement};
     }
@@ -226,7 +226,7 @@ static void keep_notes(capture *k, memo_entry *kept) {
     }
 }
 
-/* All that is reached from the result and the notes. */
+/* Captures everything reachable from the result and from those records. */
 static void keep_things(capture *k, memo_entry *kept) {
     uint32_t storages = 0, tensors = 0, nodes = 0, lists = 0, limit = k->known_count;
     tide_arena *arena = k->arena;
@@ -287,7 +287,7 @@ static bool made_are_whole(const capture *k) {
     return true;
 }
 
-/* how often the entry refers to the storage of a tensor of before, and to its node. */
+/* how many references the entry has to the storage of an older tensor, and to its node. */
 static uint32_t storage_gains(const capture *k, const tide_tensor *t) {
     return tide_call_key_has_storage(&k->after, t->storage) ? k->storage_references[t->storage->mark] : 0;
 }
@@ -298,7 +298,7 @@ static uint32_t node_gains(const capture *k, const tide_tensor *t) {
     return 0;
 }
 
-/* What a tensor refers to is compared one by one: a new reference needs a place below, and in keep_tensor. */
+/* The references of a tensor are compared one by one: a new reference must be added below and in keep_tensor. */
 enum { TENSOR_REFERS = offsetof(tide_tensor, storage) + 7 * sizeof(void *), TENSOR_ALIGN = _Alignof(tide_tensor) };
 _Static_assert(sizeof(tide_tensor) == (TENSOR_REFERS + TENSOR_ALIGN - 1) / TENSOR_ALIGN * TENSOR_ALIGN,
                "a tensor refers to a storage, a node, an accumulator, a gradient, a cast, and twice to its layout");
@@ -336,7 +336,7 @@ static bool events_are_own(const tide_timeline *t, const memo_entry *kept) {
     return true;
 }
 
-/* What an argument has before the call is the caller's; the call gives back what it was given. */
+/* Arguments belong to the caller; those that the call owned are given back. */
 static void give_argument(capture *k, tide_value v) {
     if (v.kind == TIDE_VALUE_TENSOR) k->tensors[v.tensor->mark].references--;
     if (v.kind == TIDE_VALUE_LIST) k->lists[v.list->mark].references--;
@@ -395,7 +395,7 @@ static bool capture_entry(capture *k, const tide_call_arguments *arguments, tide
             return false;
     }
     for (uint32_t i = t->repetition_count; i-- && t->repetitions[i].first_event >= kept->first_event;)
-        k->alive -= t->repetitions[i].times * t->repetitions[i].saved_count; /* nodes hold them, of no iteration */
+        k->alive -= t->repetitions[i].times * t->repetitions[i].saved_count; /* owned by nodes of folded iterations */
     uint32_t tensors = k->after.tensor_count;
     k->known_count = m->serial - k->serial;
     k->known = zeroed(k->arena, k->known_count);

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Calls that do the same are played once.
  *
- * Note [Layer memo]: the layers of a model do the same, one after the other, on other parameters. What a call does
- * follows from what it finds: the form of its arguments, of its module and of everything below it, and the state of the
- * machine: its call key (call_key.c). Once a layer has run, all that it left behind is captured in a memo entry: the
- * stretch of events, and the tensors, storages, lists and nodes that it made and that live on. A call with the same key
- * is replayed from the entry: the events again, and the things made anew over its own arguments and parameters.
+ * Note [Layer memo]: the layers of a model do the same, one after the other, with other parameters. What a call does
+ * follows from what it can read: the form of its arguments, of its module and everything below it, and the state of the
+ * machine. This is its call key (call_key.c). Once a layer has run, everything that it left behind is captured in a
+ * memo entry: its events, and the tensors, storages, lists and nodes that it made and that live on. A call with the
+ * same key is replayed from the entry: the events are repeated, and the objects made anew over the call's own arguments
+ * and parameters.
  *
- * That nothing is missing from the entry is checked, not assumed: each reference to each thing that was made, and each
- * that was gained by a thing that was there before, must come from the entry; each allocation that lives must be a
- * storage of it; and nothing that was there may have changed, but for what was appended to lists, noted in the autocast
- * cache or in the frame of a checkpoint. A call for which that does not hold is played, each time. */
+ * That an entry is complete is checked, not assumed: all references to the objects made, and all new references to
+ * older objects, must come from the entry; every live allocation must be the storage of one of them; and nothing older
+ * may have changed, except for items appended to lists and records in the autocast cache or in the frame of a
+ * checkpoint. A call for which this does not hold is played every time. */
 #include "memo/layer_memo.h"
 
 #include <string.h>
@@ -26,19 +27,19 @@ typedef struct tried {
 } tried;
 
 struct tide_layer_memo {
-    memo_entry entries[ENTRY_LIMIT]; /* the newest in place of the oldest */
-    uint32_t entry_count;            /* ever made */
+    memo_entry entries[ENTRY_LIMIT]; /* the newest replaces the oldest */
+    uint32_t entry_count;            /* made so far */
     tried tried[ENTRY_LIMIT];
     uint32_t tried_count;
     uint32_t *modules; /* for tide_replay_call */
     uint32_t module_capacity;
-    tide_call_key key;            /* of the call that is looked at */
-    tide_setting_value *settings; /* as they were at the last call, */
+    tide_call_key key;            /* of the current call */
+    tide_setting_value *settings; /* the settings at the last call, */
     uint32_t setting_count;
-    uint32_t settings_known; /* and a number of them that no others had */
+    uint32_t settings_known; /* and the number that identifies these values */
 };
 
-/* Whether settings are what they were at the last call, else they get another number. */
+/* Gives the settings a new number if they changed since the last call. */
 static void look_at_settings(struct tide_layer_memo *a, const tide_model *model) {
     size_t size = model->setting_count * sizeof *model->settings;
     bool are_as_many = a->settings && a->setting_count == model->setting_count;
@@ -49,8 +50,8 @@ static void look_at_settings(struct tide_layer_memo *a, const tide_model *model)
     a->settings_known++;
 }
 
-/* How often a function with arguments of these kinds has been kept without a use for it, or could not be kept: the
- * first layer may get what none after it does. */
+/* How often an entry for this function and these kinds of arguments was made without being used, or could not be made:
+ * the first layer may get arguments that later ones do not. */
 static uint32_t *tries(struct tide_layer_memo *a, const tide_call_arguments *arguments) {
     uint64_t kinds = 0;
     for (uint32_t i = 0; i < arguments->count; i++) kinds = kinds * KINDS + (uint64_t)arguments->positional[i].kind + 1;
@@ -61,7 +62,7 @@ static uint32_t *tries(struct tide_layer_memo *a, const tide_call_arguments *arg
     return &a->tried[a->tried_count++].in_vain;
 }
 
-/* The entry of a call with the same key. */
+/* The entry with the same key as a call. */
 static const memo_entry *find_memo_entry(struct tide_layer_memo *a, const tide_call_arguments *arguments,
                                          uint64_t digest) {
     const tide_machine *m = arguments->model->m;
@@ -80,7 +81,7 @@ static const memo_entry *find_memo_entry(struct tide_layer_memo *a, const tide_c
     return NULL;
 }
 
-/* Room for the number of every instance. */
+/* An array with a number for every instance. */
 static uint32_t *modules_of(struct tide_layer_memo *a, const tide_model *model) {
     if (a->module_capacity < model->instance_count) {
         a->modules = TIDE_NEW(model->m->arena, uint32_t, model->instance_count);
@@ -89,7 +90,7 @@ static uint32_t *modules_of(struct tide_layer_memo *a, const tide_model *model) 
     return a->modules;
 }
 
-/* One of a list of modules: others like it may follow. Hooks see each call of each module. */
+/* An item of a list of modules, which others like it may follow. Hooks need every call of every module. */
 static bool may_repeat(const tide_model *model, uint32_t instance) {
     const tide_instance *of = &model->instances[instance];
     const tide_machine *m = model->m;
@@ -123,7 +124,7 @@ tide_value tide_call_memoized(const tide_call_arguments *arguments) {
 }
 
 void tide_layer_memo_forget(tide_model *model, uint32_t first_event) {
-    static uint64_t none; /* of no function */
+    static uint64_t none; /* without a function */
     struct tide_layer_memo *a = model->layer_memo;
     for (uint32_t i = 0; a && i < a->entry_count && i < ENTRY_LIMIT; i++)
         if (a->entries[i].last_event > first_event) a->entries[i].words = &none;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Micro-batches from earlier ones. */
+/* Replaying micro-batches. */
 #include "memo/micro_batch_memo.h"
 
 #include <stdlib.h>
@@ -73,7 +73,7 @@ static uint64_t *settings_of(const tide_model *model) {
     return digests;
 }
 
-/* Whether the settings that functions have read are as an entry found them. */
+/* Whether the settings that functions read have the same values as for an entry. */
 static bool has_same_settings(const tide_micro_batch_entry *p, const tide_model *model, const uint64_t *digests) {
     for (uint32_t i = 0; i < model->setting_count; i++)
         if (model->settings[i].is_read && digests[i] != p->settings[i]) return false;
@@ -101,14 +101,14 @@ void tide_micro_batch_forward_ends(tide_micro_batch_memo *memo, const tide_model
     memo->now.forward_end = model->m->timeline.event_count;
 }
 
-/* Every free is of an allocation of its own, but for one run of them in forward: of what died with the loss before it,
- * and of that loss. */
+/* A micro-batch may only free its own allocations, apart from one group in forward: the previous loss, and what died
+ * with it. */
 static bool frees_its_own(const tide_micro_batch_memo *memo, const tide_timeline *t, tide_micro_batch_entry *p) {
     uint32_t expected = p->old_loss == UINT32_MAX ? 0 : memo->with_loss + 1;
     p->first_other = p->forward_end;
     for (uint32_t i = p->first_event; i < p->last_event; i++) {
         uint32_t which = t->events[i] & ~TIDE_FREE_BIT;
-        if (which >= p->last_allocation) return false; /* not of an allocation */
+        if (which >= p->last_allocation) return false; /* does not belong to an allocation */
         if (which >= p->first_allocation) continue;
         if (p->others == 0) p->first_other = i;
         if (i != p->first_other + p->others++ || (which == p->old_loss) != (p->others == expected)) return false;
@@ -157,7 +157,7 @@ static int by_death_event(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-/* Puts what died with the loss in the order of its deaths. False if something did not die right before the loss. */
+/* Sorts what died with the loss by its frees. False if something was not freed right before the loss. */
 static bool order_deaths(const tide_timeline *t, tide_micro_batch_entry *p) {
     death deaths[HELD_LIMIT];
     tide_left *held = p->left + p->left_count - p->with_loss;
@@ -172,7 +172,7 @@ static bool order_deaths(const tide_timeline *t, tide_micro_batch_entry *p) {
     return true;
 }
 
-/* The tensors that a micro-batch leaves behind. */
+/* Makes the tensors that a micro-batch leaves behind. */
 static tide_tensor *leave_again(tide_machine *m, const tide_micro_batch_entry *p, uint32_t moved) {
     tide_tensor *held[HELD_LIMIT], *loss = NULL;
     uint32_t own = p->left_count - p->with_loss;
@@ -184,7 +184,7 @@ static tide_tensor *leave_again(tide_machine *m, const tide_micro_batch_entry *p
         else
             loss = made;
     }
-    for (uint32_t i = 0; loss && i < p->with_loss; i++) /* a node's go last first */
+    for (uint32_t i = 0; loss && i < p->with_loss; i++) /* those of a node are released in reverse order */
         held[p->with_loss - 1 - i] =
             tide_tensor_of(m, p->left[own + i].allocation + moved, loss->layout, (tide_dtype)loss->dtype);
     tide_hold(m, loss, held, p->with_loss);
@@ -202,7 +202,7 @@ bool tide_micro_batch_replay(tide_micro_batch_memo *memo, tide_model *model, uin
     m->op_count += p->op_count;
     uint32_t moved = t->allocation_count - p->first_allocation;
     tide_timeline_repeat(t, p->first_event, p->first_other, moved, NULL);
-    if (p->others) tide_del(m, "del loss", *loss); /* what it held dies with it */
+    if (p->others) tide_del(m, "del loss", *loss); /* what it refers to dies with it */
     tide_timeline_repeat(t, p->first_other + p->others, p->forward_end, moved, NULL);
     tide_timeline_mark(t, step, TIDE_PHASE_FORWARD);
     tide_timeline_repeat(t, p->forward_end, p->last_event, moved, NULL);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Replaying a call from its entry: the events again, and the things made anew over the arguments and parameters of this
- * call. See Note [Layer memo] in layer_memo.c. */
+/* Replaying a call from its entry: the events again, and its objects anew over this call's arguments and parameters.
+ * See Note [Layer memo] in layer_memo.c. */
 #include <string.h>
 
 #include "base/units.h"
 #include "memo/memo_entry.h"
 
 typedef struct replay {
-    const uint32_t *modules; /* by number of a module of the entry: the one in its place */
+    const uint32_t *modules; /* for each module number of the entry: the module of this call */
     tide_machine *m;
     const memo_entry *of;
     const tide_call_key *key;
@@ -104,7 +104,7 @@ static void make_nodes(const replay *k) {
         tide_apply_again(m, of->new_nodes[i], held);
     }
     for (uint32_t i = 0; i < of->gathered_count; i++)
-        tide_node_release(m, k->key->tensors[of->gathered[i].leaf]->accumulator); /* nodes hold them */
+        tide_node_release(m, k->key->tensors[of->gathered[i].leaf]->accumulator); /* owned by nodes */
 }
 
 static void make_notes(const replay *k) {

@@ -27,7 +27,7 @@ tide_tensor *tide_autocast_lower(tide_machine *m, tide_tensor *t) {
         return tide_retain(t);
     if (t->cast) return tide_retain(t->cast);
     tide_tensor *cast = tide_to(m, t, m->state.autocast_dtype);
-    /* Only weights are cached: fp32 leaves that require a gradient and are no views. */
+    /* Only weights are cached: fp32 leaves that require gradients and are not views. */
     if (t->dtype == TIDE_FP32 && t->requires_grad && t->is_leaf && !t->is_view) {
         TIDE_ROOM(m->arena, m->casts, m->cast_count, m->cast_capacity);
         m->casts[m->cast_count++] = (tide_cast){tide_retain(t), tide_retain(cast)};

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Autograd: nodes, saved tensors, and the engine's order.
  *
- * Note [Engine order], torch/csrc/autograd/engine.cpp: ready nodes run by descending sequence number, AccumulateGrad
- * first of all. A node's incoming gradients live until its outputs are validated (reduced and cast to the shape and
- * dtype of what they are the gradient of); its saved tensors go right after; then its outputs are handed on. */
+ * Note [Engine order], torch/csrc/autograd/engine.cpp: ready nodes run in descending order of sequence number,
+ * AccumulateGrad first of all. A node's incoming gradients live until its outputs have been validated (reduced and cast
+ * to the shape and dtype of what they belong to); its saved tensors are released right after that; then its outputs are
+ * passed on. */
 #include "tensor/tensor.h"
 
 #include <stdlib.h>
@@ -143,12 +144,12 @@ static void node_clear_saved(tide_machine *m, tide_node *node) {
     if (node->held && node->held->clear) node->held->clear(m, node->held);
 }
 
-/* Graphs are deep chains: nodes die one after the other, not inside one another. */
+/* Graphs are deep chains: nodes are released iteratively, not recursively. */
 void tide_node_release(tide_machine *m, tide_node *node) {
     if (!node) return;
     TIDE_INVARIANT(node->references > 0);
     if (--node->references) return;
-    TIDE_INVARIANT(!node->state); /* no pass has it to run still */
+    TIDE_INVARIANT(!node->state); /* no backward pass still has to run it */
     node->next = m->dying;
     m->dying = node;
     if (m->is_tearing_down) return;
@@ -160,7 +161,8 @@ void tide_node_release(tide_machine *m, tide_node *node) {
             dead->of.accumulate_grad.variable->accumulator = NULL;
             tide_release(m, dead->of.accumulate_grad.variable);
         }
-        while (dead->saved_count) tide_slot_clear(m, &dead->saved[--dead->saved_count]); /* members go last first */
+        while (dead->saved_count)
+            tide_slot_clear(m, &dead->saved[--dead->saved_count]); /* members are destroyed in reverse order */
         node_clear_saved(m, dead);
         if (dead->held) dead->held->drop(m, dead->held);
         while (dead->tensor_hooks) {
@@ -189,7 +191,7 @@ void tide_save(tide_machine *m, tide_node *node, tide_tensor *t) {
     tide_saved *slot = &node->saved[node->saved_count++];
     if (!t) return;
     if (t->node == node && !m->state.saved_tensors_hooks)
-        slot->tensor = tide_alias(m, t); /* an output is saved without its node, which would own itself otherwise */
+        slot->tensor = tide_alias(m, t); /* an output is saved without its node, to avoid a reference cycle */
     else
         tide_slot_save(m, slot, t);
 }
@@ -204,13 +206,13 @@ tide_tensor *tide_set_grad_fn(tide_machine *m, tide_node *node, tide_tensor *t) 
         tide_fail(m, TIDE_ERR_LIMIT, "%s makes more than %u tensors", node->op, node->output_capacity);
         return t;
     }
-    tide_node *before = t->node; /* of what was recorded inside of a function, which its own node replaces */
+    tide_node *before = t->node; /* of what was recorded inside of a function, whose own node replaces it */
     t->requires_grad = true;
     t->is_leaf = false;
     t->node = node;
     t->output = node->output_count;
     if (before) tide_node_release(m, before);
-    if (node->output_count) node->references++; /* the first output takes over the maker's reference */
+    if (node->output_count) node->references++; /* the first output takes over the creator's reference */
     node->outputs[node->output_count++] = (tide_meta){t->shape, t->dtype, t->is_dtensor};
     return t;
 }
@@ -231,19 +233,19 @@ void tide_hold(tide_machine *m, tide_tensor *t, tide_tensor *const *held, uint32
 
 /* ---- gradients ---- */
 
-/* A view keeps its base, which holds the storage a second time. */
+/* A view keeps its base alive, which also refers to the storage. */
 static bool is_alone(const tide_tensor *t) {
     return t->references == 1 && t->storage->references == 1 && !t->is_view;
 }
 
-/* torch/csrc/autograd/input_buffer.cpp: accumulate. Takes both over. */
+/* torch/csrc/autograd/input_buffer.cpp: accumulate. Takes ownership of both. */
 static tide_tensor *accumulate(tide_machine *m, tide_tensor *old, tide_tensor *g, bool is_dtensor) {
     if (!old || !g) return old ? old : g;
     if (tide_is_dense(old) && is_alone(old) && !is_dtensor) {
         tide_release(m, g);
         return old;
     }
-    /* a DTensor of the whole, Partial(), comes to the placement of the one that is cut */
+    /* a Partial() DTensor of the full size is redistributed to the placement of the sharded one */
     bool is_redistributed = is_dtensor && !tide_same_shape(old->shape, g->shape);
     const tide_tensor *cut = tide_bytes(g) < tide_bytes(old) ? g : old;
     tide_tensor *part = is_redistributed ? tide_empty(m, cut->shape, (tide_dtype)cut->dtype) : tide_retain(g);
@@ -262,7 +264,7 @@ static void put_grad(tide_machine *m, tide_tensor *leaf, tide_tensor *g) {
     for (int i = 0; i < leaf->shape->dims; i++)
         same_layout = same_layout && (leaf->shape->dim[i].size < 2 || leaf->stride[i] == g->stride[i]);
     if (g->references == 1 && (tide_is_dense(leaf) ? same_layout : tide_is_contiguous(g))) {
-        leaf->grad = tide_alias(m, g); /* detach: shares the storage, and is no view that holds a base */
+        leaf->grad = tide_alias(m, g); /* detach: shares the storage without being a view that keeps a base */
         leaf->grad->is_view = false;
     } else {
         leaf->grad = tide_is_dense(leaf) ? tide_empty_strided(m, leaf->shape, leaf->stride, g->dtype)
@@ -281,13 +283,13 @@ static void accumulate_grad_run(tide_machine *m, tide_node *node, tide_tensor **
 
 /* ---- the engine ---- */
 
-/* A node's part in the backward pass that runs; the same AccumulateGrad may take part in nested passes. */
+/* A node's state in the current backward pass; one AccumulateGrad may be part of several nested passes. */
 typedef struct tide_task_state {
     struct tide_task_state *outer;
     uint32_t task;
     uint32_t dependencies : 31;
-    uint32_t is_needed : 1; /* exec_info: something that is asked for lies behind it */
-    tide_tensor **capture;  /* where its gradient goes, in place of being run; NULL: nowhere */
+    uint32_t is_needed : 1; /* exec_info: a requested input is reachable from it */
+    tide_tensor **capture;  /* where its gradient is stored, instead of running it; NULL: nowhere */
     tide_tensor *grads[];   /* one per output */
 } task_state;
 
@@ -295,7 +297,7 @@ typedef struct engine {
     tide_machine *m;
     uint32_t task;
     bool keeps_graph;
-    tide_node **heap; /* ready nodes, the largest order first */
+    tide_node **heap; /* ready nodes, highest order first */
     uint32_t heap_count, heap_capacity;
     tide_node **seen; /* every node of the pass */
     uint32_t seen_count, seen_capacity;
@@ -337,8 +339,9 @@ static void push_ready(engine *e, tide_node *node) {
     e->heap[at] = node;
 }
 
-/* Nodes of one order (AccumulateGrad all have the highest) leave as std::priority_queue of libstdc++ has it: the hole
- * at the top sinks along the larger children, the right one if they are equal, and the last node rises from there. */
+/* Nodes of equal order (all AccumulateGrad have the highest) come out as from std::priority_queue in libstdc++: the
+ * hole at the top sinks along the larger children, the right one if they are equal, and the last node rises from there.
+ */
 static tide_node *pop_ready(engine *e) {
     tide_node *top = e->heap[0], *last = e->heap[--e->heap_count];
     uint32_t hole = 0, count = e->heap_count;
@@ -353,7 +356,7 @@ static tide_node *pop_ready(engine *e) {
     return top;
 }
 
-/* Counts, for every node that those seen reach, how many edges lead to it. */
+/* For every node reachable from those seen, counts the edges that lead to it. */
 static void count_dependencies(engine *e) {
     for (uint32_t i = 0; i < e->seen_count; i++) {
         tide_node *node = e->seen[i];
@@ -368,8 +371,8 @@ static int by_order(const void *a, const void *b) {
     return of_x < of_y ? -1 : of_x > of_y;
 }
 
-/* GraphTask::init_to_execute: what leads to an input runs; without inputs, everything. A node is newer than those that
- * its edges lead to. */
+/* GraphTask::init_to_execute: only what leads to an input runs; without inputs, everything. A node is newer than those
+ * that its edges lead to. */
 static void mark_needed(engine *e, tide_node *const *inputs, uint32_t count, tide_tensor **captured) {
     if (count) qsort(e->seen, e->seen_count, sizeof(tide_node *), by_order);
     for (uint32_t i = 0; i < count; i++)
@@ -383,7 +386,7 @@ static void mark_needed(engine *e, tide_node *const *inputs, uint32_t count, tid
     }
 }
 
-/* Whether a gradient was broadcast; a DTensor's part may be of another size for its placement alone. */
+/* Whether a gradient was broadcast; the local part of a DTensor may differ in size because of its placement alone. */
 static bool is_broadcast(const tide_tensor *g, const tide_meta *meta) {
     bool is_broader = g->shape->dims != meta->shape->dims;
     for (int i = 0; i < meta->shape->dims && !is_broader; i++)
@@ -395,7 +398,8 @@ static bool keeps_dtype(const tide_node *node) {
     return node->backward == &accumulate_grad && node->of.accumulate_grad.keeps_dtype;
 }
 
-/* Brings a gradient to the shape and dtype of what it belongs to (engine.cpp: validate_outputs). Takes g over. */
+/* Brings a gradient to the shape and dtype of what it belongs to (engine.cpp: validate_outputs). Takes ownership of g.
+ */
 static tide_tensor *validate(tide_machine *m, tide_tensor *g, const tide_edge *edge) {
     if (!g) return NULL;
     const tide_meta *meta = &edge->node->outputs[edge->input];
@@ -456,8 +460,7 @@ static void run_node(engine *e, tide_node *node) {
         if (!tide_needs_input_grad(node, (int)i)) continue;
         task_state *next = edge->node->state;
         uint8_t taken_on = edge->node->stream;
-        m->state.stream =
-            taken_on; /* InputBuffer::add: what comes from another stream waits for the one that takes it */
+        m->state.stream = taken_on; /* InputBuffer::add: a gradient from another stream waits for the consumer's */
         if (results[i] && taken_on != node->stream) tide_record_stream(m, results[i], taken_on);
         bool is_dtensor = edge->node->output_count && edge->node->outputs[edge->input].is_dtensor;
         next->grads[edge->input] = accumulate(m, next->grads[edge->input], results[i], is_dtensor);
@@ -469,7 +472,7 @@ static void run_node(engine *e, tide_node *node) {
     m->freeing = freeing;
 }
 
-/* A gradient that was asked for is the caller's; nothing is run for it. */
+/* A requested gradient belongs to the caller; nothing runs for it. */
 static void take_captured(task_state *state) {
     *state->capture = state->grads[0];
     state->grads[0] = NULL;
@@ -490,7 +493,7 @@ static void engine_ends(engine *e) {
     if (e->heap) tide_arena_drop(m->arena, e->heap);
 }
 
-/* Engine::execute: the given gradients, brought to what they belong to, are there until it ends. */
+/* Engine::execute: the given gradients, validated, stay alive until it ends. */
 static void execute(tide_machine *m, const tide_edge *roots, tide_tensor *const *grads, uint32_t count,
                     tide_node *const *inputs, uint32_t input_count, tide_tensor **captured, bool keeps_graph) {
     uint32_t module = m->module, statement = m->statement;
@@ -501,7 +504,7 @@ static void execute(tide_machine *m, const tide_edge *roots, tide_tensor *const 
     engine e = {.m = m, .task = ++m->task_count, .keeps_graph = keeps_graph};
     uint32_t outer_task = m->graph_task;
     m->graph_task = e.task;
-    for (uint32_t i = 0; i < count; i++) state_of(&e, roots[i].node)->dependencies++; /* of the graph's root */
+    for (uint32_t i = 0; i < count; i++) state_of(&e, roots[i].node)->dependencies++; /* for the graph's root */
     count_dependencies(&e);
     mark_needed(&e, inputs, input_count, captured);
     tide_tensor **given = TIDE_NEW(m->arena, tide_tensor *, count);
@@ -536,7 +539,7 @@ void tide_run_backward_from(tide_machine *m, tide_tensor *const *roots, tide_ten
                   "nothing that trains takes part in the loss: every parameter on its way is frozen");
         return;
     }
-    tide_edge edges[ROOT_LIMIT] = {{NULL, 0}}; /* of a leaf: what accumulates its gradient */
+    tide_edge edges[ROOT_LIMIT] = {{NULL, 0}}; /* for a leaf: its AccumulateGrad */
     if (!roots[0]->node || count > ROOT_LIMIT || tide_is_aborting(m)) return;
     for (int i = 0; i < count; i++) {
         bool is_leaf = !roots[i]->node;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* torch.utils.checkpoint, both kinds.
+/* torch.utils.checkpoint, both variants.
  *
- * Note [Non-reentrant]: while the function runs, everything it saves is replaced by a place in the frame. The first
- * place that backward asks for runs the function again, with gradients, until as many tensors have been saved as
- * there are places; what was saved then is handed out once each. The frame's own inputs are saved as any tensor is
- * (_NoopSaveInputs): inside of another frame they are places in that one, and come with its recomputation.
+ * Note [Non-reentrant]: while the function runs, everything that it saves is replaced by a holder in the frame. When
+ * backward unpacks the first holder, the function runs again with gradients, until as many tensors have been saved as
+ * there are holders; each of these is handed out once. The frame's own inputs are saved like any other tensor
+ * (_NoopSaveInputs): inside of another frame they are holders of that frame, and are recomputed with it.
  * torch/utils/checkpoint.py: _checkpoint_hook.
  *
- * Note [Reentrant]: the function runs without gradients; backward runs it again with them on detached inputs and
- * differentiates that graph by a backward pass of its own. torch/utils/checkpoint.py: CheckpointFunction. */
+ * Note [Reentrant]: the function runs without gradients; backward runs it again with gradients on detached inputs, and
+ * differentiates that graph in a nested backward pass. torch/utils/checkpoint.py: CheckpointFunction. */
 #include "tensor/checkpoint.h"
 
 #include <string.h>
@@ -79,7 +79,7 @@ static void checkpoint_drop(tide_machine *m, tide_saved *slot) {
     frame_release(m, frame);
 }
 
-/* Detached where it requires a gradient; a frozen parameter is saved itself, whose data may be taken away. */
+/* Detached if it requires a gradient; a frozen parameter is saved itself, and its data may be taken away. */
 static tide_tensor *recomputed(tide_machine *m, tide_tensor *t) {
     return t->requires_grad ? tide_alias(m, t) : tide_retain(t);
 }
@@ -119,7 +119,7 @@ static tide_checkpoint_frame *frame_new(tide_machine *m, void *function, const t
     return frame;
 }
 
-/* Of a reentrant frame whose backward has run: the saved inputs go, the function and what it holds stay. */
+/* Of a reentrant frame after its backward: releases the saved inputs but keeps the function and what it refers to. */
 static void drop_inputs(tide_machine *m, tide_held *held) {
     tide_checkpoint_frame *frame = (tide_checkpoint_frame *)held;
     for (uint32_t i = 0; i < frame->input_count; i++) {
@@ -158,7 +158,7 @@ static void frame_release(tide_machine *m, tide_checkpoint_frame *frame) {
 
 /* ---- create_selective_checkpoint_contexts() ---- */
 
-/* The modes around a function of autograd see what its forward runs. */
+/* An autograd function's forward runs under the modes around it. */
 static tide_saved_tensors_hooks *hooks_of_modes(const tide_machine *m) {
     return m->state.saved_tensors_hooks ? m->state.saved_tensors_hooks : m->hooks_around_function;
 }
@@ -187,13 +187,13 @@ bool tide_take_kept(tide_machine *m, tide_kept_kind kind, tide_tensor **made, ui
     return is_kept;
 }
 
-/* Where the machine was, for the report. */
+/* The position of the machine, for the report. */
 typedef struct origin {
     uint32_t module, statement;
     const char *op;
 } origin;
 
-/* Runs the function again, with gradients and what was autocast then. */
+/* Runs the function again, with gradients and the autocast state of the first run. */
 static tide_value run_again(tide_machine *m, tide_checkpoint_frame *frame, tide_value *inputs,
                             tide_saved_tensors_hooks *hooks) {
     tide_machine_state outside = m->state;
@@ -202,7 +202,7 @@ static tide_value run_again(tide_machine *m, tide_checkpoint_frame *frame, tide_
     m->state.saved_tensors_hooks = hooks;
     if (frame->autocast_enabled) tide_autocast_begin(m, frame->autocast_dtype);
     tide_value made = m->call_again(m, frame->function, inputs, frame->input_count);
-    if (hooks) { /* what it saved is wanted, not what it made */
+    if (hooks) { /* only what it saved is needed, not its result */
         tide_value_release(m, made);
         made = tide_none();
         m->is_stopped = false;
@@ -236,7 +236,7 @@ static void recompute(tide_machine *m, tide_checkpoint_frame *frame) {
     frame_release(m, frame);
 }
 
-/* Each graph task has a recomputation of its own; what another one has left stays as long as its place. */
+/* Each graph task recomputes for itself; what another task left lives as long as its holder. */
 static void begin_task(tide_machine *m, tide_checkpoint_frame *frame) {
     for (uint32_t i = 0; i < frame->holder_count && frame->is_recomputed; i++) {
         tide_holder *holder = &frame->holders[i];
@@ -270,7 +270,7 @@ static void detached_inputs(tide_machine *m, const tide_checkpoint_frame *frame,
         if (v.kind == TIDE_VALUE_TENSOR) {
             bool requires_grad = v.tensor->requires_grad;
             v.tensor = tide_alias(m, v.tensor);
-            v.tensor->is_view = false; /* detach() tracks no base */
+            v.tensor->is_view = false; /* detach() does not track a base */
             v.tensor->requires_grad = requires_grad;
             detached[i] = v;
         } else {
@@ -291,7 +291,7 @@ static void gather_input(tide_machine *m, const tide_checkpoint_frame *frame) {
     tide_release(m, whole);
 }
 
-/* tensor_parallel/utils.py: split_tensor_into_1d_equal_chunks, with a new buffer that takes the input's place. */
+/* tensor_parallel/utils.py: split_tensor_into_1d_equal_chunks, into a new buffer that replaces the input. */
 static void split_input(tide_machine *m, tide_checkpoint_frame *frame, int64_t parts) {
     if (parts < 2 || !frame->input_count || frame->inputs[0].kind != TIDE_VALUE_TENSOR) return;
     tide_tensor *input = frame->inputs[0].tensor, *part = tide_flat(m, tide_count(input) / parts, input->dtype);
@@ -307,7 +307,7 @@ static void reentrant_run(tide_machine *m, tide_node *node, tide_tensor **grads,
     tide_checkpoint_frame *frame = (tide_checkpoint_frame *)node->held;
     tide_value *detached = tide_pool_alloc(m, (frame->input_count + 1) * sizeof *detached);
     tide_tensor *zeros[CHECKPOINT_OUTPUT_LIMIT] = {
-        NULL}; /* torch/csrc/autograd/python_function.cpp: PyNode::apply materializes what is undefined */
+        NULL}; /* torch/csrc/autograd/python_function.cpp: PyNode::apply materializes undefined gradients */
     for (unsigned i = 0; i < node->output_count; i++)
         if (!grads[i]) zeros[i] = tide_empty(m, node->outputs[i].shape, node->outputs[i].dtype);
     gather_input(m, frame);
@@ -336,7 +336,7 @@ static void reentrant_run(tide_machine *m, tide_node *node, tide_tensor **grads,
     tide_value_release(m, output);
     for (uint32_t i = 0; i < frame->input_count; i++) tide_value_release(m, detached[i]);
     for (unsigned i = node->output_count;
-         i-- > 0;) { /* the arguments of backward(): a tuple lets go of its last item first */
+         i-- > 0;) { /* the arguments of backward(): a tuple releases its last item first */
         tide_release(m, zeros[i]);
         tide_release_at(m, &grads[i]);
     }
@@ -403,9 +403,10 @@ tide_value tide_checkpoint_distributed(tide_machine *m, int64_t parts, void *fun
 
 /* ---- without output ---- */
 
-/* The output's storage goes when its consumer has run in forward; a hook on what that made runs the function again with
- * gradients, and copies what it makes back. Both stay until the node's own backward, which differentiates the second.
- * megatron/core/tensor_parallel/random.py: CheckpointWithoutOutputFunction, CheckpointWithoutOutput. */
+/* The output's storage is released once its consumer has run in forward. A hook on the consumer's result then runs the
+ * function again with gradients and copies its result back. Both stay until the node's own backward, which
+ * differentiates the second run. megatron/core/tensor_parallel/random.py: CheckpointWithoutOutputFunction,
+ * CheckpointWithoutOutput. */
 
 static const tide_value *outputs_of(const tide_value *made, uint32_t *count) {
     *count = made->kind == TIDE_VALUE_LIST ? made->list->count : 1;

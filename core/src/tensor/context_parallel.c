@@ -9,14 +9,14 @@ static tide_shape part_of_buffer(const tide_tensor *whole, int64_t ranks) {
     return shape;
 }
 
-/* Elements from a tensor's first to its last in memory. */
+/* The number of elements from a tensor's first to its last in memory. */
 static int64_t extent_of_buffer(const tide_tensor *t) {
     int64_t last = 0;
     for (int i = 0; i < t->shape->dims; i++) last += (t->shape->dim[i].size - 1) * t->stride[i];
     return last + 1;
 }
 
-/* Tensor.resize_(): a storage that is too small, which that of expanded rows may be, is made anew. */
+/* Tensor.resize_(): allocates a new storage if the old one is too small, as that of expanded rows may be. */
 static void resize_buffer(tide_machine *m, tide_tensor **buffer, int64_t ranks) {
     tide_tensor *whole = *buffer;
     tide_shape shape = part_of_buffer(whole, ranks);
@@ -49,7 +49,7 @@ void tide_context_parallel_begins(tide_machine *m, tide_context_parallel *c, int
     }
     tide_release(m, indices);
     for (uint32_t i = 0; i < count; i++) {
-        tide_release_at(m, &c->shard); /* the loop's name for it */
+        tide_release_at(m, &c->shard); /* the name in the loop */
         c->shard = tide_empty(m, c->shards[i]->shape, (tide_dtype)c->shards[i]->dtype);
         resize_buffer(m, &buffers[i], ranks);
     }

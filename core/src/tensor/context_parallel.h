@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* torch/distributed/tensor/experimental/_context_parallel/_attention.py: context_parallel(), in which buffers have a
- * rank's part of a sequence. */
+/* torch/distributed/tensor/experimental/_context_parallel/_attention.py: context_parallel(), within which buffers hold
+ * a rank's part of the sequence. */
 #ifndef TIDE_TENSOR_CONTEXT_PARALLEL_H
 #define TIDE_TENSOR_CONTEXT_PARALLEL_H
 
@@ -8,13 +8,13 @@
 
 enum { TIDE_CONTEXT_BUFFERS = 5 };
 
-/* What its names hold until it ends. */
+/* What its local names refer to until it ends. */
 typedef struct tide_context_parallel {
     tide_tensor *shards[TIDE_CONTEXT_BUFFERS], *shard;
 } tide_context_parallel;
 
-/* Buffers of rows times a sequence, as many as TIDE_CONTEXT_BUFFERS at most, none of which is restored: each becomes
- * this rank's part, in its own memory. */
+/* Buffers of (rows, sequence), at most TIDE_CONTEXT_BUFFERS, none of which is restored: each becomes this rank's part,
+ * in memory of its own. */
 void tide_context_parallel_begins(tide_machine *m, tide_context_parallel *c, int64_t ranks, tide_tensor **buffers,
                                   uint32_t count);
 void tide_context_parallel_ends(tide_machine *m, tide_context_parallel *c);

@@ -22,7 +22,7 @@ void tide_cannot_fold(tide_machine *m) {
     m->has_failed = true;
 }
 
-/* The loop of whose last iteration that is left a node is. They are in the order of their nodes. */
+/* The loop to whose remaining last iteration a node belongs. Loops are sorted by their nodes. */
 static const tide_folded_loop *loop_of(const tide_machine *m, uint32_t order) {
     uint32_t low = 0, high = m->folding.count;
     while (low < high) {
@@ -35,7 +35,7 @@ static const tide_folded_loop *loop_of(const tide_machine *m, uint32_t order) {
     return low && order < m->folding.loops[low - 1].end_order ? &m->folding.loops[low - 1] : NULL;
 }
 
-/* The kept iteration is through. */
+/* The stored iteration is done. */
 static void unwind(tide_machine *m, const tide_unwinding *u) {
     if (!m->has_failed && (!u->is_kept || !tide_timeline_unwind(&m->timeline, u->next, u->kept, u->of->times)))
         tide_cannot_fold(m);

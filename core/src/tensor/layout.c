@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shapes, strides and dtypes: what follows from them, without storage. */
+/* Properties that follow from shapes, strides and dtypes alone. */
 #include "tensor/tensor.h"
 
 #include <stdio.h>
@@ -39,7 +39,7 @@ bool tide_dtype_named(tide_text name, tide_dtype *dtype) {
     return false;
 }
 
-/* Saturates: a view may have more elements than 63 bits count, and is refused where it is stored. */
+/* Saturates: a view may have more elements than 63 bits can count, which is an error once it is stored. */
 static int64_t times(int64_t a, int64_t b) {
     int64_t product;
     return tide_mul_i64(&product, a, b) ? product : INT64_MAX;
@@ -75,7 +75,7 @@ static bool is_contiguous(const tide_layout *l) {
 
 /* c10/core/TensorImpl: is_non_overlapping_and_dense. */
 static bool is_dense(const tide_layout *l) {
-    int order[TIDE_MAX_DIMS], n = 0; /* dimensions above 1 by stride */
+    int order[TIDE_MAX_DIMS], n = 0; /* dimensions larger than 1, by stride */
     for (int i = 0; i < l->shape.dims; i++) {
         if (l->shape.dim[i].size < 2) continue;
         int at = n++;

@@ -27,16 +27,16 @@ typedef struct tide_shape {
     int dims;
 } tide_shape;
 
-/* A shape with strides, and what follows from them. There is one of each in a machine: equal layouts are one pointer.
- */
+/* A shape with strides and what follows from them. Layouts are unique within a machine, so that equal ones are the same
+ * pointer. */
 typedef struct tide_layout {
     tide_shape shape;
     int64_t stride[TIDE_MAX_DIMS]; /* elements */
     int64_t count;                 /* of elements; INT64_MAX if they are more than that */
     bool is_contiguous;
-    bool is_canonical; /* contiguous, and the strides of dimensions of size 1 as torch.empty sets them */
+    bool is_canonical; /* contiguous, with the strides that torch.empty gives to dimensions of size 1 */
     bool is_dense;     /* non-overlapping and dense */
-    uint32_t listed;   /* its dimensions in the timeline, plus 1; 0: not there yet */
+    uint32_t listed;   /* index of its dimensions in the timeline plus 1; 0: not yet there */
 } tide_layout;
 
 #endif

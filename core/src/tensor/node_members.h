@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What nodes of autograd's graph hold beside tensors and edges, an entry for each kind. */
+/* What a node of the graph stores besides tensors and edges, by kind of node. */
 #ifndef TIDE_TENSOR_NODE_MEMBERS_H
 #define TIDE_TENSOR_NODE_MEMBERS_H
 
@@ -9,8 +9,8 @@
 
 struct tide_tensor;
 
-/* What a backward knows besides tensors and edges: members as torch/csrc/autograd/generated/Functions.h declares them,
- * or what an autograd.Function keeps on ctx. Zero where nobody has set them. */
+/* The members of a backward function as declared in torch/csrc/autograd/generated/Functions.h, or what an
+ * autograd.Function stores on ctx. Zero unless set. */
 typedef union tide_node_members {
     struct {
         struct tide_tensor *variable; /* the leaf, owned */
@@ -21,14 +21,14 @@ typedef union tide_node_members {
         bool is_mat1_column_major, is_mat2_column_major;
     } mm;
     struct {
-        tide_layout *mat2; /* of its gradient */
+        tide_layout *mat2; /* of the gradient of mat2 */
     } grouped_mm;
     struct {
         bool has_dropout;
         int64_t kv_heads, keys, sequences;
     } attention;
     struct {
-        uint32_t dims; /* those that are summed: a bit each */
+        uint32_t dims; /* summed dimensions, as bits */
         bool keepdim, is_mean;
     } reduction;
     struct {
@@ -50,28 +50,28 @@ typedef union tide_node_members {
         bool skips_zeros; /* set_materialize_grads(False) */
     } applied;
     struct {
-        int temporaries; /* that backward makes before the gradient */
+        int temporaries; /* made by backward before the gradient */
     } pointwise;
     struct {
-        uint8_t from[TIDE_MAX_DIMS]; /* which dimension each was */
+        uint8_t from[TIDE_MAX_DIMS]; /* the original position of each dimension */
     } permute;
     struct {
-        int dim, count; /* cat, stack: along it; pad: `count` dimensions from it on */
+        int dim, count; /* cat, stack: the dimension; pad: the first of `count` dimensions */
     } along;
     struct {
-        int64_t dims; /* how many are rolled */
+        int64_t dims; /* the number of rolled dimensions */
     } roll;
     struct {
-        uint32_t index; /* of a sharded model's wrapper: its group or module */
+        uint32_t index; /* the group or module in a sharded model's wrapper */
     } wrapped;
     struct {
-        uint8_t backward; /* what is done with the gradient: of tide_collective, parallel/dtensor.h */
+        uint8_t backward; /* the collective applied to the gradient: a tide_collective of parallel/dtensor.h */
         bool is_async, to_dtensor;
         int8_t dim;
         int64_t ranks, rank, whole;
     } redistribute;
     struct {
-        tide_dtype dtype; /* of what the gradient is cast to */
+        tide_dtype dtype; /* the dtype that the gradient is cast to */
     } cast;
 } tide_node_members;
 

@@ -2,27 +2,27 @@
 /* Saved tensors on the host: torch/autograd/graph.py, save_on_cpu; trl/models/activation_offloading.py,
  * OffloadActivations.
  *
- * Note [Stashes]: TRL copies on a stream of its own. In forward the last tensors that went to the host stay in a stash
- * until others have followed. In backward each tensor that came back stays in a second one until the node after the one
- * that wanted it has run; where something else refers to its memory by then, its block waits for the stream that
- * computes (record_stream). */
+ * Note [Stashes]: TRL copies on a stream of its own. In forward, a tensor that is being copied to the host stays in a
+ * stash until enough others have followed. In backward, a tensor that was brought back stays in another stash until the
+ * node after the one that needed it has run; if something else still refers to its memory by then, its block waits for
+ * the compute stream (record_stream). */
 #include "tensor/offload.h"
 
 enum { FWD_STASH_SIZE = 5, MIN_OFFLOAD_SIZE = 1024, COMMUNICATION_STREAM = 1 };
 
-/* What pack_tensor() keeps under a tensor_id. */
+/* What pack_tensor() stores under a tensor_id. */
 typedef struct offloaded {
-    tide_tensor *kept; /* on the device: what is not offloaded */
+    tide_tensor *kept; /* on the device: a tensor that is not offloaded */
     tide_layout *layout;
-    uint64_t pinned;               /* bytes on the host */
-    int64_t offset, storage_count; /* elements; storage_count: of a broadcast tensor, whose storage is copied */
+    uint64_t pinned;               /* bytes of pinned memory */
+    int64_t offset, storage_count; /* elements; storage_count: for a broadcast tensor, whose storage is copied */
     uint8_t dtype;
     bool is_away, requires_grad;
-    tide_node *grad_fn; /* of what is no output of the node that saves it; owned */
+    tide_node *grad_fn; /* unless it is an output of the node that saves it; owned */
     uint16_t output;
     tide_tensor *stashed;    /* fwd_stash */
     tide_tensor *brought;    /* bwd_tensor_stash */
-    uint32_t references;     /* of its storage, when it was unpacked */
+    uint32_t references;     /* to its storage, when it was unpacked */
     uint32_t storage_serial; /* storage_key: 0: not tracked */
     int64_t storage_offset;
 } offloaded;
@@ -34,9 +34,9 @@ struct tide_offload {
     offloaded *tensors; /* by tensor_id */
     uint32_t count, capacity, first_stashed;
     uint64_t pinned, most_pinned; /* bytes */
-    uint32_t *waiting;            /* of the node that runs: tensors whose hooks run after it */
+    uint32_t *waiting;            /* of the current node: tensors whose hooks run after it */
     uint32_t waiting_count, waiting_capacity;
-    uint32_t *previous; /* of the nodes before it: what goes then */
+    uint32_t *previous; /* of earlier nodes: tensors to be released then */
     uint32_t previous_count, previous_capacity;
 };
 
@@ -51,7 +51,7 @@ static uint64_t power_of_two(int64_t bytes) {
     return block;
 }
 
-/* The pinned memory that is there already is used first (c10/core/CachingHostAllocator.h). */
+/* Pinned memory is reused (c10/core/CachingHostAllocator.h). */
 static void pin(tide_offload *o, offloaded *x, int64_t bytes) {
     x->pinned = power_of_two(bytes);
     o->pinned += x->pinned;
@@ -96,7 +96,7 @@ static bool has_broadcast(const tide_tensor *t) {
     return false;
 }
 
-/* The tensor of this storage that was tracked last. */
+/* The most recent tracked tensor with this storage. */
 static offloaded *tracked(tide_offload *o, const tide_tensor *t) {
     for (uint32_t i = o->count; i-- > 0;) {
         offloaded *x = &o->tensors[i];
@@ -208,7 +208,7 @@ static void begin_node(tide_offload *o) {
         if (o->tensors[i].brought) push_offloaded(o, &o->previous, &o->previous_count, &o->previous_capacity, i);
 }
 
-/* What is tracked is let go of as it is unpacked, once. */
+/* A tracked tensor is released when it is first unpacked. */
 static void untrack(tide_offload *o, offloaded *x) {
     o->pinned -= x->pinned;
     x->pinned = 0;
@@ -240,7 +240,7 @@ static tide_tensor *offload_unpack(tide_machine *m, tide_saved *slot) {
     return made;
 }
 
-/* The hooks of a node that has run. */
+/* Hooks that run after a node. */
 static void node_ran(void *of) {
     tide_offload *o = of;
     tide_machine *m = o->m;
@@ -279,7 +279,7 @@ tide_saved_tensors_hooks *tide_offload_enter(tide_machine *m, tide_offload *o) {
     if (!o->is_of_trl) return before;
     for (uint32_t i = 0; i < o->count; i++) untrack(o, &o->tensors[i]);
     o->count = o->first_stashed = 0;
-    tide_timeline_empty_cache(&m->timeline); /* "bitsandbytes" in sys.modules: where it is installed, peft imports it */
+    tide_timeline_empty_cache(&m->timeline); /* "bitsandbytes" in sys.modules: peft imports it if it is installed */
     m->after_backward = node_ran;
     m->after_backward_of = o;
     return before;

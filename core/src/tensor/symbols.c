@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names of dimensions, and sums and products of them. */
+/* Names of dimensions, with sums and products of them. */
 #include "tensor/tensor.h"
 
 #include <stdio.h>
@@ -54,7 +54,7 @@ uint32_t tide_symbol_of(tide_machine *m, char operator, tide_value left, tide_va
     if ((operator== '+' || operator== '-') && !right.symbol && right.integer == 0) return left.symbol;
     uint32_t l = left.symbol ? left.symbol : tide_symbol_literal(m, left.integer);
     uint32_t r = right.symbol ? right.symbol : tide_symbol_literal(m, right.integer);
-    const tide_symbol *of = &m->symbols[l]; /* what is multiplied and divided by the same is itself */
+    const tide_symbol *of = &m->symbols[l]; /* multiplied and divided by the same, it is unchanged */
     if (operator== '*' && of->operator== '/' && of->right == r) return of->left;
     if (operator== '/' && of->operator== '*' && of->right == r) return of->left;
     if (operator== '/' && of->operator== '*' && of->left == r) return of->right;

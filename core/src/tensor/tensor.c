@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Storages and tensors, and the lists of values that hold them. */
+/* Storages and tensors, and the lists of values that refer to them. */
 #include "tensor/tensor.h"
 
 #include <stdarg.h>
@@ -18,7 +18,7 @@ void tide_machine_init(tide_machine *m, tide_arena *arena, tide_diagnostics *dia
     m->device = TIDE_DEVICE_DEFAULT;
     m->state.factor = TIDE_FACTOR_TEMPORARY;
     m->op = "";
-    m->op_limit = UINT64_C(10000000); /* about 1 GB of events and what they hold */
+    m->op_limit = UINT64_C(10000000); /* about 1 GB of events and their allocations */
     tide_timeline_init(&m->timeline, arena);
     m->symbol_slot_count = 256;
     m->symbol_slots = TIDE_NEW(arena, uint32_t, m->symbol_slot_count);
@@ -28,7 +28,7 @@ void tide_machine_init(tide_machine *m, tide_arena *arena, tide_diagnostics *dia
     m->layout_slots = TIDE_NEW(arena, tide_layout *, m->layout_slot_count);
 }
 
-/* -Wpadded in words: memos compare bytes. */
+/* No padding, as -Wpadded would tell: memos compare the bytes. */
 _Static_assert(sizeof(tide_machine_state) ==
                    3 * sizeof(void *) + sizeof(tide_dtype) + sizeof(tide_factor) + sizeof(uint32_t) + 4 * sizeof(bool),
                "tide_machine_state has padding");
@@ -41,13 +41,13 @@ void tide_machine_restore(tide_machine *m, const tide_machine_state *before) {
 
 tide_machine_state tide_machine_state_key(const tide_machine *m) {
     tide_machine_state key = m->state;
-    key.workspaces[!key.is_in_backward] = NULL; /* the other thread's */
-    key.saved_tensors_hooks = NULL;             /* their kind, not which ones */
+    key.workspaces[!key.is_in_backward] = NULL; /* that of the other thread */
+    key.saved_tensors_hooks = NULL;             /* only their kind matters */
     if (m->state.saved_tensors_hooks) key.saved_tensors_hooks = (void *)(uintptr_t)m->state.saved_tensors_hooks->pair;
     return key;
 }
 
-/* Where the message does not say what to do. */
+/* For messages that do not say what to do. */
 static const char *way_out(const tide_machine *m, tide_status status, const char *text) {
     if (strstr(text, "; ")) return NULL;
     if (status == TIDE_ERR_SHAPE && m->has_dtensors)
@@ -94,13 +94,13 @@ tide_tensor *tide_fail_setting(tide_machine *m, tide_status status, const char *
 
 enum { UNIT = 16 };
 
-/* What is free begins with this. */
+/* The header of a free piece. */
 typedef struct pool_piece {
     struct pool_piece *next;
     size_t units;
 } pool_piece;
 
-/* The free ones of a size; large ones share a list with others of up to twice that. */
+/* The list of free pieces of a size; large ones share it with others of up to twice the size. */
 static void **pool_list(tide_machine *m, size_t units) {
     unsigned log = 0;
     if (units < TIDE_COUNT_OF(m->free_lists)) return &m->free_lists[units];
@@ -127,7 +127,7 @@ void tide_pool_free(tide_machine *m, void *memory, size_t bytes) {
 
 /* ---- storages and tensors ---- */
 
-/* The allocation of a storage; its index in the timeline. */
+/* Allocates a storage; returns its index in the timeline. */
 static uint32_t allocate(tide_machine *m, int64_t bytes, tide_layout *layout, tide_dtype dtype) {
     if (!layout->listed) {
         layout->listed = 1 + tide_timeline_shape(&m->timeline, layout->shape.dim, (unsigned)layout->shape.dims);
@@ -170,7 +170,7 @@ static void storage_release(tide_machine *m, tide_storage *storage) {
     tide_pool_free(m, storage, sizeof *storage);
 }
 
-/* Bytes of a dense tensor of that shape, or 0 after an error. */
+/* The bytes of a dense tensor of that shape; 0 after an error. */
 static int64_t shape_bytes(tide_machine *m, const tide_layout *layout, tide_dtype dtype) {
     const tide_shape *shape = &layout->shape;
     for (int i = 0; i < shape->dims; i++)
@@ -279,7 +279,7 @@ void tide_drop_storage(tide_machine *m, const tide_tensor *t) {
 
 void tide_fill_storage(tide_machine *m, const tide_tensor *t, int64_t count) {
     tide_shape shape = tide_shape1((tide_dim){count, 0});
-    bool is_whole = count == tide_count(t); /* without padding: it has the tensor's own shape */
+    bool is_whole = count == tide_count(t); /* without padding the storage has the shape of the tensor */
     tide_layout *layout = is_whole ? t->layout : tide_layout_of(m, &shape, NULL);
     int64_t bytes = shape_bytes(m, layout, (tide_dtype)t->dtype);
     tide_drop_storage(m, t);
@@ -332,8 +332,8 @@ void tide_set_factor(tide_machine *m, tide_tensor *t, tide_factor factor) {
 
 /* ---- values ---- */
 
-/* CPython lets go of a dictionary's values from the first on, of a list's (Objects/listobject.c, list_dealloc) from the
- * last. */
+/* CPython releases the values of a dictionary from the first on, those of a list (Objects/listobject.c, list_dealloc)
+ * from the last. */
 void tide_list_release(tide_machine *m, tide_list *list) {
     TIDE_INVARIANT(list->references > 0);
     if (--list->references) return;

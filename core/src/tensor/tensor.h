@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The symbolic machine: tensors without values, what operations allocate and save, and autograd in PyTorch's order.
  *
- * A tensor is a dtype, a shape and strides over a storage; a storage's birth and death are the events of the
- * timeline. Operations (ops/) allocate, save and return; this file and autograd.c know when things die.
- * Reference counts are those of PyTorch and Python: who calls owns what is returned. */
+ * A tensor is a dtype, a shape and strides over a storage; creating and freeing storages are the events of the
+ * timeline. Operations (ops/) allocate, save and return; this file and autograd.c know when things are freed.
+ * References are counted as in PyTorch and Python: the caller owns what a function returns. */
 #ifndef TIDE_TENSOR_TENSOR_H
 #define TIDE_TENSOR_TENSOR_H
 
@@ -21,127 +21,129 @@ typedef struct tide_storage {
     uint32_t references;
     uint32_t allocation;   /* index in the timeline */
     uint32_t serial, mark; /* see memo/layer_memo.c */
-    bool is_untracked;     /* no event: on the host, of zero bytes, or made while the machine only winds down */
+    bool is_untracked;     /* without events: on the host, empty, or created while the machine winds down */
 } tide_storage;
 
 typedef struct tide_node tide_node;
 
 typedef struct tide_tensor {
-    /* What the tensor is, as plain values: TIDE_TENSOR_IS bytes, which memos compare as a whole. */
+    /* The properties of a tensor as plain values: TIDE_TENSOR_IS bytes, which memos compare as a whole. */
     int64_t offset; /* elements */
     tide_layout *layout;
-    uint16_t output; /* which output of node */
+    uint16_t output; /* which output of the node */
     uint8_t dtype;
     bool requires_grad;
     bool is_leaf; /* has no node */
     bool is_view;
     bool is_parameter;
-    bool is_absent;        /* a parameter that the checkpoint lacks: without memory */
-    bool is_dtensor;       /* torch.distributed.tensor.DTensor: this rank's part of it */
-    bool is_replicated;    /* a DTensor that is whole on each rank: Replicate() */
-    bool has_partial_grad; /* a replicated DTensor, to whose gradient each rank has a summand */
-    bool is_of_iteration;  /* of an iteration that is not played, whose nodes are another's: folded_loops.h */
-    /* And what it refers to, and is referred to by. */
+    bool is_absent;        /* a parameter missing from the checkpoint: without memory */
+    bool is_dtensor;       /* torch.distributed.tensor.DTensor, of which this is the local part */
+    bool is_replicated;    /* a DTensor that every rank has in full: Replicate() */
+    bool has_partial_grad; /* a replicated DTensor to whose gradient each rank contributes a part */
+    bool is_of_iteration;  /* of a folded iteration, for whose nodes those of the stored one stand: folded_loops.h */
+    /* What it refers to, and what refers to it. */
     uint32_t references;
     uint32_t serial, mark; /* see memo/layer_memo.c */
     tide_storage *storage;
     tide_node *node;        /* grad_fn, owned */
-    tide_node *accumulator; /* of a leaf: its AccumulateGrad while a graph holds one, not owned */
+    tide_node *accumulator; /* of a leaf: its AccumulateGrad while a graph refers to that; not owned */
     struct tide_tensor *grad;
-    struct tide_tensor *cast; /* of a weight: its entry in the autocast cache, not owned */
-    const tide_shape *shape;  /* of layout */
+    struct tide_tensor *cast; /* of a weight: its entry in the autocast cache; not owned */
+    const tide_shape *shape;  /* that of layout */
     const int64_t *stride;    /* likewise */
 } tide_tensor;
 
 enum { TIDE_TENSOR_IS = offsetof(tide_tensor, references) };
 
-/* What a node's backward does: `grads` holds one gradient (or NULL) for each output of the forward and stays
- * owned by the engine; `results` gets one owned gradient (or NULL) for each edge. */
+/* The backward of a node: `grads` has one gradient (or NULL) for each output of the forward, owned by the engine;
+ * `results` receives one owned gradient (or NULL) for each edge. */
 typedef struct tide_backward {
     const char *name;
     void (*run)(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results);
 } tide_backward;
 
-/* The head of what a node holds besides tensors: a checkpoint's frame, the context of a function of the language. */
+/* The header of what a node owns besides tensors: the frame of a checkpoint, the context of an autograd.Function. */
 typedef struct tide_held {
-    void (*clear)(tide_machine *m, struct tide_held *held); /* once its backward has run; NULL: nothing goes */
-    void (*drop)(tide_machine *m, struct tide_held *held);  /* the node goes */
+    void (*clear)(tide_machine *m,
+                  struct tide_held *held); /* called when its backward has run; NULL: nothing to release */
+    void (*drop)(tide_machine *m, struct tide_held *held); /* called when the node is released */
 } tide_held;
 
 typedef struct tide_edge {
-    tide_node *node; /* owned; NULL: no gradient is wanted */
+    tide_node *node; /* owned; NULL: no gradient needed */
     uint32_t input;
 } tide_edge;
 
 typedef struct tide_saved_tensors_hooks tide_saved_tensors_hooks;
 
-/* A saved tensor, or what hooks have packed it into. */
+/* A saved tensor, or what hooks packed it into. */
 typedef struct tide_saved {
-    tide_tensor *tensor;                 /* owned; of hooks: as they have it */
-    tide_saved_tensors_hooks *packed_by; /* NULL: the tensor is kept as it is */
-    uint32_t packed;                     /* theirs */
-    bool requires_grad;                  /* of hooks: as the tensor was, whatever they hand out */
+    tide_tensor *tensor;                 /* owned; with hooks, as they set it */
+    tide_saved_tensors_hooks *packed_by; /* NULL: the tensor is saved as it is */
+    uint32_t packed;                     /* for the hooks */
+    bool requires_grad;                  /* with hooks: as the tensor had it, whatever they return */
 } tide_saved;
 
-/* A pair of hooks of one kind, whatever they are for: a table of constants. */
+/* The functions of a kind of hooks: a constant table. */
 typedef struct tide_hook_pair {
-    /* Takes a tensor (borrowed) that is being saved into an empty slot, whose packed_by is the hooks' to set. */
+    /* Packs a tensor (borrowed) into an empty slot and sets its packed_by. */
     void (*pack)(tide_machine *m, tide_saved_tensors_hooks *hooks, tide_saved *slot, tide_tensor *t);
-    /* Of a slot with packed_by: the tensor, owned by the caller; NULL after an error. */
+    /* Unpacks a slot that has packed_by: the caller owns the tensor; NULL after an error. */
     tide_tensor *(*unpack)(tide_machine *m, tide_saved *slot);
-    /* The same slot's packed_by lets go of it; a tensor that is in the slot is released by the caller. */
+    /* Releases what was packed; the caller releases a tensor in the slot itself. */
     void (*drop)(tide_machine *m, tide_saved *slot);
 } tide_hook_pair;
 
-/* torch.autograd.graph.saved_tensors_hooks: those of the machine's state get what is saved. The head of what they need
- * besides, as the frame of a checkpoint. */
+/* torch.autograd.graph.saved_tensors_hooks: those in the machine's state are given everything that is saved. The header
+ * of what such hooks need, as the frame of a checkpoint. */
 struct tide_saved_tensors_hooks {
     const tide_hook_pair *pair;
 };
 
-/* Tensor.register_hook: run once, before the backward of the node that made the tensor (torch/csrc/autograd/engine.cpp:
- * call_tensor_pre_hooks). The head of what it needs besides. */
+/* Tensor.register_hook: runs once, before the backward of the node that made the tensor
+ * (torch/csrc/autograd/engine.cpp: call_tensor_pre_hooks). The header of what such a hook needs. */
 typedef struct tide_tensor_hook {
     void (*run)(tide_machine *m, struct tide_tensor_hook *hook);
-    void (*drop)(tide_machine *m, struct tide_tensor_hook *hook); /* it has run, or its node goes */
+    void (*drop)(tide_machine *m,
+                 struct tide_tensor_hook *hook); /* called after it has run, or when its node is released */
     struct tide_tensor_hook *next;
 } tide_tensor_hook;
 
-/* Shape and dtype of one output of the forward: what its gradient must look like. */
+/* Shape and dtype of an output of the forward, which its gradient must have. */
 typedef struct tide_meta {
-    const tide_shape *shape; /* of a layout */
+    const tide_shape *shape; /* that of a layout */
     uint8_t dtype;
-    bool is_dtensor; /* whose gradients are added up in a new one, and whose parts may be of another placement */
+    bool is_dtensor; /* gradients are accumulated out of place, and may have another placement */
 } tide_meta;
 
 struct tide_node {
     uint32_t references;
     uint32_t order;  /* sequence number; AccumulateGrad: UINT32_MAX */
     uint32_t serial; /* see memo/layer_memo.c */
-    uint32_t walk;   /* of who walks the graph last: a number of machine.walk_count */
+    uint32_t walk;   /* the last walk over the graph that visited it, counted by machine.walk_count */
     const tide_backward *backward;
     uint32_t bytes;
     uint16_t edge_count, output_count, output_capacity, saved_count, saved_capacity;
-    uint8_t stream; /* on which forward ran, and so backward */
-    bool is_spent;  /* its saved tensors were freed: it cannot run again */
+    uint8_t stream; /* of the forward, and so of the backward */
+    bool is_spent;  /* its saved tensors are freed, so that it cannot run again */
     uint32_t module, statement;
     const char *op;
     tide_edge *edges;
     tide_meta *outputs;
     tide_saved *saved;
     tide_node_members of;
-    tide_meta extra;                /* a shape for the backward that no saved tensor gives */
+    tide_meta extra;                /* a shape that backward needs and no saved tensor has */
     tide_held *held;                /* owned, may be NULL */
-    tide_tensor_hook *tensor_hooks; /* in the order in which they were registered; owned, may be NULL */
+    tide_tensor_hook *tensor_hooks; /* in order of registration; owned, may be NULL */
     union {
-        struct tide_task_state *state; /* in the backward pass that runs, see autograd.c */
-        struct tide_node *next;        /* among those that die, which no pass has to run */
+        struct tide_task_state *state; /* in the current backward pass, see autograd.c */
+        struct tide_node *next;        /* next one to be released, of those that no pass still has to run */
     };
 };
 
-/* How a dimension's number came about: a name, a literal, or an operation on two others. */
+/* How the size of a dimension was derived: a name, a literal, or an operation on two others. */
 typedef struct tide_symbol {
-    char operator; /* 'n' a name, '#' a literal, or one of + - * / */
+    char operator; /* 'n' a name, '#' a literal, else one of + - * / */
     uint32_t left, right;
     tide_text name;
     int64_t value; /* of a literal */
@@ -158,14 +160,14 @@ typedef enum tide_value_kind {
     TIDE_VALUE_TENSOR,
     TIDE_VALUE_LIST, /* tuples too */
     TIDE_VALUE_MODULE,
-    TIDE_VALUE_CONFIG /* an object of the configuration */
+    TIDE_VALUE_CONFIG /* an object of a model's configuration */
 } tide_value_kind;
 
 typedef struct tide_list tide_list;
 
 typedef struct tide_value {
     tide_value_kind kind;
-    uint32_t symbol; /* of an integer: how it came about */
+    uint32_t symbol; /* of an integer: how it was derived */
     union {
         bool truth;
         int64_t integer;
@@ -183,19 +185,19 @@ struct tide_list {
     uint32_t references;
     uint32_t count, capacity;
     uint32_t serial, mark, pops; /* see memo/layer_memo.c */
-    bool is_read;                /* its items or their number have been looked at */
-    bool is_output; /* "a, b" or "(a, b)": attributes of an object or a ModelOutput, which are a dictionary */
+    bool is_read;                /* its items or length have been read */
+    bool is_output; /* "a, b" or "(a, b)": attributes of an object, or a ModelOutput, which is a dictionary */
     tide_value *items;
 };
 
-/* What a device decides. */
+/* What depends on the device. */
 typedef struct tide_device {
-    int capability; /* compute capability times ten */
+    int capability; /* compute capability times 10 */
     int sms;
     int threads_per_sm;
 } tide_device;
 
-/* Where no GPU is given: H100 SXM (NVIDIA H100 Tensor Core GPU Architecture, tables 4 and 5). */
+/* If no GPU is given: H100 SXM (NVIDIA H100 Tensor Core GPU Architecture, tables 4 and 5). */
 #define TIDE_DEVICE_DEFAULT ((tide_device){.capability = 90, .sms = 132, .threads_per_sm = 2048})
 
 typedef enum tide_sdpa_choice {
@@ -210,19 +212,19 @@ typedef struct tide_cast {
     tide_tensor *from, *to; /* both owned */
 } tide_cast;
 
-/* What operations may read of the machine beside their arguments, and what may change while a job is played: much of it
- * is what PyTorch keeps for each thread (aten/src/ATen/ThreadLocalState.h). Who changes it for a while takes a copy and
- * puts that back (tide_machine_restore); memos compare it as a whole (tide_machine_state_key). Without padding. */
+/* What operations may read of the machine besides their arguments, and what may change during a job; much of it is
+ * thread-local in PyTorch (aten/src/ATen/ThreadLocalState.h). Temporary changes save a copy and restore it
+ * (tide_machine_restore); memos compare it as a whole (tide_machine_state_key). Without padding. */
 typedef struct tide_machine_state {
     tide_saved_tensors_hooks *saved_tensors_hooks; /* NULL: none */
-    tide_tensor *workspaces[2];                    /* of cuBLAS, that forward and backward keep, see ops/linear.c */
+    tide_tensor *workspaces[2]; /* workspaces that cuBLAS keeps for forward and backward, see ops/linear.c */
     tide_dtype autocast_dtype;
-    tide_factor factor; /* of what is made: TEMPORARY unless somebody says otherwise */
-    uint32_t stream;    /* of what is allocated */
+    tide_factor factor; /* of new storages: TEMPORARY unless set otherwise */
+    uint32_t stream;    /* of new storages */
     bool grad_enabled;
     bool autocast_enabled;
     bool is_in_backward;
-    bool keeps_workspaces; /* of cuBLAS */
+    bool keeps_workspaces; /* cuBLAS */
 } tide_machine_state;
 
 struct tide_machine {
@@ -231,77 +233,79 @@ struct tide_machine {
     tide_timeline timeline;
     tide_device device;
     tide_sdpa_choice sdpa;
-    bool makes_on_host, unifies_workspaces; /* a model before it is placed; cuBLASLt has the one of cuBLAS: linear.c */
+    bool makes_on_host, unifies_workspaces; /* a model before it is moved to the device; cuBLASLt uses the workspace of
+                                               cuBLAS: linear.c */
 
     void *free_lists[128]; /* by size in units of 16 bytes */
-    void *large_lists[64]; /* of what is larger, by the logarithm of its size */
+    void *large_lists[64]; /* larger pieces by the logarithm of their size */
     tide_symbol *symbols;
     uint32_t symbol_count, symbol_capacity;
     uint32_t *symbol_slots;
     uint32_t symbol_slot_count;
     tide_layout **layout_slots; /* open addressing */
-    tide_layout *scratch;       /* that tide_alloc_and_free had last */
+    tide_layout *scratch;       /* last used by tide_alloc_and_free */
     uint32_t layout_count, layout_slot_count;
 
     tide_machine_state state;
     tide_cast *casts; /* the weight cache of autocast */
     uint32_t cast_count, cast_capacity;
 
-    tide_saved_tensors_hooks *hooks_around_function; /* while the forward of a function of autograd runs */
-    bool is_stopped;                                 /* recomputation has all it needs: wind down without events */
-    bool has_failed;                                 /* a diagnostic says why; likewise */
+    tide_saved_tensors_hooks *hooks_around_function; /* while the forward of an autograd function runs */
+    bool is_stopped;                                 /* the recomputation is complete: wind down without events */
+    bool has_failed;                                 /* a diagnostic says why; wind down likewise */
     uint32_t node_order;
     uint32_t serial;     /* of the newest tensor, storage, node or list */
-    bool keeps_mm_alone; /* of matrix products: not addmm and bmm */
-    uint8_t kept_kinds;  /* of what checkpointed calls keep, see tensor/checkpoint.h: a bit for each kind */
+    bool keeps_mm_alone; /* selective checkpointing counts mm, but not addmm and bmm, as matrix products */
+    uint8_t kept_kinds;  /* what the current checkpoint saves, see tensor/checkpoint.h: one bit per kind */
     uint32_t task_count; /* backward passes begun */
-    uint32_t graph_task; /* the one that runs; 0: none */
+    uint32_t graph_task; /* the current one; 0: none */
     uint32_t walk_count; /* walks over the graph, see tide_node.walk */
-    tide_node *dying;    /* nodes whose turn to be torn down has not come */
+    tide_node *dying;    /* nodes waiting to be released */
     bool is_tearing_down;
     struct tide_cached *cached;   /* tensors that live as long as the process, see ops/cached.c */
     bool has_dtensors;            /* of tensor parallelism */
-    tide_tensor *in_flight;       /* AsyncCollectiveTensor: what a collective makes; NULL: none runs */
-    tide_tensor *in_flight_input; /* what it holds until somebody reads that */
-    /* Where allocations come from, and where they go, for the report. */
+    tide_tensor *in_flight;       /* AsyncCollectiveTensor: the result of the pending collective; NULL: there is none */
+    tide_tensor *in_flight_input; /* its input, kept until the result is read */
+    /* The origin of allocations and frees, for the report. */
     uint32_t module, statement;
     const char *op;
-    tide_freed_by freeing; /* what lets go of tensors; NONE: the loop around the model, or a framework's */
+    tide_freed_by freeing; /* what releases tensors at the moment; NONE: the training loop, or a framework */
     uint64_t op_count, op_limit;
     tide_folding folding;
-    int64_t same_keys; /* how many keys more leave all operations as they are that choose by ranges of their number */
+    int64_t same_keys; /* how many more keys leave unchanged all operations that depend on ranges of their number */
 
     uint64_t host_pinned; /* bytes */
-    /* When a leaf has got (more of) a gradient, which the engine still holds: register_post_accumulate_grad_hook. */
+    /* Called when a leaf received a gradient, which the engine still owns: register_post_accumulate_grad_hook. */
     void (*gradient_ready)(tide_machine *m, tide_tensor *leaf);
-    void (*after_backward)(void *of); /* of each node, before it lets go of what it has saved: Node.register_hook */
+    void (*after_backward)(
+        void *of); /* called for each node before it releases its saved tensors: Node.register_hook */
     void *after_backward_of;
-    /* What torch.nn.functional.linear has been replaced with; NULL: nothing. */
+    /* The replacement of torch.nn.functional.linear; NULL: none. */
     tide_tensor *(*linear)(tide_machine *m, tide_tensor *x, tide_tensor *weight, tide_tensor *bias);
-    void *wrapper; /* whose hooks these are */
+    void *wrapper; /* the owner of these hooks */
 
-    /* The interpreter's hooks: how frames of checkpoints run their function again. */
+    /* Hooks of the interpreter, by which frames of checkpoints run their function again. */
     void *interpreter;
     tide_value (*call_again)(tide_machine *m, void *function, tide_value *inputs, uint32_t count);
     void (*function_free)(tide_machine *m, void *function);
-    const char *(*where)(tide_machine *m); /* module path and line, for errors */
+    const char *(*where)(tide_machine *m); /* module path and line, for error messages */
 };
 
 void tide_machine_init(tide_machine *m, tide_arena *arena, tide_diagnostics *diags);
 
-/* Puts the state back that was there before; workspaces that have been made since stay. */
+/* Restores an earlier state; workspaces created since then stay. */
 void tide_machine_restore(tide_machine *m, const tide_machine_state *before);
-/* The state as memos compare it: equal bytes where operations do the same. */
+/* The state as memos compare it: equal bytes mean that operations behave alike. */
 tide_machine_state tide_machine_state_key(const tide_machine *m);
 
-/* Records the first error and makes the machine wind down. Returns NULL. */
+/* Reports the first error and makes the machine wind down. Returns NULL. */
 tide_tensor *tide_fail(tide_machine *m, tide_status status, const char *format, ...)
 #if defined(__GNUC__)
     __attribute__((format(printf, 3, 4)))
 #endif
     ;
 
-/* The same at a setting, which is its name, whatever module runs; what to do follows the message's last "; ". */
+/* The same for a setting, by its name, whichever module runs; what to do follows the last "; " of the message. */
 tide_tensor *tide_fail_setting(tide_machine *m, tide_status status, const char *setting, const char *format, ...)
 #if defined(__GNUC__)
     __attribute__((format(printf, 4, 5)))
@@ -311,8 +315,8 @@ static inline bool tide_is_aborting(const tide_machine *m) {
     return m->is_stopped || m->has_failed;
 }
 
-/* Says what lets go of tensors from here on, until tide_freeing_ends() is given what this returns. `op` NULL: the
- * operation that runs. */
+/* Says what releases tensors from here on, until tide_freeing_ends() is given the returned value. `op` NULL: the
+ * current operation. */
 static inline tide_freeing tide_freeing_begins(tide_machine *m, tide_freed_by by, const char *op) {
     tide_freeing before = {m->op, m->module, m->statement, m->freeing};
     m->freeing = by;
@@ -326,7 +330,7 @@ static inline void tide_freeing_ends(tide_machine *m, tide_freeing before) {
     m->freeing = before.by;
 }
 
-/* Small recycled memory; zeroed. */
+/* Small recycled pieces of memory, zeroed. */
 void *tide_pool_alloc(tide_machine *m, size_t bytes);
 void tide_pool_free(tide_machine *m, void *memory, size_t bytes);
 
@@ -345,18 +349,18 @@ tide_layout *tide_layout_of(tide_machine *m, const tide_shape *shape, const int6
 
 /* A contiguous tensor over a new storage of its size. */
 tide_tensor *tide_empty(tide_machine *m, const tide_shape *shape, tide_dtype dtype);
-/* Pinned memory of the host: a power of two, which the run keeps (c10/core/CachingHostAllocator.h). */
+/* Pinned host memory: a power of two, kept until the end of the run (c10/core/CachingHostAllocator.h). */
 void tide_pin_host(tide_machine *m, int64_t bytes);
-/* As tide_empty(), on the host: no event. */
+/* As tide_empty(), but on the host: no event. */
 tide_tensor *tide_empty_host(tide_machine *m, const tide_shape *shape, tide_dtype dtype);
-/* As torch.empty_like with preserve_format: keeps dense strides. */
+/* As torch.empty_like with preserve_format, which keeps dense strides. */
 tide_tensor *tide_empty_like(tide_machine *m, const tide_tensor *like, tide_dtype dtype);
 /* With the given strides, which must be dense. */
 tide_tensor *tide_empty_strided(tide_machine *m, const tide_shape *shape, const int64_t *stride, tide_dtype dtype);
 tide_tensor *tide_empty_laid_out(tide_machine *m, tide_layout *layout, tide_dtype dtype);
-/* Over a storage for an allocation that is in the timeline already. */
+/* A tensor over an allocation that is already in the timeline. */
 tide_tensor *tide_tensor_of(tide_machine *m, uint32_t allocation, tide_layout *layout, tide_dtype dtype);
-/* A flat scratch tensor of that many bytes. */
+/* A flat scratch tensor of so many bytes. */
 tide_tensor *tide_scratch(tide_machine *m, int64_t bytes);
 /* Allocates and frees at once. */
 void tide_alloc_and_free(tide_machine *m, int64_t bytes);
@@ -364,12 +368,12 @@ void tide_alloc_and_free(tide_machine *m, int64_t bytes);
 tide_tensor *tide_flat(tide_machine *m, int64_t count, tide_dtype dtype);
 /* A tensor without dimensions. */
 tide_tensor *tide_scalar(tide_machine *m, tide_dtype dtype);
-/* t.data = from: t gives up its storage for that of `from`. */
+/* t.data = from: t takes over the storage of `from`. */
 void tide_set_data(tide_machine *m, tide_tensor *t, const tide_tensor *from);
-/* t.untyped_storage().resize_(): to nothing, and to `count` elements again. Views of it see both. */
+/* t.untyped_storage().resize_(): to 0, and back to `count` elements. All views of it see that. */
 void tide_drop_storage(tide_machine *m, const tide_tensor *t);
 void tide_fill_storage(tide_machine *m, const tide_tensor *t, int64_t count);
-/* t.record_stream(stream): freed, its block waits for that stream. */
+/* t.record_stream(stream): once freed, its block waits for that stream. */
 void tide_record_stream(tide_machine *m, const tide_tensor *t, uint8_t stream);
 
 /* Another tensor over the same storage, without a node. */
@@ -380,7 +384,7 @@ static inline tide_tensor *tide_retain(tide_tensor *t) {
     if (t) t->references++;
     return t;
 }
-void tide_tensor_free(tide_machine *m, tide_tensor *t);            /* when nobody refers to it */
+void tide_tensor_free(tide_machine *m, tide_tensor *t);            /* called when there are no more references */
 static inline void tide_release(tide_machine *m, tide_tensor *t) { /* NULL is allowed */
     if (!t) return;
     TIDE_INVARIANT(t->references > 0);
@@ -391,7 +395,7 @@ static inline void tide_release_at(tide_machine *m, tide_tensor **t) { /* and se
     *t = NULL;
     tide_release(m, old);
 }
-/* A name of the loop around the model is bound to something else, or deleted: `what` says so. NULL is allowed. */
+/* A name of the training loop is rebound or deleted: `what` says which. t may be NULL. */
 void tide_del(tide_machine *m, const char *what, tide_tensor *t);
 
 static inline int64_t tide_count(const tide_tensor *t) {
@@ -407,7 +411,8 @@ static inline bool tide_is_dense(const tide_tensor *t) {
 }
 bool tide_same_shape(const tide_shape *a, const tide_shape *b);
 void tide_contiguous_strides(const tide_shape *shape, int64_t *stride);
-/* The layout that TensorIterator gives the output, of that shape, of an elementwise operation on these inputs. */
+/* The layout of the output of an elementwise operation on these inputs with that shape, as TensorIterator computes it.
+ */
 tide_layout *tide_elementwise_layout(tide_machine *m, const tide_shape *shape, tide_tensor *const *inputs, int count);
 bool tide_broadcast(tide_machine *m, tide_shape *out, const tide_shape *a, const tide_shape *b);
 tide_dtype tide_promote(const tide_tensor *a, const tide_tensor *b);
@@ -421,11 +426,11 @@ void tide_set_factor(tide_machine *m, tide_tensor *t, tide_factor factor);
 
 /* ---- autograd (autograd.c) ---- */
 
-/* Whether a node must be made for an operation on these inputs. */
+/* Whether an operation on these inputs needs a node. */
 bool tide_needs_node(const tide_machine *m, tide_tensor *const *inputs, int count);
 
-/* A node with one edge per input, for one output and at most five saved tensors; NULL if no gradient is wanted. Entries
- * of inputs may be NULL. */
+/* A node with one edge per input, for one output and at most five saved tensors; NULL if no gradient is needed. Inputs
+ * may be NULL. */
 tide_node *tide_node_new(tide_machine *m, const tide_backward *backward, tide_tensor *const *inputs, int count);
 /* The same for so many outputs and saved tensors. */
 tide_node *tide_node_with(tide_machine *m, const tide_backward *backward, tide_tensor *const *inputs, int count,
@@ -433,53 +438,52 @@ tide_node *tide_node_with(tide_machine *m, const tide_backward *backward, tide_t
 void tide_node_release(tide_machine *m, tide_node *node);
 /* The bytes of a node with so many edges, outputs and saved tensors. */
 uint32_t tide_node_bytes(unsigned edges, unsigned outputs, unsigned saved);
-/* Points the node at its edges, saved tensors and outputs, which follow it in the same memory. */
+/* Sets the node's pointers to its edges, saved tensors and outputs, which follow it in the same memory. */
 void tide_node_lay_out(tide_node *node);
-/* The AccumulateGrad of a leaf, which exists as long as any graph refers to it; owned by the caller. */
+/* The AccumulateGrad of a leaf, which lives while a graph refers to it; owned by the caller. */
 tide_node *tide_accumulator_of(tide_machine *m, tide_tensor *leaf);
 bool tide_is_accumulator(const tide_node *node);
 bool tide_needs_input_grad(const tide_node *node, int edge); /* should_compute_output */
 
-/* Saves a tensor in the next slot; NULL keeps the slot empty. node may be NULL. Inputs are saved before an
- * operation allocates, outputs after. */
+/* Saves a tensor in the next slot; NULL leaves the slot empty. node may be NULL. Inputs are saved before an operation
+ * allocates, outputs after. */
 void tide_save(tide_machine *m, tide_node *node, tide_tensor *t);
-/* The saved tensor, owned by the caller; runs the recomputation of a checkpoint. NULL if the slot is empty. */
+/* The saved tensor, owned by the caller; may run the recomputation of a checkpoint. NULL if the slot is empty. */
 tide_tensor *tide_saved_at(tide_machine *m, tide_node *node, int slot);
-/* The same for slots of one's own: saves, has again, forgets. */
+/* The same for a slot outside of nodes: save, get, clear. */
 void tide_slot_save(tide_machine *m, tide_saved *slot, tide_tensor *t);
 tide_tensor *tide_slot_unpack(tide_machine *m, tide_saved *slot);
 void tide_slot_clear(tide_machine *m, tide_saved *slot);
-/* Takes the hook over. */
+/* Takes ownership of the hook. */
 void tide_register_hook(tide_node *node, tide_tensor_hook *hook);
-/* Makes t the node's next output: shape and dtype are kept. node may be NULL. Returns t. */
+/* Makes t the node's next output, recording its shape and dtype. node may be NULL. Returns t. */
 tide_tensor *tide_set_grad_fn(tide_machine *m, tide_node *node, tide_tensor *t);
 
 /* torch.Tensor.backward of a scalar. */
 void tide_run_backward(tide_machine *m, tide_tensor *root);
-/* torch.autograd.backward with a given gradient, which stays the caller's. */
+/* torch.autograd.backward with a given gradient, which the caller keeps. */
 void tide_run_backward_from(tide_machine *m, tide_tensor *const *roots, tide_tensor *const *grads, int count);
-/* torch.autograd.grad from edges of the graph, to nodes whose gradients are not accumulated but given to the caller:
- * grads[i], owned, NULL where none came. What does not lead to them is not run. retain_graph: what nodes have saved
- * stays. */
+/* torch.autograd.grad from edges of the graph, for nodes whose gradients are returned rather than accumulated:
+ * grads[i], owned, NULL if none arrived. Only what leads to them runs. retain_graph: nodes keep their saved tensors. */
 void tide_autograd_grad(tide_machine *m, const tide_edge *outputs, tide_tensor *const *grad_outputs, uint32_t count,
                         tide_node *const *inputs, uint32_t input_count, tide_tensor **grads, bool retain_graph);
-/* Of a node that is about to run: its incoming gradients, one for each output; borrowed, NULL where there is none. */
+/* For a node that is about to run: its incoming gradients, one per output; borrowed, NULL if there is none. */
 tide_tensor *const *tide_incoming_grads(const tide_node *node);
 
-/* Gradient helpers: broadcast dimensions summed away, with the sum's scratch; takes over g. */
+/* Gradient helpers: sums broadcast dimensions, with the sum's scratch memory; takes ownership of g. */
 tide_tensor *tide_sum_to(tide_machine *m, tide_tensor *g, const tide_shape *shape);
-/* AsyncCollectiveTensor.wait(): `t` is about to be read; the collective that makes it lets go of its input. */
+/* AsyncCollectiveTensor.wait(): `t` is about to be read; the collective that made it releases its input. */
 void tide_wait_tensor(tide_machine *m, const tide_tensor *t);
-/* Makes t the last holder of these tensors: they die right before it, in this order. Takes them over. */
+/* Makes t the last owner of these tensors: they are freed right before it, in this order. Takes ownership of them. */
 void tide_hold(tide_machine *m, tide_tensor *t, tide_tensor *const *held, uint32_t count);
 
 /* ---- autocast (autocast.c) ---- */
 
-#define TIDE_AUTOCAST_DTYPE TIDE_FP16 /* where none is given (aten/src/ATen/autocast_mode.cpp: autocast_dtype) */
+#define TIDE_AUTOCAST_DTYPE TIDE_FP16 /* unless given (aten/src/ATen/autocast_mode.cpp: autocast_dtype) */
 
 void tide_autocast_begin(tide_machine *m, tide_dtype dtype);
 void tide_autocast_end(tide_machine *m); /* drops the weight cache */
-/* The tensor in the autocast dtype or in fp32, cached for weights; owned by the caller. */
+/* The tensor cast to the autocast dtype or to fp32, cached for weights; owned by the caller. */
 tide_tensor *tide_autocast_lower(tide_machine *m, tide_tensor *t);
 tide_tensor *tide_autocast_fp32(tide_machine *m, tide_tensor *t);
 
@@ -497,7 +501,7 @@ static inline tide_value tide_of_int(int64_t n) {
 static inline tide_value tide_of_bool(bool b) {
     return (tide_value){.kind = TIDE_VALUE_BOOL, .truth = b};
 }
-/* The bits of a value without an identity; of text, a list, a tensor or a configuration those of its address. */
+/* The bits of a value that has no identity; for text, a list, a tensor or a configuration those of its address. */
 static inline uint64_t tide_value_bits(tide_value v) {
     uint64_t bits = 0;
     switch (v.kind) {
@@ -540,6 +544,6 @@ static inline void tide_value_release(tide_machine *m, tide_value v) {
         tide_list_release(m, v.list);
 }
 tide_list *tide_list_new(tide_machine *m);
-void tide_list_push(tide_machine *m, tide_list *list, tide_value v); /* takes v over */
+void tide_list_push(tide_machine *m, tide_list *list, tide_value v); /* takes ownership of v */
 
 #endif

@@ -8,13 +8,13 @@
 
 typedef struct attention {
     int64_t batch, heads, kv_heads, queries, keys, width, value_width;
-    int64_t sequences; /* of a batch of one row, next to one another: flash_attn_varlen_func; 0: rows */
+    int64_t sequences; /* of equal length, packed in a batch of one row: flash_attn_varlen_func; 0: an ordinary batch */
     double dropout;
     bool is_causal,
-        repeats; /* repeats: enable_gqa, keys and values are copied for their queries; else they broadcast */
+        repeats; /* repeats: enable_gqa, where keys and values are copied for their queries; else they are broadcast */
 } attention;
 
-/* A tensor with x's dimensions whose memory is ordered batch, sequence, head, width. */
+/* A tensor with the dimensions of x, stored in the order batch, sequence, head, width. */
 static tide_tensor *bshd(tide_machine *m, const tide_shape *shape, tide_dtype dtype) {
     int64_t stride[TIDE_MAX_DIMS];
     stride[3] = 1;
@@ -47,7 +47,7 @@ static void remember_attention(tide_node *node, const attention *of) {
     node->of.attention.sequences = of->sequences;
 }
 
-/* Saved as the generated nodes declare it: inputs by name, then results by name; so they are freed. */
+/* In the order in which the generated nodes declare, and so free, them: inputs by name, then results by name. */
 enum { SLOT_BIAS, SLOT_K, SLOT_Q, SLOT_V, SLOT_LSE, SLOT_OUT, SLOT_OFFSET, SLOT_SEED, SLOTS };
 
 static attention of_node(const tide_node *node, const tide_tensor *q) {
@@ -60,7 +60,7 @@ static attention of_node(const tide_node *node, const tide_tensor *q) {
     return a;
 }
 
-/* A kernel's node, which saves its inputs first; the bias may be NULL. */
+/* The node of a kernel, which saves its inputs first; the bias may be NULL. */
 static tide_node *node_of(tide_machine *m, const tide_backward *backward, tide_tensor *q, tide_tensor *k,
                           tide_tensor *v, tide_tensor *bias, bool bias_learns, const attention *a) {
     tide_tensor *inputs[4] = {q, k, v, bias_learns ? bias : NULL}, *saved[4] = {bias, k, q, v};
@@ -70,7 +70,7 @@ static tide_node *node_of(tide_machine *m, const tide_backward *backward, tide_t
     return node;
 }
 
-/* What the kernels save after their inputs; takes over all but the output. */
+/* Saves the kernel's results after its inputs; takes ownership of all but the output. */
 static tide_tensor *kept(tide_machine *m, tide_node *node, tide_tensor *out, tide_tensor *lse, tide_tensor *seed,
                          tide_tensor *offset) {
     tide_tensor *all[4] = {lse, out, offset, seed};
@@ -145,11 +145,12 @@ static tide_tensor *flash(tide_machine *m, tide_tensor *q, tide_tensor *k, tide_
 /* ---- efficient (memory-efficient attention) ---- */
 
 /* mem_eff_attention/kernel_backward.h, kernels/cutlassB.h: one fp32 accumulator and a 16-byte lock per tile of dq; in
- * half precision beyond a width of 128, fp32 dk and dv too, one block of 64 keys for each split of the keys; many heads
- * need few splits (cuda/attention_backward.cu: num_splits_key). */
+ * half precision with widths above 128 also fp32 dk and dv, one block of 64 keys for each split of the keys; with many
+ * heads few splits are needed (cuda/attention_backward.cu: num_splits_key). */
 static int64_t efficient_workspace(const attention *a, tide_dtype dtype, int capability) {
     bool is_half = dtype != TIDE_FP32, is_wide = a->width > 64;
-    bool is_sm86 = (capability == 86 || capability == 89) && a->width <= 96 && a->dropout <= 0; /* has its own kernel */
+    bool is_sm86 =
+        (capability == 86 || capability == 89) && a->width <= 96 && a->dropout <= 0; /* there is a kernel for it */
     int64_t tile_rows = is_wide && (is_half || capability >= 80) ? 128 : 64;
     int64_t tile_columns = is_wide && is_half && capability >= 80 && a->width <= 128 && !is_sm86 ? 128 : 64;
     int64_t row_tiles = TIDE_CEIL_DIV(a->queries, tile_rows), column_tiles = TIDE_CEIL_DIV(a->width, tile_columns);
@@ -238,7 +239,7 @@ static void cudnn_run(tide_machine *m, tide_node *node, tide_tensor **grads, tid
     results[0] = tide_empty_like(m, q, q->dtype);
     results[1] = tide_empty_like(m, k, k->dtype);
     results[2] = tide_empty_like(m, v, v->dtype);
-    tide_alloc_and_free(m, a.batch * a.heads * a.queries * (a.width + 1) * 4); /* asked for by cuDNN's front end */
+    tide_alloc_and_free(m, a.batch * a.heads * a.queries * (a.width + 1) * 4); /* requested by cuDNN's front end */
     tide_release(m, g);
     for (int i = SLOTS - 1; i >= 0; i--) tide_release(m, saved[i]);
 }
@@ -297,7 +298,7 @@ static tide_tensor *causal_bias(tide_machine *m, const attention *a, tide_dtype 
     return bias;
 }
 
-/* _safe_softmax: rows that are masked whole become zero, in place. */
+/* _safe_softmax: fully masked rows are set to zero, in place. */
 static tide_tensor *safe_softmax(tide_machine *m, tide_tensor *scores) {
     tide_tensor *out = tide_softmax(m, scores, -1);
     tide_tensor *is_masked = tide_empty(m, scores->shape, TIDE_BOOL);
@@ -351,7 +352,7 @@ static tide_tensor *math(tide_machine *m, tide_tensor *query, tide_tensor *key, 
         probabilities = dropped;
     }
     bool was_enabled = m->state.grad_enabled;
-    tide_tensor *weights = tide_to(m, probabilities, dtype); /* the second result, dropped by the caller */
+    tide_tensor *weights = tide_to(m, probabilities, dtype); /* the second result, which the caller discards */
     m->state.grad_enabled = was_enabled;
     tide_tensor *out = tide_matmul(m, probabilities, full_v), *narrow = tide_to(m, out, dtype);
     tide_release(m, out);
@@ -391,13 +392,13 @@ static bool is_hopper_or_blackwell(const tide_machine *m) {
     return m->device.capability >= 90 && m->device.capability < 120;
 }
 
-/* sdp_utils.cpp: check_cudnn_tensor_shapes. Without gradients every width up to 256 will do. A mask that wants a
- * gradient, as a bias that is learnt, gets none. */
+/* sdp_utils.cpp: check_cudnn_tensor_shapes. Without gradients any width up to 256 is supported. A mask that requires
+ * gradients, such as a learned bias, is not. */
 static bool cudnn_can(const tide_machine *m, const tide_tensor *q, const tide_tensor *mask, bool trains,
                       const attention *a) {
     if (mask && mask->requires_grad) return false;
     if ((q->dtype != TIDE_BF16 && q->dtype != TIDE_FP16) || m->device.capability < 80) return false;
-    bool is_latent = a->width == 192 && a->value_width == 128; /* the widths of latent attention */
+    bool is_latent = a->width == 192 && a->value_width == 128; /* the widths of multi-head latent attention */
     bool is_width_known = a->width <= 128 || (is_latent && is_hopper_or_blackwell(m)) ||
                           ((a->width == 256 || (!trains && a->width < 256)) && is_hopper_or_blackwell(m));
     return a->width % 8 == 0 && is_width_known && a->value_width % 8 == 0 && a->dropout <= 0 && a->keys > 1;
@@ -531,7 +532,7 @@ static tide_value list_of(tide_machine *m, tide_tensor *const made[4]) {
     return list;
 }
 
-/* Without a node, which ring attention has itself. Only memory-efficient attention takes two widths. */
+/* Without a node, which ring attention has itself. Only memory-efficient attention supports two different widths. */
 static tide_value op_ring_block(tide_machine *m, tide_value *arguments) {
     tide_tensor *all[3], *made[4];
     for (int i = 0; i < 3; i++) all[i] = tide_arg_tensor(m, arguments[i]);
@@ -557,7 +558,7 @@ static tide_value op_efficient_workspace(tide_machine *m, tide_value *arguments)
     return tide_of_tensor(tide_scratch(m, efficient_workspace(&a, (tide_dtype)all[0]->dtype, m->device.capability)));
 }
 
-/* DTensor's own attention is one operation to selective checkpointing, whatever runs inside of it. */
+/* To selective checkpointing, DTensor's attention is a single operation, whatever runs inside. */
 static tide_value op_kept_attention(tide_machine *m, tide_value *arguments) {
     tide_tensor *made[4];
     (void)arguments;

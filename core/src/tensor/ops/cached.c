@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensors that a process makes once and keeps: torch.empty() under functools.lru_cache, and buffers that only grow. */
+/* Tensors that are created once per process: torch.empty() under functools.lru_cache, and buffers that only grow. */
 #include <string.h>
 
 #include "tensor/ops/ops.h"
 
-/* A tensor of the cache: of that name, dtype and, but for buffers, shape. */
+/* A cached tensor, identified by name, dtype and, except for buffers, shape. */
 struct tide_cached {
     tide_text name;
     tide_tensor *tensor; /* owned */
@@ -29,8 +29,8 @@ static struct tide_cached *find_cached(const tide_machine *m, tide_text name, ti
     return c;
 }
 
-/* Made by whichever call comes first, of_another: out of one of its size, which goes; it lives on, so a memo of that
- * call is none. */
+/* Created by the first call; of_another: copied from a tensor of the same size, which is released. It outlives the
+ * call, which therefore cannot be memoised. */
 static tide_tensor *make(tide_machine *m, const tide_value *a, const tide_shape *shape, tide_dtype dtype) {
     tide_factor outside = m->state.factor;
     bool is_known = a[3].kind == TIDE_VALUE_TEXT && factor_named(a[3].text, &m->state.factor);

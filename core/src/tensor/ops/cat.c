@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensors made of others, and parts of one: cat, stack, split, pad, roll, repeat (aten/src/ATen/native/TensorShape.cpp,
- * PadNd.cpp, TensorTransformations.cpp, Repeat.cpp). */
+/* Joining and splitting tensors: cat, stack, split, pad, roll, repeat (aten/src/ATen/native/TensorShape.cpp, PadNd.cpp,
+ * TensorTransformations.cpp, Repeat.cpp). */
 #include "tensor/ops/ops.h"
 
 #include "base/checked.h"
 #include "base/units.h"
 
 static void cat_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
-    /* Narrow views. Where each begins does not matter here: views allocate nothing. */
+    /* Narrow views. Their offsets do not matter here: views allocate nothing. */
     int dim = node->of.along.dim;
     for (unsigned i = 0; i < node->edge_count; i++) {
         if (!node->edges[i].node) continue;
@@ -33,7 +33,7 @@ tide_tensor *tide_cat(tide_machine *m, tide_tensor **parts, int count, int64_t d
     tide_value total = {.kind = TIDE_VALUE_INT};
     tide_dtype dtype = model->dtype;
     bool is_first = true;
-    for (int i = 0; i < count; i++) { /* an empty tensor counts for the dtype alone */
+    for (int i = 0; i < count; i++) { /* an empty tensor only counts for the dtype */
         dtype = tide_promote(&(tide_tensor){.dtype = (uint8_t)dtype, .shape = model->shape}, parts[i]);
         if (parts[i]->shape->dims == 1 && parts[i]->shape->dim[0].size == 0 && model->shape->dims != 1) continue;
         for (int d = 0; d < shape.dims; d++) {
@@ -86,7 +86,8 @@ static tide_value op_stack(tide_machine *m, tide_value *a) {
     }
     int count = a[0].list->count <= CAT_LIMIT ? (int)a[0].list->count : 0;
     tide_tensor **parts = tide_pool_alloc(m, (size_t)(count + 1) * sizeof *parts);
-    for (int i = 0; i < count; i++) { /* what is not played gets no gradient: its iteration's is another's */
+    for (int i = 0; i < count;
+         i++) { /* a tensor of a folded iteration gets no gradient: the stored iteration's stands for it */
         parts[i] = tide_arg_tensor(m, a[0].list->items[i]);
         if (parts[i] && parts[i]->is_of_iteration) parts[i] = NULL;
     }
@@ -145,7 +146,7 @@ static tide_value parts_of(tide_machine *m, tide_tensor *x, int at, const tide_d
 
 enum { SPLIT_LIMIT = 16384 };
 
-/* How many parts a split makes; 0: too many, or none. */
+/* The number of parts of a split; 0: too many, or none. */
 static uint32_t part_count(tide_machine *m, tide_value sizes, int64_t whole) {
     if (sizes.kind == TIDE_VALUE_LIST) return sizes.list->count <= SPLIT_LIMIT ? sizes.list->count : 0;
     int64_t step = tide_arg_int(m, sizes);
@@ -288,7 +289,7 @@ static tide_value op_pad(tide_machine *m, tide_value *a) {
     return tide_of_tensor(tide_pad(m, x, after, count, dim));
 }
 
-/* torch.roll over `count` dimensions: a copy for each, the last one stays. */
+/* torch.roll over `count` dimensions: one copy for each, of which the last is the result. */
 static tide_tensor *rolled(tide_machine *m, const tide_tensor *x, int64_t count) {
     tide_tensor *made = NULL;
     for (int64_t i = 0; i < count; i++) {
@@ -316,8 +317,8 @@ static tide_value op_roll(tide_machine *m, tide_value *a) {
     return tide_of_tensor(tide_set_grad_fn(m, node, rolled(m, x, count)));
 }
 
-/* Tensor.repeat and repeat_interleave of whole dimensions: one copy, the gradient a sum over the copies where there are
- * several. */
+/* Tensor.repeat and repeat_interleave of whole dimensions: one copy; the gradient is summed over the copies if there
+ * are several. */
 static void repeat_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     bool is_once = tide_count(grads[0]) == tide_count_of(node->extra.shape);
     results[0] =
@@ -349,7 +350,7 @@ static tide_value op_repeat(tide_machine *m, tide_value *a) {
     return tide_of_tensor(tide_set_grad_fn(m, node, tide_empty(m, &shape, x->dtype)));
 }
 
-/* Tensor.repeat_interleave by one number (Repeat.cpp): expanded, cloned and flattened. */
+/* Tensor.repeat_interleave by one number (Repeat.cpp): expand, clone and flatten. */
 static tide_value op_repeat_interleave(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
     int64_t repeats = tide_arg_int(m, a[1]);

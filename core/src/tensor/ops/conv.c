@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Convolution by cuDNN: aten/src/ATen/native/Convolution.cpp, cudnn/ConvShared.cpp. Plan workspaces are chosen by the
- * library on the GPU and not counted. */
+/* Convolution by cuDNN: aten/src/ATen/native/Convolution.cpp, cudnn/ConvShared.cpp. Workspaces of plans are chosen by
+ * the library on the GPU and not included. */
 #include "tensor/ops/ops.h"
 
-/* Whether channels lie closest together, then pixels or samples of sound. */
+/* Whether the channels are innermost, followed by the pixels or samples. */
 static bool has_channels_last(const tide_tensor *x) {
     int dims = x->shape->dims;
     int64_t expected = 1;
@@ -16,7 +16,7 @@ static bool has_channels_last(const tide_tensor *x) {
     return true;
 }
 
-/* An image with one channel or one pixel has both layouts. */
+/* An image with a single channel or pixel has both layouts. */
 static bool is_channels_last(const tide_tensor *x) {
     return x->shape->dims == 4 && has_channels_last(x);
 }
@@ -32,7 +32,7 @@ tide_tensor *tide_image_like(tide_machine *m, const tide_shape *shape, tide_dtyp
     return tide_empty_strided(m, shape, stride, dtype);
 }
 
-/* x in the layout of the call: itself, or a copy. */
+/* x itself if it has the layout of the call, else a copy. */
 static tide_tensor *in_layout(tide_machine *m, tide_tensor *x, bool channels_last) {
     if (channels_last ? is_channels_last(x) : tide_is_contiguous(x)) return tide_retain(x);
     return tide_image_like(m, x->shape, x->dtype, channels_last);
@@ -42,8 +42,8 @@ static void conv_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide
     tide_tensor *x = tide_saved_at(m, node, 0), *weight = tide_saved_at(m, node, 1);
     bool is_last = node->of.convolution.is_channels_last,
          is_depthwise =
-             node->of.convolution.is_depthwise && !is_last; /* a kernel of its own: the weight's gradient first */
-    bool is_line = x->shape->dims == 3; /* its contiguous copy keeps one dimension of space away from channels last */
+             node->of.convolution.is_depthwise && !is_last; /* has its own kernel: the gradient of the weight first */
+    bool is_line = x->shape->dims == 3; /* its contiguous copy prevents channels last with one spatial dimension */
     tide_tensor *input = is_line || tide_needs_input_grad(node, 1) ? in_layout(m, x, is_last) : tide_retain(x);
     if (is_depthwise) {
         tide_tensor *g = in_layout(m, grads[0], is_last);
@@ -59,7 +59,7 @@ static void conv_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide
         if (tide_needs_input_grad(node, 1)) results[1] = tide_image_like(m, weight->shape, weight->dtype, true);
         tide_release(m, g);
     } else {
-        /* one of another layout is copied first; any other in either call, for itself */
+        /* a gradient of another layout is copied first; else either call makes its own copy */
         bool is_other = has_channels_last(grads[0]) && !tide_is_contiguous(grads[0]);
         tide_tensor *g = is_other ? in_layout(m, grads[0], false) : tide_retain(grads[0]);
         for (int i = 0; i < 2; i++) {
@@ -85,14 +85,14 @@ static void conv_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide
 }
 static const tide_backward conv_backward = {"ConvolutionBackward0", conv_run};
 
-/* One number for all dimensions of space, or a list with one for each. */
+/* One number for all spatial dimensions, or a list with one for each. */
 static int64_t of_space(tide_machine *m, tide_value v, int i) {
     if (v.kind != TIDE_VALUE_LIST) return tide_arg_int(m, v);
     return i < (int)v.list->count ? tide_arg_int(m, v.list->items[i]) : 1;
 }
 
-/* Convolution.cpp, use_cudnn_depthwise: of those with a group per channel, in fp16 alone, and how many pixels and
- * channels it takes. */
+/* Convolution.cpp, use_cudnn_depthwise: with one group per channel, only in fp16, and for certain numbers of pixels and
+ * channels. */
 static bool is_for_cudnn(const tide_tensor *x, const tide_tensor *weight, int64_t stride) {
     const tide_dim *size = x->shape->dim, *filter = weight->shape->dim;
     if (x->dtype != TIDE_FP16 || x->shape->dims > 4 || size[1].size < 32) return false;
@@ -106,7 +106,7 @@ static bool is_for_cudnn(const tide_tensor *x, const tide_tensor *weight, int64_
     return size[0].size == 1 || size[1].size >= 512 || (size[1].size >= 256 && size[3].size >= 28);
 }
 
-/* x (N, C, ...), weight (O, C / groups, ...) with 1, 2 or 3 dimensions of space. */
+/* x (N, C, ...), weight (O, C / groups, ...) with 1, 2 or 3 spatial dimensions. */
 static tide_value op_conv(tide_machine *m, tide_value *a) {
     tide_tensor *all[3] = {tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1]), tide_arg_tensor_or_none(m, a[2])};
     tide_tensor *x = all[0], *weight = all[1];
@@ -157,7 +157,7 @@ static void interpolate_run(tide_machine *m, tide_node *node, tide_tensor **grad
 }
 static const tide_backward interpolate_backward = {"UpsampleBackward0", interpolate_run};
 
-/* To a size [height, width]; the kind of interpolation decides nothing. */
+/* To a size [height, width]; the interpolation mode does not matter. */
 static tide_value op_interpolate(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
     tide_shape shape = *x->shape, size = {.dims = 0};
@@ -221,7 +221,7 @@ static tide_value op_max_pool(tide_machine *m, tide_value *a) {
     return pool(m, a, true);
 }
 
-/* AdaptiveAveragePooling.cpp: to one value it is a mean, which takes on the layout of its input by as_strided_. */
+/* AdaptiveAveragePooling.cpp: to a single value it is a mean, which as_strided_ gives the layout of its input. */
 static void as_strided_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     (void)node;
     results[0] = tide_empty(m, grads[0]->shape, grads[0]->dtype);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies, dtypes, and what a tensor is made to be in place: aten/src/ATen/native/TensorFactories.cpp (clone),
+/* Copies, casts, and in-place changes of what a tensor is: aten/src/ATen/native/TensorFactories.cpp (clone),
  * TensorConversions.cpp; torch/csrc/autograd/functions/tensor.cpp (CopySlices). */
 #include "tensor/ops/ops.h"
 
@@ -48,7 +48,7 @@ static void copy_slice_run(tide_machine *m, tide_node *node, tide_tensor **grads
     tide_tensor *base = tide_empty_strided(m, grads[0]->shape, stride, grads[0]->dtype);
     tide_tensor *slice = tide_empty(m, node->extra.shape, grads[0]->dtype), *zeros = NULL;
     if (tide_needs_input_grad(node, 0)) {
-        zeros = tide_empty(m, node->extra.shape, grads[0]->dtype); /* for what was there before */
+        zeros = tide_empty(m, node->extra.shape, grads[0]->dtype); /* for the overwritten values */
         results[0] = tide_retain(base);
     }
     if (tide_needs_input_grad(node, 1)) results[1] = tide_to(m, slice, node->extra.dtype);
@@ -82,18 +82,18 @@ static tide_value op_clone(tide_machine *m, tide_value *a) {
 
 static tide_value op_detach(tide_machine *m, tide_value *a) {
     tide_tensor *t = tide_alias(m, tide_arg_tensor(m, a[0]));
-    t->is_view = false; /* it keeps no base */
+    t->is_view = false; /* it does not keep its base */
     return tide_of_tensor(t);
 }
 
-/* A leaf that wants a gradient. */
+/* Makes a leaf require gradients. */
 static tide_value op_requires_grad(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
     if (m->state.grad_enabled || x->is_leaf) x->requires_grad = true;
     return tide_of_tensor(tide_retain(x));
 }
 
-/* tensor.data = value: the tensor stays who it is and takes the storage, shape and dtype of another one. */
+/* tensor.data = value: the tensor keeps its identity and takes over another one's storage, shape and dtype. */
 static tide_value op_set_data(tide_machine *m, tide_value *a) {
     tide_tensor *t = tide_arg_tensor(m, a[0]), *value = tide_alias(m, tide_arg_tensor(m, a[1]));
     tide_storage *old = t->storage;
@@ -104,7 +104,7 @@ static tide_value op_set_data(tide_machine *m, tide_value *a) {
     t->shape = value->shape;
     t->stride = value->stride;
     if (t->is_parameter && !m->timeline.mark_count)
-        tide_set_factor(m, value, TIDE_FACTOR_TEMPORARY); /* of the loading */
+        tide_set_factor(m, value, TIDE_FACTOR_TEMPORARY); /* made while loading */
     tide_release(m, value);
     if (t->is_parameter) tide_set_factor(m, t, TIDE_FACTOR_PARAMETER);
     return tide_none();
@@ -119,7 +119,7 @@ static tide_value op_to(tide_machine *m, tide_value *a) {
     return tide_of_tensor(tide_to(m, x, a[1].dtype));
 }
 
-/* to(dtype, memory_format=torch.contiguous_format): x itself, whatever its strides, where it has that dtype. */
+/* to(dtype, memory_format=torch.contiguous_format): x itself if it has that dtype, whatever its strides. */
 static tide_value op_to_contiguous(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
     if (a[1].kind != TIDE_VALUE_DTYPE || x->dtype == a[1].dtype) return op_to(m, a);
@@ -131,7 +131,7 @@ static tide_value op_float(tide_machine *m, tide_value *a) {
     return tide_of_tensor(tide_to(m, tide_arg_tensor(m, a[0]), TIDE_FP32));
 }
 
-/* torch.amp.autocast_mode._cast: to autocast's dtype, past its cache of weights. */
+/* torch.amp.autocast_mode._cast: to the autocast dtype, bypassing the weight cache. */
 static tide_value op_autocast_cast(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
     bool is_cast = m->state.autocast_enabled && tide_dtype_is_float(x->dtype) && x->dtype != TIDE_FP64;

@@ -2,8 +2,8 @@
 /* einsum of two tensors: aten/src/ATen/native/Linear.cpp, einsum and sumproduct_pair. */
 #include "tensor/ops/ops.h"
 
-/* Where each letter of an operand or of the output stands, -1 where it does not, and what ends it. False if a letter is
- * none or comes twice. */
+/* The position of each letter in an operand or in the output, -1 if it is missing, and where the text ends. False if a
+ * character is not a letter or a letter comes twice. */
 static bool read_letters(tide_text *rest, const char *end, int place[26], int *count) {
     *count = 0;
     for (int i = 0; i < 26; i++) place[i] = -1;
@@ -16,7 +16,7 @@ static bool read_letters(tide_text *rest, const char *end, int place[26], int *c
     return !*end;
 }
 
-/* An operand with its dimensions in the order of `order`, 1 where it has none. */
+/* An operand with its dimensions permuted to `order`, with size 1 for missing ones. */
 static tide_tensor *spread(tide_machine *m, tide_tensor *x, const int place[26], const int order[26], int dims) {
     tide_tensor *wide = tide_retain(x);
     int64_t permutation[TIDE_MAX_DIMS] = {0};
@@ -32,7 +32,7 @@ static tide_tensor *spread(tide_machine *m, tide_tensor *x, const int place[26],
     return made;
 }
 
-/* Permuted, then three dimensions: those of groups[0], [1] and [2] as one each. */
+/* Permutes, then joins the dimensions of groups[0], [1] and [2] into one each. */
 static tide_tensor *grouped_dims(tide_machine *m, tide_tensor *x, const int64_t *permutation, const int groups[3]) {
     tide_tensor *turned = tide_permute(m, x, permutation);
     tide_shape flat = {.dims = 0};
@@ -43,8 +43,9 @@ static tide_tensor *grouped_dims(tide_machine *m, tide_tensor *x, const int64_t 
     return made;
 }
 
-/* dims dimensions of both, of which those from `kept` on are summed: by their sizes they are batches (of both), rows
- * (of the left alone), sums, or columns. Where all columns come before the rows, left and right change places. */
+/* Multiplies two operands of `dims` dimensions, of which those from `kept` on are summed: depending on their sizes,
+ * dimensions are batches (of both), rows (of the left one only), sums, or columns. If all columns come before the rows,
+ * left and right are swapped. */
 static tide_tensor *sum_product(tide_machine *m, tide_tensor *a, tide_tensor *b, int dims, int kept) {
     enum { BATCH, ROW, SUM, COLUMN };
     int64_t of[4][TIDE_MAX_DIMS], left[TIDE_MAX_DIMS], right[TIDE_MAX_DIMS], back[TIDE_MAX_DIMS] = {0};
@@ -79,7 +80,7 @@ static tide_tensor *sum_product(tide_machine *m, tide_tensor *a, tide_tensor *b,
     return made;
 }
 
-/* "ab,bc->ac": two operands, lower-case letters, sums over letters that both have. */
+/* "ab,bc->ac": two operands with lower-case letters, summed over letters that both have. */
 tide_value tide_op_einsum(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[1]), *y = tide_arg_tensor(m, a[2]);
     tide_text rest = a[0].kind == TIDE_VALUE_TEXT ? a[0].text : (tide_text){NULL, 0};

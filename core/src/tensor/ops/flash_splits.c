@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How flash attention parts its keys: cuda/flash_attn/flash_api.cpp. */
+/* How flash attention splits its keys: cuda/flash_attn/flash_api.cpp. */
 #include "tensor/ops/ops.h"
 
 #include "base/units.h"
 
-/* num_splits_heuristic with twice the SMs; 1 unless few blocks leave the device idle. */
+/* num_splits_heuristic with twice the number of SMs; 1 unless so few blocks would leave the device idle. */
 int64_t tide_flash_splits(tide_machine *m, int64_t heads, int64_t queries, int64_t keys, int64_t width) {
     int64_t key_block = width <= 64 ? 256 : width <= 128 ? 128 : 64;
     int64_t key_blocks = TIDE_CEIL_DIV(keys, key_block), same_keys = key_blocks * key_block - keys;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Making tensors, embeddings, indexing, scattering: aten/src/ATen/native/cuda/{Embedding,Indexing,IndexKernel}.cu.
+/* Creating tensors, embeddings, indexing, scattering: aten/src/ATen/native/cuda/{Embedding,Indexing,IndexKernel}.cu.
  *
- * Note [Library scratch]: sorts, scans and selections of CUB and Thrust take scratch of sizes that follow from their
- * tiles; measured with torch 2.15.0 at compute capability 9.0, exact for every size tried. */
+ * Note [Library scratch]: sorts, scans and selections of CUB and Thrust allocate scratch memory whose size follows from
+ * their tiles; measured with torch 2.15.0 at compute capability 9.0, and exact for every size tried. */
 #include "tensor/ops/ops.h"
 
 #include "base/units.h"
@@ -11,10 +11,10 @@ enum { SCAN_TILE = 4992, SCAN_TILE_BOOL = 896, SELECT_TILE = 4224, COUNT_TILE = 
 
 /* cub/agent/single_pass_scan_operators.cuh, ScanTileState: TILE_STATUS_PADDING. */
 enum { TILE_PADDING = 32 };
-/* cuda/Embedding.cu, embedding_dense_backward_cuda: up to so many indices a kernel needs no sorting. */
+/* cuda/Embedding.cu, embedding_dense_backward_cuda: up to this many indices, a kernel works without sorting. */
 enum { UNSORTED_INDICES = 3072 };
 
-/* cub::DeviceScan: a state per tile, twice as wide as what is summed. */
+/* cub::DeviceScan: a state per tile, twice as wide as the sum. */
 static int64_t scan_scratch_of(int64_t n, int64_t tile, int64_t bytes) {
     return TIDE_CUB_ALIGNING + TIDE_CUB_PART +
            TIDE_ROUND_UP(2 * bytes * (TILE_PADDING + TIDE_CEIL_DIV(n, tile)), TIDE_CUB_PART);
@@ -30,9 +30,9 @@ static int64_t select_scratch(int64_t n) {
            TIDE_ROUND_UP(8 * (TILE_PADDING + TIDE_CEIL_DIV(n, SELECT_TILE)), TIDE_CUB_PART);
 }
 
-/* cub::DeviceReduce behind the count of nonzero (cub/device/dispatch/dispatch_reduce.cuh, InvokePasses): a 32-bit sum a
- * block, of CUB_SUBSCRIPTION_FACTOR (5) times as many blocks of 256 threads as the device holds; one tile needs none.
- */
+/* cub::DeviceReduce behind the count of nonzero (cub/device/dispatch/dispatch_reduce.cuh, InvokePasses): a 32-bit sum
+ * per block, for CUB_SUBSCRIPTION_FACTOR (5) times as many blocks of 256 threads as the device holds; a single tile
+ * needs none. */
 static int64_t count_scratch(const tide_device *device, int64_t n) {
     int64_t blocks = 5 * (int64_t)device->sms * (device->threads_per_sm / 256);
     return n <= COUNT_TILE ? 1 : TIDE_CUB_ALIGNING + TIDE_ROUND_UP(4 * blocks, TIDE_CUB_PART);
@@ -89,8 +89,8 @@ static void embedding_run(tide_machine *m, tide_node *node, tide_tensor **grads,
     tide_tensor *per_segment = tide_scratch(m, 8 * segments), *segment_offsets = tide_scratch(m, 8 * segments);
     tide_alloc_and_free(m, scan_scratch(segments, SCAN_TILE_BOOL));
     tide_tensor *partial_count = tide_scratch(m, 8), *partial_offsets = tide_scratch(m, 8 * partials);
-    /* Few segments of many rows: partial sums are added to the segments' own at once, which are fp32 where the weight
-     * is not; each partial knows its segment. The bound was measured with 132 multiprocessors. */
+    /* With few segments of many rows, partial sums are added directly to those of the segments, which are fp32 even if
+     * the weight is not; each partial sum stores its segment. The bound was measured with 132 multiprocessors. */
     bool is_crowded = segments < 4 * (int64_t)m->device.sms && partials > 4 * segments;
     tide_tensor *owner = is_crowded ? tide_scratch(m, 8 * partials) : NULL;
     if (!is_crowded)
@@ -105,7 +105,8 @@ static void embedding_run(tide_machine *m, tide_node *node, tide_tensor **grads,
 }
 static const tide_backward embedding_backward = {"EmbeddingBackward0", embedding_run};
 
-/* Of a DTensor's part of the rows, backward makes the gradient of all num_weights, by the indices as they came. */
+/* For a DTensor that holds some of the rows, backward makes the gradient of all num_weights rows from the original
+ * indices. */
 static tide_value op_embedding(tide_machine *m, tide_value *a) {
     tide_tensor *indices = tide_arg_tensor(m, a[0]), *weight = tide_arg_tensor(m, a[1]);
     if (weight->shape->dims != 2 || indices->shape->dims >= TIDE_MAX_DIMS) {
@@ -125,7 +126,8 @@ static tide_value op_embedding(tide_machine *m, tide_value *a) {
 
 /* ---- nonzero and what is built on it ---- */
 
-/* The positions of `found` true elements among n: (found, dims) int64. Their number goes through a 4-byte count. */
+/* The positions of `found` true elements among n: (found, dims) int64. Their number is transferred through a 4-byte
+ * counter. */
 static tide_tensor *nonzero(tide_machine *m, int64_t n, int64_t found, int dims) {
     tide_tensor *count = tide_scratch(m, 4);
     tide_alloc_and_free(m, count_scratch(&m->device, n));
@@ -136,7 +138,7 @@ static tide_tensor *nonzero(tide_machine *m, int64_t n, int64_t found, int dims)
     return positions;
 }
 
-/* torch.nonzero of a tensor of which `count` elements are not zero: (count, dims) int64. */
+/* torch.nonzero of a tensor with `count` nonzero elements: (count, dims) int64. */
 static tide_value op_nonzero(tide_machine *m, tide_value *a) {
     const tide_tensor *x = tide_arg_tensor(m, a[0]);
     int64_t found = tide_arg_int(m, a[1]);
@@ -146,12 +148,12 @@ static tide_value op_nonzero(tide_machine *m, tide_value *a) {
 
 /* ---- x[indices]: integer indices of dimensions side by side, from `dim` on ---- */
 
-/* An index on the host is copied for each use. */
+/* An index on the host is copied at each use. */
 static tide_tensor *on_device(tide_machine *m, const tide_tensor *index) {
     return index && index->storage->is_untracked ? tide_empty(m, index->shape, index->dtype) : NULL;
 }
 
-/* cuda/Indexing.cu, wrapIndexOnce: of what no backward made, aminmax() and a comparison for each. */
+/* cuda/Indexing.cu, wrapIndexOnce: unless backward computed it, aminmax() and a comparison with each bound. */
 static void check_range(tide_machine *m, const tide_tensor *index) {
     tide_tensor *least = tide_scratch(m, 8), *most = tide_scratch(m, 8);
     tide_reduction_scratch(m, index, 1, 16);
@@ -160,9 +162,9 @@ static void check_range(tide_machine *m, const tide_tensor *index) {
     tide_release(m, least);
 }
 
-/* index_put_ of `g` with accumulate (cuda/Indexing.cu): the indices as one linear index, which is sorted. One that came
- * from the host is wrapped there and is that index; `positions` of a mask are done with once it stands. Both are given
- * up. */
+/* index_put_ of `g` with accumulate (cuda/Indexing.cu): the indices are combined into one linear index, which is
+ * sorted. An index from the host is wrapped there and is the linear index; `positions` of a mask are no longer needed
+ * afterwards. Both are released. */
 static void put_accumulated(tide_machine *m, tide_tensor *g, int64_t n, int64_t limit, int indices, tide_tensor *linear,
                             tide_tensor *positions, bool is_deterministic) {
     if (!linear) {
@@ -192,7 +194,8 @@ static void index_run(tide_machine *m, tide_node *node, tide_tensor **grads, tid
     int64_t n = node->of.index.count, indices = node->of.index.indices, limit = 1;
     tide_tensor *moved[TIDE_MAX_DIMS] = {NULL}, *index[TIDE_MAX_DIMS];
     for (int i = 0; i < indices; i++) limit *= node->extra.shape->dim[node->of.index.first_dim + i].size;
-    for (int i = 0; i < indices; i++) index[i] = tide_saved_at(m, node, i); /* in a checkpoint, this computes it anew */
+    for (int i = 0; i < indices; i++)
+        index[i] = tide_saved_at(m, node, i); /* inside of a checkpoint, this recomputes it */
     results[0] = tide_empty(m, node->extra.shape, grads[0]->dtype);
     for (int i = 0; i < indices; i++) moved[i] = on_device(m, index[i]);
     put_accumulated(m, grads[0], n, limit, (int)indices, moved[0], NULL, false);
@@ -201,7 +204,7 @@ static void index_run(tide_machine *m, tide_node *node, tide_tensor **grads, tid
 }
 static const tide_backward index_backward = {"IndexBackward0", index_run};
 
-/* Indices are broadcast against each other; where their strides then differ, those that are not contiguous are copied
+/* Indices are broadcast against each other; if their strides then differ, those that are not contiguous are copied
  * (aten/src/ATen/native/TensorAdvancedIndexing.cpp, AdvancedIndex). */
 static tide_value op_index(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
@@ -291,7 +294,7 @@ static tide_value op_index_select(tide_machine *m, tide_value *a) {
 static void masked_scatter_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *mask = tide_saved_at(m, node, 0);
     if (tide_needs_input_grad(node, 0)) results[0] = tide_elementwise(m, grads, 1, grads[0]->dtype); /* masked_fill */
-    if (tide_needs_input_grad(node, 1)) { /* masked_select of as many elements as were scattered */
+    if (tide_needs_input_grad(node, 1)) { /* masked_select of as many elements as were written */
         tide_tensor *full = tide_is_contiguous(mask) ? NULL : tide_empty(m, grads[0]->shape, TIDE_BOOL);
         int64_t found = tide_count_of(node->extra.shape);
         tide_tensor *positions = nonzero(m, tide_count(grads[0]), found, grads[0]->shape->dims);
@@ -303,7 +306,7 @@ static void masked_scatter_run(tide_machine *m, tide_node *node, tide_tensor **g
 }
 static const tide_backward masked_scatter_backward = {"MaskedScatterBackward0", masked_scatter_run};
 
-/* launch_masked_scatter_kernel: which number of the source each place takes, and the source in order. */
+/* launch_masked_scatter_kernel: for each position the index of its source element, and a contiguous source. */
 static void masked_scatter_scratch(tide_machine *m, const tide_tensor *x, const tide_tensor *wide,
                                    const tide_tensor *source) {
     tide_tensor *prefix = tide_empty(m, x->shape, TIDE_INT64);
@@ -336,7 +339,7 @@ static tide_value op_masked_scatter(tide_machine *m, tide_value *a) {
     return tide_of_tensor(out);
 }
 
-/* x[mask] with a mask of x's whole shape, which finds as many elements as `like` has. */
+/* x[mask] with a mask of the full shape of x, which selects as many elements as `like` has. */
 static tide_value op_masked_select(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]), *mask = tide_arg_tensor(m, a[1]), *like = tide_arg_tensor(m, a[2]);
     tide_tensor *full = tide_is_contiguous(mask) ? NULL : tide_empty(m, x->shape, TIDE_BOOL);
@@ -394,7 +397,7 @@ static tide_value op_masked_rows(tide_machine *m, tide_value *a) {
     return tide_of_tensor(tide_set_grad_fn(m, node, read_rows(m, mask, &shape, (tide_dtype)x->dtype)));
 }
 
-/* The gradient of x is a copy with zeros for the rows; that of the values is read from there. */
+/* The gradient of x is a copy with zeroed rows, from which the gradient of the values is read first. */
 static void put_rows_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *mask = tide_saved_at(m, node, 0);
     const tide_shape *rows = node->extra.shape;
@@ -420,7 +423,7 @@ static tide_value op_put_rows(tide_machine *m, tide_value *a) {
     return tide_of_tensor(node ? tide_set_grad_fn(m, node, t) : t);
 }
 
-/* The gradient of x is its own; that of the source is read from it by the index. */
+/* The gradient of x is passed on; that of the source is selected from it by the index. */
 static void index_add_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *index = tide_saved_at(m, node, 0);
     if (tide_needs_input_grad(node, 0)) results[0] = tide_retain(grads[0]);
@@ -439,8 +442,8 @@ static tide_value op_index_add(tide_machine *m, tide_value *a) {
     return tide_of_tensor(node ? tide_set_grad_fn(m, node, t) : t);
 }
 
-/* torchtitan, ops/scatter_add.py: scatter_add of rows by one index for each, by deterministic algorithms, which put
- * rows by a sorted index (aten/src/ATen/native/TensorAdvancedIndexing.cpp: _scatter_via_index_put). */
+/* torchtitan, ops/scatter_add.py: scatter_add of rows by one index each with deterministic algorithms, which put rows
+ * by a sorted index (aten/src/ATen/native/TensorAdvancedIndexing.cpp: _scatter_via_index_put). */
 static const tide_backward scatter_add_backward = {"GeneratedBackwardFor_torchtitan_deterministic_scatter_add_default",
                                                    index_add_run};
 

@@ -2,13 +2,13 @@
 /* Matrix products: aten/src/ATen/native/Linear.cpp, LinearAlgebra.cpp, cuda/Blas.cpp.
  *
  * Note [GEMM workspace]: torch 2.15 allocates the cuBLAS workspace after the output of every product and frees it at
- * once; a product with a bias goes through cuBLASLt with 1 MiB. Older versions keep the first one for good: one of the
- * thread that runs forward and one of that which runs backward. cuda/CublasHandlePool.cpp. */
+ * once; a product with a bias uses cuBLASLt with 1 MiB. Older versions keep the first workspace of each thread for
+ * good: that of the thread that runs forward and that of the one that runs backward. cuda/CublasHandlePool.cpp. */
 #include "tensor/checkpoint.h"
 #include "tensor/ops/ops.h"
 
 /* cuda/CublasHandlePool.cpp: parseChosenWorkspaceSize has ":4096:2:16:8", pairs of KiB and a number of buffers, and 32
- * MiB on Hopper and Blackwell but Thor; _parseChosenCublasLtWorkspaceSize has 1 MiB. */
+ * MiB on Hopper and Blackwell except Thor; _parseChosenCublasLtWorkspaceSize has 1 MiB. */
 enum {
     CUBLASLT_WORKSPACE = 1 << 20,
     CUBLAS_WORKSPACE = (4096 * 2 + 16 * 8) * 1024,
@@ -36,8 +36,8 @@ static void workspace(tide_machine *m, int64_t bytes) {
     m->state.factor = factor;
 }
 
-/* cuda/Blas.cpp, prepare_matrix_for_cublas: one of the last two dimensions must be contiguous and the other one not
- * overlap it; anything else is copied for the product. */
+/* cuda/Blas.cpp, prepare_matrix_for_cublas: one of the last two dimensions must be contiguous and must not overlap the
+ * other; everything else is copied for the product. */
 static bool is_ready(const tide_tensor *t) {
     int row = t->shape->dims - 2, column = row + 1;
     const tide_dim *dim = t->shape->dim;
@@ -47,7 +47,7 @@ static bool is_ready(const tide_tensor *t) {
            (stride[row] == 1 && stride[column] >= dim[row].size && stride[column] > 0);
 }
 
-/* The product of a and b: their copies and the workspace. */
+/* The product of a and b: copies of them if needed, and the workspace. */
 static void multiply(tide_machine *m, const tide_tensor *a, const tide_tensor *b, int64_t bytes) {
     tide_tensor *left = is_ready(a) ? NULL : tide_empty(m, a->shape, a->dtype);
     tide_tensor *right = is_ready(b) ? NULL : tide_empty(m, b->shape, b->dtype);
@@ -56,7 +56,7 @@ static void multiply(tide_machine *m, const tide_tensor *a, const tide_tensor *b
     tide_release(m, left);
 }
 
-/* rows x columns, contiguous, or column-major when is_transposed, with the workspace of the product after it. */
+/* rows x columns, contiguous, or column-major if is_transposed, followed by the workspace of the product. */
 static tide_tensor *product(tide_machine *m, const tide_tensor *a, const tide_tensor *b, tide_dim rows,
                             tide_dim columns, bool is_transposed, tide_dtype dtype) {
     tide_shape shape = {.dim = {rows, columns}, .dims = 2};
@@ -71,7 +71,7 @@ static tide_tensor *product(tide_machine *m, const tide_tensor *a, const tide_te
     return out;
 }
 
-/* A gradient takes the layout of what it belongs to (FunctionsManual.cpp: mm_mat1_grad, mm_mat2_grad). */
+/* A gradient takes the layout of its tensor (FunctionsManual.cpp: mm_mat1_grad, mm_mat2_grad). */
 static bool is_column_major(const tide_meta *meta, const int64_t *stride) {
     return stride[0] == 1 && stride[1] == meta->shape->dim[0].size;
 }
@@ -145,7 +145,8 @@ static void addmm_run(tide_machine *m, tide_node *node, tide_tensor **grads, tid
     tide_tensor *mat1 = tide_saved_at(m, node, 0), *mat2 = tide_saved_at(m, node, 1);
     if (tide_needs_input_grad(node, 1)) mat1_grad(m, node, grads[0], mat2, &results[1]);
     if (tide_needs_input_grad(node, 2)) mat2_grad(m, node, grads[0], mat1, &results[2]);
-    if (tide_needs_input_grad(node, 0)) results[0] = tide_retain(grads[0]); /* summed to the bias by the engine */
+    if (tide_needs_input_grad(node, 0))
+        results[0] = tide_retain(grads[0]); /* the engine sums it to the shape of the bias */
     tide_release(m, mat2);
     tide_release(m, mat1);
 }
@@ -218,7 +219,7 @@ tide_tensor *tide_bmm(tide_machine *m, tide_tensor *a, tide_tensor *b) {
 
 /* ---- baddbmm: beta * input + alpha * batch1 @ batch2, the numbers kept by nobody ---- */
 
-/* maybe_multiply(grad, alpha): nothing where alpha is 1. */
+/* maybe_multiply(grad, alpha): does nothing if alpha is 1. */
 static void baddbmm_grads(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results,
                           bool is_scaled) {
     tide_tensor *batch2 = tide_saved_at(m, node, 0), *batch1 = tide_saved_at(m, node, 1);
@@ -325,7 +326,7 @@ static tide_value op_grouped_mm(tide_machine *m, tide_value *a) {
 
 /* ---- matmul: folds, or expands and multiplies in batches ---- */
 
-/* LinearAlgebra.cpp: should_fold, for a larger left side. */
+/* LinearAlgebra.cpp: should_fold, for a left operand with more dimensions. */
 static bool should_fold(const tide_tensor *a, const tide_tensor *b) {
     if (a->shape->dims < 3 || b->shape->dims > 2) return false;
     if (b->requires_grad) return true;
@@ -362,7 +363,7 @@ static tide_tensor *fold(tide_machine *m, tide_tensor *a, tide_tensor *b) {
     return viewed;
 }
 
-/* A matrix that trains by batches: the product of both transposed, turned back and copied. */
+/* A trainable matrix times batches: the product of the transposed operands, transposed back and copied. */
 static tide_tensor *fold_turned(tide_machine *m, tide_tensor *a, tide_tensor *b) {
     tide_tensor *left = tide_transpose(m, b, -2, -1), *right = tide_transpose(m, a, 0, 1);
     tide_tensor *out = fold(m, left, right);
@@ -540,7 +541,7 @@ static tide_value op_bmm(tide_machine *m, tide_value *a) {
     return tide_of_tensor(tide_bmm(m, tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1])));
 }
 
-/* torch.mm(a, b, out=...): the result is there already. */
+/* torch.mm(a, b, out=...): the result exists already. */
 static tide_value op_mm_out(tide_machine *m, tide_value *a) {
     multiply(m, tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1]), tide_gemm_workspace(m));
     return tide_none();

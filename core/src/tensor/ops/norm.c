@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Normalisation with kernels of its own: aten/src/ATen/native/cuda/layer_norm_kernel.cu. */
+/* Normalisation with dedicated kernels: aten/src/ATen/native/cuda/layer_norm_kernel.cu. */
 #include "tensor/ops/ops.h"
 
 static tide_shape statistics_shape(const tide_tensor *x) {
@@ -27,7 +27,7 @@ static void layer_norm_run(tide_machine *m, tide_node *node, tide_tensor **grads
 }
 static const tide_backward layer_norm_backward = {"NativeLayerNormBackward0", layer_norm_run};
 
-/* Saves its inputs and the fp32 statistics, whatever of it trains (one formula for all gradients). */
+/* Saves its inputs and the fp32 statistics, whichever of its inputs train (one formula for all gradients). */
 static tide_value op_layer_norm(tide_machine *m, tide_value *a) {
     tide_tensor *all[3] = {tide_arg_tensor(m, a[0]), tide_arg_tensor_or_none(m, a[1]),
                            tide_arg_tensor_or_none(m, a[2])};
@@ -45,7 +45,7 @@ static tide_value op_layer_norm(tide_machine *m, tide_value *a) {
     tide_tensor *mean = tide_empty(m, &shape, TIDE_FP32), *rstd = tide_empty(m, &shape, TIDE_FP32);
     tide_save(m, node, mean);
     tide_save(m, node, rstd);
-    tide_release(m, input); /* the kernel's own, the statistics its caller's */
+    tide_release(m, input); /* the statistics belong to the kernel, this to its caller */
     tide_release(m, rstd);
     tide_release(m, mean);
     return tide_of_tensor(out);
@@ -66,7 +66,7 @@ static void rms_norm_run(tide_machine *m, tide_node *node, tide_tensor **grads, 
 }
 static const tide_backward rms_norm_backward = {"FusedRmsNormBackward0", rms_norm_run};
 
-/* torch.nn.functional.rms_norm, 2.9 and later: _fused_rms_norm. */
+/* torch.nn.functional.rms_norm, since 2.9: _fused_rms_norm. */
 static tide_value op_rms_norm(tide_machine *m, tide_value *a) {
     tide_tensor *both[2] = {tide_arg_tensor(m, a[0]), tide_arg_tensor_or_none(m, a[1])};
     tide_tensor *x = both[0];
@@ -84,7 +84,7 @@ static tide_value op_rms_norm(tide_machine *m, tide_value *a) {
 
 /* ---- batch_norm: Normalization.cu, cudnn/BatchNorm.cpp ---- */
 
-/* The gradient of parameter i as autograd wants it, or nothing. */
+/* The gradient of parameter i in the form that autograd needs, or NULL. */
 static tide_tensor *of_edge(tide_machine *m, const tide_node *node, int i) {
     if (!tide_needs_input_grad(node, i)) return NULL;
     const tide_meta *meta = &node->edges[i].node->outputs[node->edges[i].input];
@@ -103,7 +103,7 @@ static void batch_norm_run(tide_machine *m, tide_node *node, tide_tensor **grads
         x->shape->dims == 2 || (x->dtype != TIDE_FP32 && !tide_is_contiguous(x)); /* channels last: two passes */
     tide_shape channels = pair_shape(x->shape->dim[1].size, 0);
     for (int i = 0; i < 2 && by_rows; i++) sums[i] = tide_empty(m, &channels, TIDE_FP32);
-    for (int i = 0; i < 3; i++) { /* x, weight, bias; by rows x comes last */
+    for (int i = 0; i < 3; i++) { /* x, weight, bias; in row-wise order x comes last */
         int of = by_rows ? (i + 1) % 3 : i;
         results[of] = of                               ? of_edge(m, node, of)
                       : tide_needs_input_grad(node, 0) ? tide_empty_like(m, x, x->dtype)
@@ -116,7 +116,7 @@ static void batch_norm_run(tide_machine *m, tide_node *node, tide_tensor **grads
 }
 static const tide_backward batch_norm_backward = {"NativeBatchNormBackward0", batch_norm_run};
 
-/* Evaluation in fp32 keeps no statistics of its own. */
+/* In evaluation mode, fp32 saves no statistics of its own. */
 static tide_value op_batch_norm(tide_machine *m, tide_value *a) {
     tide_tensor *all[3] = {tide_arg_tensor(m, a[0]), tide_arg_tensor_or_none(m, a[1]),
                            tide_arg_tensor_or_none(m, a[2])};

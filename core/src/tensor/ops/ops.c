@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The list of all operations, and readers of their arguments. */
+/* The table of all operations, and readers for their arguments. */
 #include "tensor/ops/ops.h"
 
 extern const tide_op_table tide_view_ops, tide_copy_ops, tide_cat_ops, tide_pointwise_ops, tide_reduce_ops,
@@ -27,7 +27,7 @@ tide_tensor *tide_arg_tensor(tide_machine *m, tide_value v) {
     if (v.kind == TIDE_VALUE_TENSOR) return v.tensor;
     tide_fail(m, TIDE_ERR_SHAPE, "%s wants a tensor, not %s", m->op, value_kind_names[v.kind]);
     tide_shape scalar = {.dims = 0};
-    return tide_empty_host(m, &scalar, TIDE_FP32); /* the arena takes it back */
+    return tide_empty_host(m, &scalar, TIDE_FP32); /* the arena frees it */
 }
 
 tide_tensor *tide_arg_tensor_or_none(tide_machine *m, tide_value v) {

@@ -23,7 +23,7 @@ static tide_tensor *on_two(tide_machine *m, tide_tensor *a, tide_tensor *b) {
 
 /* ---- one input ---- */
 
-/* What backward makes besides the gradient: temporaries before it, freed after it in reverse. */
+/* What backward makes besides the gradient: temporaries before it, freed after it in reverse order. */
 static void unary_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *saved = tide_saved_at(m, node, 0), *temporaries[4] = {NULL};
     int count = node->of.pointwise.temporaries;
@@ -58,7 +58,7 @@ static tide_tensor *unary(tide_machine *m, const tide_backward *backward, tide_t
         return tide_of_tensor(unary(m, &name##_backward, tide_arg_tensor(m, a[0]), what, temporaries));                \
     }
 
-/* BinaryOps.cpp, threshold_backward: the result comes before the gradient and so decides the layout. */
+/* BinaryOps.cpp, threshold_backward: the result comes before the gradient and so determines the layout. */
 static void relu_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *out = tide_saved_at(m, node, 0);
     results[0] = on_two(m, out, grads[0]);
@@ -105,7 +105,7 @@ static tide_value op_abs(tide_machine *m, tide_value *a) {
     return tide_of_tensor(unary(m, &abs_backward, x, is_float ? SAVES_INPUT : SAVES_NOTHING, is_float ? 1 : 0));
 }
 
-/* clamp: the gradient is a where on a mask of the input for each bound. */
+/* clamp: the gradient is a where, with a mask of the input for each bound. */
 static void clamped(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results, bool has_both) {
     tide_tensor *x = tide_saved_at(m, node, 0);
     tide_shape scalar = {.dims = 0};
@@ -135,8 +135,8 @@ static tide_value op_clamp(tide_machine *m, tide_value *a) {
                                 tide_dtype_is_float(x->dtype) ? SAVES_INPUT : SAVES_NOTHING, 0));
 }
 
-/* clamp with tensors as bounds, FunctionsManual.cpp clamp_backward: where self lies inside of bounds that do not cross,
- * then what is left of grad outside of it, each by masks of self's size. */
+/* clamp with tensors as bounds, FunctionsManual.cpp clamp_backward: for self where it is inside of the bounds, and for
+ * each bound where it takes effect, all by masks of the size of self. */
 static void clamp_to_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *most = tide_saved_at(m, node, 0), *least = tide_saved_at(m, node, 1), *x = tide_saved_at(m, node, 2);
     tide_tensor *is_ordered = tide_empty(m, least->shape, TIDE_BOOL), *masks[7];
@@ -232,7 +232,7 @@ static bool is_scalar(tide_value v) {
     return v.kind == TIDE_VALUE_INT || v.kind == TIDE_VALUE_FLOAT || v.kind == TIDE_VALUE_BOOL;
 }
 
-/* A Python number widens integers to the default dtype, and changes nothing else. */
+/* A Python scalar promotes integers to the default dtype, and changes nothing else. */
 static tide_tensor *with_number(tide_machine *m, const tide_backward *backward, tide_tensor *x, tide_value number) {
     tide_node *node = tide_node_new(m, backward, &x, 1);
     tide_dtype dtype = (tide_dtype)x->dtype;
@@ -269,7 +269,7 @@ static tide_value op_div(tide_machine *m, tide_value *a) {
     return tide_of_tensor(divide(m, tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1])));
 }
 
-/* x += y: the storage stays; the tensor gets a new node. */
+/* x += y: keeps the storage; the tensor gets a new node. */
 static tide_value in_place(tide_machine *m, const tide_backward *backward, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
     tide_tensor *both[2] = {x, is_scalar(a[1]) ? NULL : tide_arg_tensor(m, a[1])};
@@ -283,7 +283,7 @@ static tide_value op_add_(tide_machine *m, tide_value *a) {
     return in_place(m, &add_backward, a);
 }
 
-/* x *= y, x /= y: a clone of x is kept where y wants a gradient. */
+/* x *= y, x /= y: a clone of x is saved if y requires a gradient. */
 static tide_value scaled_in_place(tide_machine *m, const tide_backward *backward, tide_value *a, bool keeps_other) {
     if (is_scalar(a[1])) return in_place(m, &scale_backward, a);
     tide_tensor *both[2] = {tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1])};
@@ -311,7 +311,7 @@ static tide_value op_floor_divide(tide_machine *m, tide_value *a) {
     return tide_of_tensor(tide_elementwise(m, &x, 1, x->dtype));
 }
 
-/* An activation in place: the result is x anew; a copy of the old x is kept where backward reads it. */
+/* An activation in place: the tensor gets a new node; a copy of the old values is saved if backward needs them. */
 static tide_value activated_in_place(tide_machine *m, const tide_backward *backward, tide_value *a, bool keeps_old) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
     tide_node *node = tide_node_new(m, backward, &x, 1);
@@ -353,8 +353,8 @@ static tide_value op_logical_not(tide_machine *m, tide_value *a) {
     return tide_of_tensor(tide_elementwise(m, &x, 1, TIDE_BOOL));
 }
 
-/* derivatives.yaml, minimum: where(self == other, grad / 2, grad).masked_fill_(self > other, 0); the arguments of calls
- * are computed from the last on. */
+/* derivatives.yaml, minimum: where(self == other, grad / 2, grad).masked_fill_(self > other, 0); arguments of calls are
+ * evaluated from the last to the first. */
 static void minimum_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *other = tide_saved_at(m, node, 0), *self = tide_saved_at(m, node, 1);
     tide_tensor *both[2] = {self, other};
@@ -428,15 +428,15 @@ static void masked_fill_run(tide_machine *m, tide_node *node, tide_tensor **grad
 }
 static const tide_backward masked_fill_backward = {"MaskedFillBackward0", masked_fill_run};
 
-/* derivatives.yaml, as_strided: a view that was written into gets a graph of its own, whose gradient is scattered into
+/* derivatives.yaml, as_strided: a view that was written to gets a graph of its own, whose gradient is scattered into
  * zeros. */
 static void written_view_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     if (tide_needs_input_grad(node, 0)) results[0] = tide_empty(m, grads[0]->shape, grads[0]->dtype);
 }
 static const tide_backward written_view_backward = {"AsStridedBackward0", written_view_run};
 
-/* torch/csrc/autograd/functions/tensor.cpp: CopySlices, of a view that covers its base: what is written is run over a
- * clone of the gradient's slice, and copied into the gradient of the base. */
+/* torch/csrc/autograd/functions/tensor.cpp: CopySlices, for a view that covers its base: the backward of the write runs
+ * on a clone of the gradient's slice, and its result is copied into the gradient of the base. */
 static void masked_slice_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     if (!tide_needs_input_grad(node, 0)) return;
     tide_tensor *slice, *filled, *mask = tide_saved_at(m, node, 0);
@@ -473,7 +473,7 @@ static tide_value op_masked_fill(tide_machine *m, tide_value *a) {
 
 /* ---- dropout: aten/src/ATen/native/Dropout.cpp, cuda/Dropout.cu (native_dropout: a bool mask is kept) ---- */
 
-/* empty_like(grad, grad.suggest_memory_format()): contiguous, but for images with the channels last. */
+/* empty_like(grad, grad.suggest_memory_format()): contiguous, except for images with channels last. */
 static void dropout_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *mask = tide_saved_at(m, node, 0), *g = grads[0];
     bool is_channels_last = g->shape->dims >= 4 && g->stride[1] == 1 && tide_is_dense(g) && !tide_is_contiguous(g);

@@ -4,9 +4,9 @@
 
 #include "base/units.h"
 
-/* Note [Reduction scratch], cuda/Reduce.cuh: setReduceConfig. When one block per output would leave the device idle,
- * several blocks share an output and meet in a buffer of fp32 partial sums and a counter per block column. Both are
- * allocated after the output and freed before the operation returns. */
+/* Note [Reduction scratch], cuda/Reduce.cuh: setReduceConfig. If one block per output would leave the device idle,
+ * several blocks share an output and combine their fp32 partial sums in a buffer, with a counter per block column. Both
+ * are allocated after the output and freed before the operation returns. */
 
 typedef struct reduction {
     int64_t inputs; /* elements summed into one output */
@@ -62,7 +62,7 @@ static void reduction_scratch(tide_machine *m, const reduction *r) {
     tide_release(m, partial);
 }
 
-/* Tensors beyond 32-bit offsets are summed in halves of their largest dimension (with_32bit_indexing). */
+/* Tensors too large for 32-bit offsets are summed in halves of their largest dimension (with_32bit_indexing). */
 static void reduce_in_pieces(tide_machine *m, reduction r, int64_t bytes) {
     if (bytes > INT32_MAX && r.inputs > 1) {
         reduction first = r, second = r;
@@ -80,8 +80,8 @@ static int64_t accumulator_bytes(tide_dtype dtype) {
     return tide_dtype_is_float(dtype) && dtype != TIDE_FP64 ? 4 : 8;
 }
 
-/* A reduction whose partial results take `accumulator` bytes each. */
-/* How a reduction over the dimensions in `mask` goes; *out is the shape of its result. */
+/* A reduction with partial results of `accumulator` bytes each. */
+/* How a reduction over the dimensions in `mask` is run; *out is the shape of its result. */
 static reduction plan(const tide_tensor *x, unsigned mask, bool keepdim, int64_t accumulator, tide_shape *out) {
     tide_shape shape = {.dims = 0};
     reduction r = {1, 1, false, true, 4, accumulator};
@@ -104,8 +104,8 @@ static reduction plan(const tide_tensor *x, unsigned mask, bool keepdim, int64_t
         shape.dim[shape.dims].size = is_summed ? 1 : x->shape->dim[i].size;
         shape.dim[shape.dims++].name = is_summed ? 0 : x->shape->dim[i].name;
     }
-    /* The contiguous run of kept elements decides how many a thread takes: neighbours coalesce. */
-    if (!r.on_fastest && fastest_stride != 1) r.vec = 1; /* expanded, or with gaps */
+    /* The contiguous run of kept elements determines how many a thread handles: neighbours coalesce. */
+    if (!r.on_fastest && fastest_stride != 1) r.vec = 1; /* expanded, or not dense */
     if (!r.on_fastest && fastest_stride == 1) {
         int64_t run = kept_size;
         for (bool grew = true; grew;) {
@@ -167,7 +167,7 @@ tide_tensor *tide_sum_to(tide_machine *m, tide_tensor *g, const tide_shape *shap
 
 /* ---- entries ---- */
 
-/* The gradient of a sum is its expansion; that of a mean is divided by the count: one full tensor. */
+/* The gradient of a sum is expanded; that of a mean is also divided by the count: one full tensor. */
 static void sum_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *g = tide_retain(grads[0]);
     bool keepdim = node->of.reduction.keepdim;
@@ -203,7 +203,7 @@ static tide_value reduce(tide_machine *m, tide_value *a, bool is_mean) {
     bool keepdim = tide_arg_bool(m, a[2]);
     tide_dtype dtype = (tide_dtype)x->dtype;
     if (!tide_dtype_is_float(dtype) && !is_mean) dtype = TIDE_INT64;
-    /* autocast_mode.h: sum is of the kind fp32_set_opt_dtype, which sets dtype=float32 and copies nothing. */
+    /* autocast_mode.h: sum is of the kind fp32_set_opt_dtype, which sets dtype=float32 without a copy. */
     if (m->state.autocast_enabled && !is_mean && (dtype == TIDE_FP16 || dtype == TIDE_BF16)) dtype = TIDE_FP32;
     tide_node *node = tide_node_new(m, is_mean ? &mean_backward : &sum_backward, &x, 1);
     if (node) {
@@ -223,7 +223,7 @@ static tide_value op_mean(tide_machine *m, tide_value *a) {
     return reduce(m, a, true);
 }
 
-/* Partial results are a value with its index. */
+/* A partial result is a value with its index. */
 static tide_value op_argmax(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
     return tide_of_tensor(reduce_plain(m, x, mask_of(m, a[1], x->shape->dims), tide_arg_bool(m, a[2]), TIDE_INT64, 16));
@@ -262,14 +262,14 @@ static tide_value op_all(tide_machine *m, tide_value *a) {
     return tide_of_tensor(tide_sum_plain(m, x, mask_of(m, a[1], x->shape->dims), tide_arg_bool(m, a[2]), TIDE_BOOL));
 }
 
-/* The greatest of all elements; its gradient is not described. */
+/* The maximum of all elements; its gradient is not described. */
 static tide_value op_max(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
     if (x->requires_grad) tide_fail(m, TIDE_ERR_UNSUPPORTED, "max: its gradient is not described");
     return tide_of_tensor(tide_sum_plain(m, x, mask_of(m, tide_none(), x->shape->dims), false, x->dtype));
 }
 
-/* Both of all elements at once: cuda/AMinMaxKernel.cu, whose partial results are pairs. */
+/* The minimum and maximum of all elements: cuda/AMinMaxKernel.cu, whose partial results are pairs. */
 static tide_value op_aminmax(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]), *least = tide_scalar(m, (tide_dtype)x->dtype);
     tide_value both = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
@@ -280,7 +280,7 @@ static tide_value op_aminmax(tide_machine *m, tide_value *a) {
     return both;
 }
 
-/* argmax() into what is there. */
+/* argmax() into an existing tensor. */
 static tide_value op_argmax_out(tide_machine *m, tide_value *a) {
     tide_tensor *out = tide_arg_tensor(m, a[0]), *x = tide_arg_tensor(m, a[1]);
     tide_shape shape;

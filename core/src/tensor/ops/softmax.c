@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Softmax and the losses built on it: aten/src/ATen/native/cuda/SoftMax.cu, LossNLL.cpp. */
+/* Softmax and the losses that use it: aten/src/ATen/native/cuda/SoftMax.cu, LossNLL.cpp. */
 #include "tensor/ops/ops.h"
 
 static void softmax_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
@@ -17,7 +17,7 @@ static void softmax_run(tide_machine *m, tide_node *node, tide_tensor **grads, t
 static const tide_backward softmax_backward = {"SoftmaxBackward0", softmax_run};
 static const tide_backward log_softmax_backward = {"LogSoftmaxBackward0", softmax_run};
 
-/* fp16 is widened inside the kernel, bf16 by a copy before it. */
+/* fp16 is widened inside of the kernel, bf16 by a copy before it. */
 static tide_tensor *normalized(tide_machine *m, const tide_backward *backward, tide_tensor *x, tide_dtype dtype,
                                bool needs_product) {
     bool is_fused = x->dtype == TIDE_FP16 && dtype == TIDE_FP32;
@@ -91,7 +91,7 @@ static tide_value op_cross_entropy(tide_machine *m, tide_value *a) {
     }
     tide_tensor *log_probabilities = normalized(m, &log_softmax_backward, x, (tide_dtype)x->dtype, false);
     if (m->state.autocast_enabled &&
-        x->dtype != TIDE_FP32) { /* nll_loss is on autocast's fp32 list, log_softmax got its dtype */
+        x->dtype != TIDE_FP32) { /* nll_loss is on autocast's fp32 list; log_softmax was given its dtype */
         tide_tensor *wide = tide_to(m, log_probabilities, TIDE_FP32);
         tide_release(m, log_probabilities);
         log_probabilities = wide;
@@ -121,7 +121,7 @@ static tide_value op_mse_loss(tide_machine *m, tide_value *a) {
     tide_tensor *full = tide_elementwise(m, both, 2, tide_promote(both[0], both[1]));
     tide_shape scalar = {.dims = 0};
     tide_tensor *loss = tide_view_as(m, full, tide_layout_of(m, &scalar, NULL));
-    loss->is_view = false; /* it takes the first element's place */
+    loss->is_view = false; /* it replaces the first element */
     tide_alloc_and_free(m, tide_bytes(full));
     tide_release(m, full);
     return tide_of_tensor(tide_set_grad_fn(m, node, loss));

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sorting and the greatest: aten/src/ATen/native/cuda/{Sort,TensorTopK}.cu. Its scratch: see Note [Library scratch]. */
+/* Sorting and maxima: aten/src/ATen/native/cuda/{Sort,TensorTopK}.cu. For scratch memory see Note [Library scratch]. */
 #include "base/units.h"
 #include "tensor/ops/ops.h"
 
 enum { SORT_TILE = 4608, SORT_TILE_4_BYTES = 5376, SORT_TILE_KEYS = 5760 };
-/* cub/device/dispatch/dispatch_radix_sort.cuh, InvokeOnesweep: for each of 256 digits a 64-bit count a pass, and 32
- * bits of look-back a tile. */
+/* cub/device/dispatch/dispatch_radix_sort.cuh, InvokeOnesweep: for each of 256 digits a 64-bit count per pass, and 32
+ * bits of look-back per tile. */
 enum { RADIX_DIGITS = 256, DIGIT_COUNTS = 8 * RADIX_DIGITS, DIGIT_LOOKBACK = 4 * RADIX_DIGITS };
 
-/* cub::DeviceRadixSort of keys of so many bits with int64 values: one pass for every 8 bits; several passes go back and
- * forth between two buffers. */
+/* cub::DeviceRadixSort of keys of so many bits with int64 values: one pass for every 8 bits; with several passes, two
+ * buffers are used in turn. */
 static int64_t sort_scratch_of(int64_t n, int64_t bits, int64_t key_bytes) {
     int64_t passes = bits > 8 ? (bits + 7) / 8 : 1, tile = key_bytes > 4 ? SORT_TILE : SORT_TILE_4_BYTES;
     return (passes > 1 ? TIDE_ROUND_UP(key_bytes * n, TIDE_CUB_PART) + TIDE_ROUND_UP(8 * n, TIDE_CUB_PART) : 0) +
@@ -41,8 +41,8 @@ static tide_value pair_of(tide_machine *m, const tide_backward *backward, tide_t
 static const tide_backward sort_backward = {"SortBackward0", tide_gather_run};
 static const tide_backward topk_backward = {"TopkBackward0", tide_gather_run};
 
-/* cuda/Sort.cu, segmented_sort_pairs_by_full_sort(): an int2 of index and row for each element is sorted with it, then
- * by rows. */
+/* cuda/Sort.cu, segmented_sort_pairs_by_full_sort(): elements are sorted together with an int2 of index and row each,
+ * then by row. */
 static void sort_few_rows(tide_machine *m, int64_t n, int64_t key_bytes) {
     tide_tensor *pairs = tide_scratch(m, 8 * n), *sorted = tide_scratch(m, 8 * n),
                 *keys = tide_scratch(m, key_bytes * n);
@@ -54,7 +54,7 @@ static void sort_few_rows(tide_machine *m, int64_t n, int64_t key_bytes) {
     tide_release(m, pairs);
 }
 
-/* segmented_sort_pairs(): the other buffers of a segmented radix sort, which has no counters. */
+/* segmented_sort_pairs(): the second buffers of a segmented radix sort, which has no counters. */
 static void sort_many_rows(tide_machine *m, int64_t n, int64_t key_bytes) {
     tide_tensor *reversed = tide_scratch(m, 8 * n);
     tide_alloc_and_free(m, TIDE_ROUND_UP(key_bytes * n, TIDE_CUB_PART) + TIDE_ROUND_UP(8 * n, TIDE_CUB_PART) +
@@ -70,12 +70,12 @@ static void sort_one_row(tide_machine *m, int64_t length, int64_t key_bytes) {
     tide_release(m, range);
 }
 
-/* From so many rows on they are segments of one sort; rows of so many elements are sorted one by one; a sort is of at
- * most so many elements. */
+/* With this many rows, they are segments of one sort; rows of this many elements are sorted one by one; the most
+ * elements of one sort. */
 enum { MANY_ROWS = 128, LONG_ROW = 1000000 };
 
-/* Along the last dimension. Rows of up to 4,096 are sorted in place beside an arange; longer ones by radix
- * (launch_stable_sort_kernel). */
+/* Along the last dimension. Rows of up to 4,096 elements are sorted in place beside an arange; longer ones by radix
+ * sort (launch_stable_sort_kernel). */
 static tide_value op_sort(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
     int64_t length = x->shape->dims ? x->shape->dim[x->shape->dims - 1].size : 1, n = tide_count(x),
@@ -96,7 +96,7 @@ static tide_value op_sort(tide_machine *m, tide_value *a) {
     return made;
 }
 
-/* Values and indices of the greatest along the last dimension. */
+/* Values and indices of the maxima along the last dimension. */
 static tide_value op_max_along(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
     tide_shape shape = *x->shape;

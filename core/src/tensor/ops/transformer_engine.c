@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What Transformer Engine's descriptions call of its kernels and of flash-attn: memory alone, without nodes; the
- * descriptions have the autograd functions around them.
+/* The kernels of Transformer Engine and flash-attn that descriptions call: only their memory, without nodes; the
+ * autograd functions around them are in the descriptions.
  *
  * Transformer Engine 2.20.2:
  * common/normalization/{rmsnorm,layernorm}/{..._fwd_cuda_kernel,..._bwd_semi_cuda_kernel}.cu,
@@ -22,7 +22,7 @@ static bool are_attended(tide_machine *m, const tide_tensor *q, const tide_tenso
     return ok;
 }
 
-/* _flash_attn_forward: output, log-sum-exp, state of the random numbers. */
+/* _flash_attn_forward: output, log-sum-exp, state of the random number generator. */
 static tide_value op_flash_attn_forward(tide_machine *m, tide_value *a) {
     tide_tensor *q = tide_arg_tensor(m, a[0]), *k = tide_arg_tensor(m, a[1]);
     if (m->has_failed || !are_attended(m, q, k)) return tide_none();
@@ -43,7 +43,7 @@ static tide_value op_flash_attn_forward(tide_machine *m, tide_value *a) {
     return (tide_value){.kind = TIDE_VALUE_LIST, .list = made};
 }
 
-/* _flash_attn_backward beside the gradients, which its caller makes. */
+/* _flash_attn_backward, except for the gradients, which its caller allocates. */
 static tide_value op_flash_attn_backward(tide_machine *m, tide_value *a) {
     tide_tensor *q = tide_arg_tensor(m, a[0]), *k = tide_arg_tensor(m, a[1]);
     if (m->has_failed || !are_attended(m, q, k)) return tide_none();
@@ -55,7 +55,7 @@ static tide_value op_flash_attn_backward(tide_machine *m, tide_value *a) {
         dk = TIDE_EMPTY(m, (tide_dtype)q->dtype, batch, keys, heads, width);
         dv = TIDE_EMPTY(m, (tide_dtype)q->dtype, batch, keys, heads, width);
     }
-    tide_release(m, dv); /* C++ locals, the last first; softmax_d is returned */
+    tide_release(m, dv); /* C++ locals, destroyed in reverse order; softmax_d is returned */
     tide_release(m, dk);
     tide_release(m, dq);
     tide_release(m, softmax_d);
@@ -70,22 +70,22 @@ static bool has_strides(const tide_tensor *a, const tide_tensor *b) {
     return true;
 }
 
-/* Equal but for the last dimension: stride by stride, over the width. */
+/* Whether strides are equal except in the last dimension, relative to the width. */
 static bool has_strides_of(const tide_tensor *k, const tide_tensor *v) {
     for (int i = 0; i + 1 < k->shape->dims; i++)
         if (k->stride[i] * v->shape->dim[3].size != v->stride[i] * k->shape->dim[3].size) return false;
     return true;
 }
 
-/* Whether the parts lie one after the other, `step` elements apart, from `from` on. */
+/* Whether the parts follow one another at intervals of `step` elements from `from` on. */
 static bool lie_at(tide_tensor *const *parts, int count, int64_t from, int64_t step) {
     for (int i = 0; i < count; i++)
         if (parts[i]->offset != from + i * step) return false;
     return true;
 }
 
-/* get_qkv_layout() of (sequence, batch, heads, width): how they lie beside one another; "not_supported": they are
- * copied. */
+/* get_qkv_layout() of (sequence, batch, heads, width): how query, key and value are laid out in memory;
+ * "not_supported": they are copied. */
 static tide_value op_get_qkv_layout(tide_machine *m, tide_value *a) {
     tide_tensor *parts[3] = {tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1]), tide_arg_tensor(m, a[2])};
     tide_tensor *q = parts[0], *k = parts[1], *v = parts[2];
@@ -115,7 +115,7 @@ static tide_value op_get_qkv_layout(tide_machine *m, tide_value *a) {
 
 /* ---- norms ---- */
 
-/* REGISTER_NORM_LAUNCHER of half-precision inputs: thread blocks and warps for a row of so many columns. */
+/* REGISTER_NORM_LAUNCHER for half-precision inputs: thread blocks and warps for a row of so many columns. */
 typedef struct launcher {
     int columns, ctas_per_row, warps_m, warps_n;
 } launcher;
@@ -136,7 +136,7 @@ static const launcher te_rms_norm_backward[] = {{512, 1, 4, 1},  {768, 1, 4, 1},
                                                 {4096, 1, 1, 4}, {8192, 1, 1, 4}, {0, 0, 0, 0}};
 static const launcher te_rms_norm_forward[] = {{512, 1, 4, 1},  {768, 1, 4, 1},  {1024, 1, 4, 1}, {2048, 1, 4, 1},
                                                {4096, 1, 1, 4}, {8192, 1, 1, 4}, {0, 0, 0, 0}};
-/* For other widths: the first that is not narrower, else the last; a row takes as many blocks as it needs. */
+/* For other widths: the first entry that is not narrower, else the last; a row takes as many blocks as it needs. */
 static const launcher general_backward[] = {{128, 0, 4, 1},  {512, 0, 4, 1},  {1024, 0, 4, 1},
                                             {2048, 0, 1, 4}, {4096, 0, 1, 4}, {0, 0, 0, 0}};
 static const launcher general_forward[] = {{128, 0, 4, 1},  {512, 0, 4, 1},  {1024, 0, 4, 1},
@@ -146,8 +146,8 @@ static int64_t aligned_bytes(int64_t bytes) {
     return TIDE_ROUND_UP(bytes, 16); /* LaunchParams::alignWorkspace */
 }
 
-/* Bytes of scratch: partial sums of the weights' gradients of as many blocks as fit the device at once, by their
- * threads (registers and shared memory may allow fewer), and what blocks of one row exchange. */
+/* Bytes of scratch memory: partial sums of the weights' gradients for as many blocks as run on the device at once,
+ * limited by threads (registers and shared memory may allow fewer), and what the blocks of a row exchange. */
 static int64_t norm_workspace(const tide_machine *m, int64_t rows, int64_t columns, bool is_layer_norm,
                               bool is_backward) {
     const launcher *tuned = is_layer_norm ? is_backward ? te_layer_norm_backward : te_layer_norm_forward
@@ -175,7 +175,7 @@ static tide_value op_norm_workspace(tide_machine *m, tide_value *a) {
     return tide_none();
 }
 
-/* with torch.cuda.stream(): what is made from here on is of that stream, 0 the usual one. */
+/* with torch.cuda.stream(): later allocations belong to that stream; 0 is the default one. */
 static tide_value op_use_stream(tide_machine *m, tide_value *a) {
     int64_t stream = tide_arg_int(m, a[0]);
     if (stream < 0 || stream > 3)

@@ -246,7 +246,7 @@ tide_tensor *tide_every(tide_machine *m, tide_tensor *x, int64_t dim, int64_t st
     return made_view(m, &slice_backward, x, tide_view_over(m, x, &shape, stride, start * x->stride[at]));
 }
 
-/* Tensor.unfold: windows of one dimension as another at the end, a view; its gradient is not described. */
+/* Tensor.unfold: windows of a dimension as a new last dimension, a view; its gradient is not described. */
 static tide_value op_unfold(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
     int at = tide_wrap_dim(m, tide_arg_int(m, a[1]), x->shape->dims);
@@ -357,7 +357,7 @@ bool tide_read_sizes(tide_machine *m, tide_value v, tide_shape *shape, int *unkn
     return !m->has_failed;
 }
 
-/* The name of the dimension that -1 stands for: what is left of the old names when the new ones are taken away. */
+/* The name of the dimension that -1 stands for: the old names without those of the new shape. */
 static uint32_t inferred_name(tide_machine *m, const tide_tensor *x, const tide_shape *shape, int unknown) {
     bool used[TIDE_MAX_DIMS] = {false};
     uint32_t divisor = 0;
