@@ -7,7 +7,7 @@
 
 #include "base/checked.h"
 
-/* Digits with a point and an exponent; 12 decimals are kept, and more is an error. */
+/* Digits with a point and an exponent; TIDE_DECIMAL_FINE if that needs more than 12 decimals. */
 tide_decimal tide_decimal_read(int64_t *pico, tide_text text) {
     size_t i = 0;
     bool is_negative = false, has_point = false, has_digit = false;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* deepspeed/module_inject: auto_tp.py and layers.py, AutoTP of a model whose class has transformers' plan. The engine
- * has placed the model whole; one linear layer after the other keeps its part. What ZeRO does around it is what it does
- * for the parts. */
+/* deepspeed/module_inject: auto_tp.py and layers.py, AutoTP for a model whose class has transformers' plan. The engine
+ * has moved the whole model to the device; then each linear layer in turn keeps its part. ZeRO works on the parts as on
+ * whole parameters. */
 #include "parallel/autotp.h"
 
 #include <string.h>
@@ -12,7 +12,7 @@
 typedef enum autotp_layer {
     AUTOTP_WHOLE,
     AUTOTP_COLUMN,   /* LinearLayer */
-    AUTOTP_GATHERED, /* of which the output is gathered */
+    AUTOTP_GATHERED, /* whose output is gathered */
     AUTOTP_ROW       /* LinearAllreduce */
 } autotp_layer;
 
@@ -24,7 +24,7 @@ typedef struct autotp {
     void (*outer_after)(tide_model *model, uint32_t instance, tide_value *output);
 } autotp;
 
-/* ColumnParallel, RowParallel: what is reduced is reduced in place. GatherFromTensorParallelRegion. */
+/* ColumnParallel, RowParallel: reductions are in place. GatherFromTensorParallelRegion. */
 static void pass(tide_model *model, tide_value *value, bool gathers, int64_t ranks) {
     tide_redistribute how = {.ranks = ranks, .dim = -1};
     if (value->kind != TIDE_VALUE_TENSOR) return;
@@ -82,7 +82,7 @@ static int64_t key_value_heads(const tide_json *config) {
     return 0;
 }
 
-/* tp_shard.py, get_shard_size: attention is cut by groups of heads, the rest as evenly as can be. */
+/* tp_shard.py, get_shard_size: attention is split by groups of heads, the rest as evenly as possible. */
 static int64_t shard_size(const tide_wrapper *w, uint32_t instance, int64_t whole) {
     const tide_job *job = w->job;
     const tide_instance *of = &w->model->instances[instance];
@@ -113,7 +113,7 @@ static bool autotp_is_refused(const tide_wrapper *w) {
     return true;
 }
 
-/* uneven_partition(): a contiguous copy of this rank's part, and the whole is let go of. */
+/* uneven_partition(): copies this rank's part and releases the whole. */
 static bool cut_layer(tide_wrapper *w, const autotp *a, uint32_t instance) {
     tide_model *model = w->model;
     for (uint32_t i = 0; i < model->parameter_count; i++) {
@@ -152,7 +152,7 @@ static bool cut_layer(tide_wrapper *w, const autotp *a, uint32_t instance) {
     return true;
 }
 
-/* forward() of DeepSpeed's layers, which have a Linear's slots. */
+/* forward() of DeepSpeed's layers, which have the slots of a Linear. */
 static bool replace_class(tide_model *model, uint32_t instance) {
     tide_instance *of = &model->instances[instance];
     tide_class *layer = tide_class_find(model->descriptions, NULL, TIDE_TEXT("AutoTPLinear"));

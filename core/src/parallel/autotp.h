@@ -5,10 +5,10 @@
 
 #include "parallel/parallel.h"
 
-/* Cuts the layers of a model that is placed over parallel.tp ranks, next to one another. False after an error, which is
+/* Splits the layers of a model that is on the device over parallel.tp adjacent ranks. False after an error, which is
  * reported. */
 bool tide_autotp(tide_wrapper *w);
-/* Their collectives are of their forward(): inside of the hooks that ZeRO has set since. */
+/* The layers' collectives are in their forward(), inside of the hooks that ZeRO has set since. */
 void tide_autotp_around(tide_model *model);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What several strategies send, and in which pieces. */
+/* Communication shared by several strategies. */
 #include "parallel/parallel.h"
 
 #include <string.h>
@@ -45,8 +45,8 @@ void tide_cast_model(tide_wrapper *w, tide_dtype dtype) {
     cast_parameters(w, dtype, tide_children_first(w->model));
 }
 
-/* deepspeed/runtime/engine.py, _configure_distributed_model: _cast_module_mixed_precision() as module.parameters() has
- * them, where there is a half type, then Module.to(). */
+/* deepspeed/runtime/engine.py, _configure_distributed_model: _cast_module_mixed_precision() in the order of
+ * module.parameters() if there is a half-precision dtype, then Module.to(). */
 void tide_cast_and_place_model(tide_wrapper *w, tide_dtype dtype) {
     tide_model *model = w->model;
     bool is_on_device = tide_trainer_places_model(w->job); /* as it was loaded: quantised */
@@ -56,7 +56,7 @@ void tide_cast_and_place_model(tide_wrapper *w, tide_dtype dtype) {
     if (!is_on_device) tide_model_to_device(model);
 }
 
-/* Without an optimizer, and with ZeRO disabled: the engine keeps nothing beside the model. */
+/* Without an optimizer and with ZeRO disabled, the engine allocates nothing besides the model. */
 void tide_prepare_whole_reference(tide_wrapper *w) {
     tide_cast_and_place_model(w, tide_dtype_or(w->job->parallel_half, TIDE_FP32));
 }
@@ -119,7 +119,7 @@ uint32_t tide_cut_buckets(tide_machine *m, tide_tensor *const *tensors, uint32_t
     } open[TIDE_DTYPE_COUNT];
     memset(open, 0, sizeof open);
     uint32_t provisional = 0, closed = 0;
-    uint32_t *rank = TIDE_NEW(m->arena, uint32_t, count + 1); /* of provisional buckets: when they close */
+    uint32_t *rank = TIDE_NEW(m->arena, uint32_t, count + 1); /* for each provisional bucket, when it closes */
     for (uint32_t i = 0; i < count; i++) {
         unsigned d = tensors[i]->dtype;
         if (!open[d].is_open) {

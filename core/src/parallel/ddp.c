@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* DistributedDataParallel: torch/nn/parallel/distributed.py, torch/csrc/distributed/c10d/reducer.cpp.
  *
- * Note [Buckets]: gradients are copied into flat buckets, which live as long as the wrapper. The first step has one
- * bucket for all (of a dtype), or, with find_unused_parameters, those of the registration order; before the next one
- * they are rebuilt in the order in which gradients were ready (with static_graph: were in the second). A bucket is
- * reduced in place when its last gradient is there. */
+ * Note [Buckets]: gradients are copied into flat buckets, which live as long as the wrapper. In the first step there is
+ * one bucket (per dtype), or with find_unused_parameters those of the registration order. Before the next step buckets
+ * are rebuilt in the order in which gradients became ready (with static_graph: in the second step). A bucket is reduced
+ * in place when its last gradient is ready. */
 #include <string.h>
 
 #include "parallel/parallel.h"
 
 typedef struct ddp {
     tide_wrapper *w;
-    tide_tensor **leaves; /* those that train */
+    tide_tensor **leaves; /* the trainable ones */
     uint32_t count;
     uint32_t *bucket_of;
     tide_tensor **buckets;
     uint32_t bucket_count, *pending;
-    tide_tensor **order; /* in which gradients were ready */
+    tide_tensor **order; /* in the order in which gradients became ready */
     uint32_t ready;
     int64_t limits[2];
     bool has_views, is_static, finds_unused, is_rebuilt, is_first, syncs_buffers;
@@ -43,7 +43,7 @@ static void make_buckets(ddp *d, const int64_t *limits, uint32_t limit_count, bo
         for (uint32_t i = 0; i < d->count; i++)
             if (d->bucket_of[i] == at) elements += tide_count(d->leaves[i]), dtype = (tide_dtype)d->leaves[i]->dtype;
         d->buckets[at] = tide_flat_of(m, ddp_op, elements, dtype, TIDE_FACTOR_COMMUNICATION);
-        for (uint32_t i = 0; i < d->count && d->has_views; i++) /* gradients that are there move over */
+        for (uint32_t i = 0; i < d->count && d->has_views; i++) /* existing gradients move */
             if (d->bucket_of[i] == at && d->leaves[i]->grad) tide_set_data(m, d->leaves[i]->grad, d->buckets[at]);
     }
 }
@@ -56,7 +56,7 @@ static void compress(ddp *d, const tide_tensor *bucket) {
     tide_release(m, tide_flat_of(m, "compress_hook", tide_count(bucket), to.dtype, TIDE_FACTOR_COMMUNICATION));
 }
 
-/* mark_variable_ready_dense, and with the last one mark_bucket_ready. */
+/* mark_variable_ready_dense, and for the last one mark_bucket_ready. */
 static void copy_to_bucket(ddp *d, uint32_t i) {
     tide_machine *m = d->w->model->m;
     tide_tensor *leaf = d->leaves[i], *bucket = d->buckets[d->bucket_of[i]];
@@ -76,7 +76,7 @@ static void ddp_gradient_ready(tide_machine *m, tide_tensor *leaf) {
     copy_to_bucket(d, i);
 }
 
-/* Not set: False; transformers/trainer.py, _build_accelerator_args: True of peft's models and without checkpoints. */
+/* Default: False; transformers/trainer.py, _build_accelerator_args: True for peft models and without checkpointing. */
 static bool finds_unused_parameters(const tide_job *job) {
     if (tide_job_sets(job, TIDE_SET_parallel_find_unused_parameters)) return job->parallel_find_unused_parameters;
     return job->trainer != TIDE_trainer_none &&
@@ -136,7 +136,7 @@ static void ddp_before_forward(tide_wrapper *w) {
     bool reduces = w->is_last || w->job->parallel_sync_each, has_grad = w->model->m->state.grad_enabled;
     w->is_last = reduces;
     if (has_grad && !d->is_rebuilt && d->ready == d->count && (d->is_static || !d->finds_unused)) rebuild(d);
-    /* _sync_buffers: at the first forward, and after one whose gradients are reduced */
+    /* _sync_buffers: at the first forward, and after one whose gradients were reduced */
     if (d->syncs_buffers && w->job->parallel_broadcast_buffers)
         tide_broadcast_coalesced(w->model->m, ddp_op, w->model->buffers, w->model->buffer_count);
     d->syncs_buffers = has_grad && reduces;
@@ -146,7 +146,7 @@ static void ddp_before_forward(tide_wrapper *w) {
     for (uint32_t i = 0; i < d->count; i++) d->pending[d->bucket_of[i]]++;
 }
 
-/* _DDPSink: gradients pass; of what the loss does not read there is none. */
+/* _DDPSink: passes gradients on; an output that the loss does not use has none. */
 static void ddp_sink_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     (void)m;
     for (uint32_t i = 0; i < node->edge_count; i++) results[i] = tide_retain(grads[i]);
@@ -155,8 +155,8 @@ static const tide_backward ddp_sink_function = {"_DDPSinkBackward", ddp_sink_run
 
 enum { OUTPUT_LIMIT = 8 };
 
-/* What the model returns passes through one _DDPSink, which clones it: the graph of each part lives as long as that of
- * another. */
+/* All outputs of the model pass through one _DDPSink, which clones them: the graph of each output lives as long as the
+ * others'. */
 static void ddp_after_forward(tide_wrapper *w, tide_value *output) {
     ddp *d = w->state;
     tide_machine *m = w->model->m;

@@ -19,7 +19,7 @@ static int64_t size_between(const tide_shape *shape, int dim) {
     return count;
 }
 
-/* ProcessGroupNCCL::collective: what the last collective holds is let go of, which the watchdog has found completed. */
+/* ProcessGroupNCCL::collective: releases the tensors of the last collective, which the watchdog has found completed. */
 static void unstash(tide_machine *m) {
     tide_release_at(m, &m->in_flight);
     tide_release_at(m, &m->in_flight_input);
@@ -40,8 +40,8 @@ static tide_tensor *to_full_chunk(tide_machine *m, tide_tensor *t, int dim, int6
     return t->shape->dim[dim].size == size ? tide_contiguous(m, t) : resized(m, t, dim, size);
 }
 
-/* all_gather_single(): ranks come one after another; along another dimension than the first they are put together anew,
- * but where all before it are of size 1 (torch/_utils.py: _maybe_view_chunk_cat). */
+/* all_gather_single(): the ranks' parts follow one another; for any other dimension than the first they are joined
+ * again, unless all dimensions before it have size 1 (torch/_utils.py: _maybe_view_chunk_cat). */
 static tide_tensor *all_gather_equal(tide_machine *m, tide_tensor *local, int dim, int64_t ranks) {
     bool is_view = dim == 0 || size_between(local->shape, dim) == 1;
     tide_tensor *gathered =
@@ -53,7 +53,7 @@ static tide_tensor *all_gather_equal(tide_machine *m, tide_tensor *local, int di
     return whole;
 }
 
-/* Shard._to_replicate_tensor(): the parts of ranks that have less are padded. */
+/* Shard._to_replicate_tensor(): smaller parts are padded. */
 static tide_tensor *all_gather(tide_machine *m, tide_tensor *t, int dim, const tide_redistribute *how) {
     int64_t of_each = how->whole ? tide_dtensor_part(how->whole, how->ranks, 0) : t->shape->dim[dim].size;
     tide_tensor *local = to_full_chunk(m, t, dim, of_each), *gathered = all_gather_equal(m, local, dim, how->ranks);
@@ -143,8 +143,8 @@ tide_tensor *tide_dtensor_redistribute(tide_machine *m, tide_tensor *t, const ti
     return moved;
 }
 
-/* Shard._shard_tensor(): along the first dimension parts are views of which this rank's is copied, and a part that has
- * less than the others is padded; along another all are copied first. */
+/* Shard._shard_tensor(): along the first dimension, parts are views of which this rank's is copied, and a smaller part
+ * is padded; along another dimension all are copied first. */
 static tide_tensor *shard_tensor(tide_machine *m, tide_tensor *whole, const tide_distribute *how) {
     int64_t size = whole->shape->dim[how->dim].size, of_each = tide_dtensor_part(size, how->ranks, 0), count = 0;
     tide_tensor **scattered = TIDE_NEW(m->arena, tide_tensor *, (size_t)how->ranks);

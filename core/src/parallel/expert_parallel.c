@@ -67,8 +67,8 @@ int64_t tide_rows_received(int64_t pairs, int64_t ranks, double imbalance) {
     return ranks * (of_each < pairs ? of_each : pairs);
 }
 
-/* What dispatch_tokens() of the library returns, and what of it outlives that call: tokens, experts and weights that
- * experts are called with, and _AllToAllState. */
+/* What dispatch_tokens() of the library returns, and what outlives that call: tokens, experts and weights for the
+ * experts, and _AllToAllState. */
 enum { EXPERTS_ORDER = 3, EXPERTS_WEIGHTS, EXPERTS_STATE };
 
 /* AllToAllEP._dispatch_tokens */
@@ -106,7 +106,8 @@ void tide_experts_before(tide_model *model, uint32_t instance, tide_experts *e, 
     for (int i = 0; i < 3; i++) tide_value_release(m, tokens[i]);
     for (uint32_t i = 0; made.kind == TIDE_VALUE_LIST && i < made.list->count; i++) {
         if (i < 3) exchange_value(m, &positional[i], tide_value_retain(made.list->items[i]));
-        if (i >= EXPERTS_STATE) exchange_value(m, &made.list->items[i], tide_none()); /* of the frame of dispatch */
+        if (i >= EXPERTS_STATE)
+            exchange_value(m, &made.list->items[i], tide_none()); /* of the frame of dispatch_tokens() */
     }
     e->given = positional;
     if (e->style == TIDE_EXPERTS_SENT)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What FullyShardedDataParallel and fully_shard have in common. */
+/* Common to FullyShardedDataParallel and fully_shard. */
 #include "parallel/parallel.h"
 
 #include <string.h>

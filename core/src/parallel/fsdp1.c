@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* torch/distributed/fsdp/: _flat_param.py, _init_utils.py, and what they make of the model. */
+/* torch/distributed/fsdp/: _flat_param.py, _init_utils.py, and how they wrap the model. */
 #include "parallel/fsdp1.h"
 
 #include <string.h>
 
 #include "base/units.h"
 
-/* _sync_module_params_and_buffers, of a unit; buffers go with the root. */
+/* _sync_module_params_and_buffers for a unit; buffers are sent with the root. */
 static void sync_module_params_and_buffers(fsdp1 *f, const flat_param_handle *u) {
     const tide_model *model = f->w->model;
     uint32_t count = 0, buffers = u == &f->handles[f->count - 1] ? model->buffer_count : 0;
@@ -16,7 +16,7 @@ static void sync_module_params_and_buffers(fsdp1 *f, const flat_param_handle *u)
     tide_broadcast_coalesced(model->m, tide_fsdp1_name, sent, count);
 }
 
-/* ModuleWrapPolicy by class; blocks are those that gradient checkpointing runs again. */
+/* ModuleWrapPolicy by class; blocks are those that gradient checkpointing recomputes. */
 static bool has_handle(const fsdp1 *f, uint32_t instance) {
     const tide_model *model = f->w->model;
     const tide_instance *of = &model->instances[instance];
@@ -28,7 +28,7 @@ static bool has_handle(const fsdp1 *f, uint32_t instance) {
            (is_fine && (tide_text_is(of->name, "self_attn") || tide_text_is(of->name, "mlp")));
 }
 
-/* _recursive_wrap(): what is below a module before the module. */
+/* _recursive_wrap(): submodules before their module. */
 static void add_handles(fsdp1 *f, const uint32_t *modules, uint32_t count) {
     const tide_model *model = f->w->model;
     for (uint32_t i = 0; i < count; i++) {
@@ -91,7 +91,7 @@ static bool validate_tensors_to_flatten(const fsdp1 *f, const flat_param_handle 
     return true;
 }
 
-/* FlatParamHandle.shard(): a rank's part of the flat parameter. */
+/* FlatParamHandle.shard(): a rank's shard of the flat parameter. */
 static void shard_flat_param(fsdp1 *f, flat_param_handle *u) {
     tide_machine *m = fsdp1_machine(f);
     tide_tensor *flat = tide_flat_of(m, tide_fsdp1_name, u->unsharded_numel, u->dtype, TIDE_FACTOR_PARAMETER);
@@ -213,7 +213,7 @@ static fsdp1 *fsdp1_new(tide_wrapper *w) {
                                : "only a hybrid sharding_strategy has shard groups");
         return NULL;
     }
-    if (w->ranks == 1) f->sharding_strategy = FSDP_NO_SHARD; /* _init_core_state: one rank shards nothing */
+    if (w->ranks == 1) f->sharding_strategy = FSDP_NO_SHARD; /* _init_core_state: a single rank shards nothing */
     return f;
 }
 
@@ -234,7 +234,7 @@ static bool init_handle(fsdp1 *f, uint32_t handle, const uint32_t *handle_of_par
     return true;
 }
 
-/* Flat parameters of all modules that are wrapped. False after an error. */
+/* The flat parameters of all wrapped modules. False after an error. */
 static bool init_handles(fsdp1 *f) {
     tide_model *model = f->w->model;
     if (!choose_modules(f)) return false;
@@ -256,7 +256,7 @@ static void fsdp1_wrap(tide_wrapper *w) {
     tide_fsdp1_set_hooks(f);
 }
 
-/* prepare_fsdp(): as the policy, in the types that it was loaded in. */
+/* prepare_fsdp(): as for the policy, in the dtypes that it was loaded in. */
 static void fsdp1_prepare_reference(tide_wrapper *w) {
     fsdp1 *f = fsdp1_new(w);
     if (!f || !init_handles(f)) return;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* FullyShardedDataParallel as accelerate calls it for a Trainer: accelerator.py, prepare_model(); and with adapters,
+/* FullyShardedDataParallel as accelerate sets it up for a Trainer: accelerator.py, prepare_model(); and with adapters,
  * peft/utils/other.py, fsdp_auto_wrap_policy(). */
 #include "parallel/fsdp1.h"
 
@@ -28,7 +28,7 @@ bool tide_fsdp1_is_trainable_leaf(const fsdp1 *f, uint32_t instance) {
     return false;
 }
 
-/* How far a module is below the one whose handle it belongs to; -1: it is of another. */
+/* How many levels a module is below the module of its handle; -1: it belongs to another handle. */
 static int depth_below(const fsdp1 *f, uint32_t instance, uint32_t above) {
     int depth = 0;
     for (; instance != above; instance = f->w->model->instances[instance].parent, depth++)
@@ -59,8 +59,8 @@ void tide_fsdp1_move_module_to_device(fsdp1 *f, uint32_t instance) {
     model->m->module = 0;
 }
 
-/* param.data = param.data.to(torch.float32). Original parameters are views of what was before until they are resharded
- * for the first time. */
+/* param.data = param.data.to(torch.float32). Original parameters are views of the old data until they are first
+ * resharded. */
 static void upcast_handle(fsdp1 *f, flat_param_handle *u) {
     tide_machine *m = fsdp1_machine(f);
     tide_tensor *upcast = tide_flat_of(m, tide_fsdp1_name, u->sharded_numel, TIDE_FP32, TIDE_FACTOR_PARAMETER);

@@ -3,13 +3,13 @@
 #include "parallel/fsdp1.h"
 #include "tensor/ops/ops.h"
 
-/* The gradient of a handle's parameter i: its own, or that of the flat one, which stands first. */
+/* The gradient of a handle's parameter i: its own, or that of the flat parameter, which comes first. */
 static const tide_tensor *grad_of(const fsdp1 *f, const flat_param_handle *u, uint32_t i) {
     const tide_tensor *of = f->use_orig_params ? u->param_infos[i].orig_param : i ? NULL : u->local_shard;
     return of ? of->grad : NULL;
 }
 
-/* _get_grad_norm(): a norm of each gradient in fp32, and that of all of them. NULL: there is no gradient. */
+/* _get_grad_norm(): the norm of each gradient in fp32, and the norm of these. NULL: there is no gradient. */
 static tide_tensor *get_grad_norm(const fsdp1 *f, tide_dtype *widest) {
     tide_machine *m = fsdp1_machine(f);
     uint32_t count = 0, most = f->w->model->parameter_count + f->count;

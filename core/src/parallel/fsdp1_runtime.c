@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* torch/distributed/fsdp/_runtime_utils.py: what its hooks do. */
+/* torch/distributed/fsdp/_runtime_utils.py: the work of the hooks. */
 #include "parallel/fsdp1.h"
 #include "tensor/ops/ops.h"
 
@@ -55,9 +55,7 @@ static void use_unsharded_views(fsdp1 *f, flat_param_handle *u) {
             tide_shape shape = tide_shape1((tide_dim){p->padding, 0});
             node->outputs[node->output_count++] =
                 (tide_meta){&tide_layout_of(m, &shape, NULL)->shape, (uint8_t)fsdp1_param_dtype(f, u), false};
-            if (i)
-                node->references++; /* see tide_set_grad_fn: the first output that a tensor has takes over the maker's
-                                     */
+            if (i) node->references++; /* see tide_set_grad_fn: the first output takes over the creator's reference */
         }
         tide_set_grad_fn(m, node, p->param);
         if (node && p->padding && !i) node->references--;
@@ -132,14 +130,14 @@ static void fsdp1_pre_backward_hook(void *state, uint32_t index) {
     if (u->needs_pre_backward_unshard && !u->prefetched) handle_unshard(f, u, false);
     u->needs_pre_backward_unshard = false;
     if (f->backward_pre) prefetch_handle_in_backward(f, u);
-    if (fsdp1_uses_sharded_strategy(f) && u->local_shard->grad) { /* of an earlier micro-batch, reduced */
+    if (fsdp1_uses_sharded_strategy(f) && u->local_shard->grad) { /* of an earlier micro-batch, already reduced */
         u->saved_grad_shard = u->local_shard->grad;
         u->local_shard->grad = NULL;
     }
     u->ran_pre_backward_hook = true;
 }
 
-/* To the parameters' type, and to what there is of earlier micro-batches. */
+/* To the dtype of the parameters, and added to those of earlier micro-batches. */
 static tide_tensor *cast_grad_to_param_dtype(const fsdp1 *f, const flat_param_handle *u, tide_tensor *reduced,
                                              int64_t count, uint8_t stream) {
     tide_machine *m = fsdp1_machine(f);
@@ -182,8 +180,8 @@ static bool frees_in_backward(const fsdp1 *f) {
     return fsdp1_uses_sharded_strategy(f) && (f->sync_gradients || f->sharding_strategy == FSDP_FULL_SHARD);
 }
 
-/* _use_unsharded_grad_views() of a micro-batch that is not reduced: where a gradient is not of its parameter's shape
- * and type, which is cut by now, one of those is made first for it to take the place of. */
+/* _use_unsharded_grad_views() for a micro-batch without reduction: if a gradient does not have the shape and dtype of
+ * its parameter, which is sharded by then, one of those is made first for it to replace. */
 static void use_unsharded_grad_views(fsdp1 *f, const flat_param_handle *u) {
     tide_machine *m = fsdp1_machine(f);
     if (!f->use_orig_params || f->w->micro > 0) return;
@@ -221,7 +219,7 @@ static void fsdp1_post_backward_hook(tide_machine *m, tide_tensor *leaf) {
     m->op = op;
 }
 
-/* _post_backward_reshard_only_hook: of frozen parameters, behind the gradients of their module's inputs. */
+/* _post_backward_reshard_only_hook: for frozen parameters, after the gradients of their module's inputs. */
 static void fsdp1_post_backward_reshard_only_hook(void *state, uint32_t index) {
     fsdp1 *f = state;
     handle_reshard(f, &f->handles[index], frees_in_backward(f), false);
@@ -262,8 +260,8 @@ static void cast_forward_input(tide_machine *m, tide_value *value, tide_dtype dt
     *value = cast;
 }
 
-/* register_multi_grad_hook(): of the inputs that have gradients, which are one tensor; without one the final callback
- * reshards. */
+/* register_multi_grad_hook() on the inputs that require gradients, which are one tensor; without any, the final
+ * callback reshards. */
 static void register_post_backward_reshard_only_hook(fsdp1 *f, uint32_t index, const tide_value *positional,
                                                      uint32_t count, const tide_value *named, uint32_t named_count) {
     tide_machine *m = fsdp1_machine(f);
@@ -282,7 +280,8 @@ static void fsdp1_pre_forward(tide_model *model, uint32_t instance, tide_value *
     uint32_t index = f->handle_of[instance];
     if (!index-- || (f->is_summoned && index + 1 == f->count)) return;
     flat_param_handle *u = &f->handles[index];
-    if (index + 1 == f->count && !f->is_lazily_initialized) tide_fsdp1_root_pre_forward(f->w); /* of a reference */
+    if (index + 1 == f->count && !f->is_lazily_initialized)
+        tide_fsdp1_root_pre_forward(f->w);                             /* of a reference model */
     if (index + 1 == f->count && f->param_dtype != TIDE_DTYPE_COUNT) { /* _root_cast_forward_input */
         for (uint32_t i = 0; i < count; i++) cast_forward_input(m, &positional[i], f->param_dtype);
         for (uint32_t i = 0; i < named_count; i++) cast_forward_input(m, &named[i], f->param_dtype);
@@ -327,7 +326,7 @@ static void fsdp1_post_forward(tide_model *model, uint32_t instance, tide_value 
         register_pre_backward_hooks(f, index, &items[i]);
 }
 
-/* _lazy_init: storages are made and resized to nothing. */
+/* _lazy_init: storages are created and resized to 0. */
 static void init_flat_param_attributes(fsdp1 *f, flat_param_handle *u) {
     tide_machine *m = fsdp1_machine(f);
     if (!u->count) return;
@@ -371,7 +370,7 @@ static void cast_buffers(fsdp1 *f) {
     m->state.factor = TIDE_FACTOR_TEMPORARY;
 }
 
-/* _reset_flat_param_grad_info_if_needed(): zero_grad() has dropped those of the original parameters. */
+/* _reset_flat_param_grad_info_if_needed(): zero_grad() has released the gradients of the original parameters. */
 void tide_fsdp1_reset_grad_info(fsdp1 *f, flat_param_handle *u) {
     for (uint32_t i = 0; i < u->count; i++)
         if (u->param_infos[i].orig_param && u->param_infos[i].orig_param->grad) return;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* torch/distributed/fsdp/_unshard_param_utils.py: parameters whole outside of a step, in the type of their shards; and
- * state dicts of them, _state_dict_utils.py and _optim_utils.py, with FULL_STATE_DICT on the host. */
+/* torch/distributed/fsdp/_unshard_param_utils.py: gathering parameters outside of a step, in the dtype of their shards;
+ * and full state dicts, _state_dict_utils.py and _optim_utils.py, with FULL_STATE_DICT on the host. */
 #include "parallel/fsdp1.h"
 
 #include <string.h>
 
-/* In the stream that computes; what is whole in the type that computes goes first. */
+/* On the compute stream; what is gathered in the compute dtype is released first. */
 static tide_tensor *unshard_full_precision(fsdp1 *f, flat_param_handle *u) {
     tide_machine *m = fsdp1_machine(f);
     tide_fsdp1_reset_grad_info(f, u);
@@ -53,8 +53,8 @@ void tide_fsdp1_generation_ends(tide_wrapper *w) {
 
 /* ---- state dicts ---- */
 
-/* A module's own before those below it, and once more behind them: FlatParamHandle.to_cpu(), entered and left by the
- * first rank. What was whole already is left so. Returns what comes after. */
+/* A module's own parameters before and again after those of the modules below it: FlatParamHandle.to_cpu(), entered and
+ * left by the first rank. Parameters that were gathered stay so. Returns the next handle. */
 static uint32_t state_dict_from(fsdp1 *f, uint32_t at) {
     flat_param_handle *u = &f->handles[f->all_handles[at]];
     uint32_t next = at + 1;
@@ -77,7 +77,7 @@ void tide_fsdp1_state_dict(tide_wrapper *w) {
     for (uint32_t at = 0; at < f->count;) at = state_dict_from(f, at);
 }
 
-/* _allgather_orig_param_states(): a whole tensor for the states one after another, whose parts are joined first. */
+/* _allgather_orig_param_states(): one full tensor for the states in turn, whose parts are joined first. */
 static void gather_orig_param_states(fsdp1 *f, const flat_param_handle *u, int states) {
     tide_machine *m = fsdp1_machine(f);
     int64_t whole = u->sharded_numel * f->shard_ranks;
@@ -91,7 +91,7 @@ static void gather_orig_param_states(fsdp1 *f, const flat_param_handle *u, int s
     tide_release(m, gathered);
 }
 
-/* _communicate_optim_state(): a whole tensor for each state, and a copy of what has no dimensions. */
+/* _communicate_optim_state(): a full tensor for each state, and a copy of 0-dim states. */
 static void gather_flat_param_states(fsdp1 *f, const flat_param_handle *u, int states) {
     tide_machine *m = fsdp1_machine(f);
     tide_tensor **wholes = TIDE_NEW(m->arena, tide_tensor *, (size_t)states + 1);
@@ -103,7 +103,7 @@ static void gather_flat_param_states(fsdp1 *f, const flat_param_handle *u, int s
     for (int k = 0; k < states; k++) tide_release(m, wholes[k]);
 }
 
-/* The least of the names of a handle's parameters; NULL: there are none that train. */
+/* The alphabetically first name among a handle's parameters; NULL: none is trainable. */
 static const char *first_name(const fsdp1 *f, const flat_param_handle *u) {
     const tide_model *model = f->w->model;
     const char *first = NULL;
@@ -115,7 +115,7 @@ static const char *first_name(const fsdp1 *f, const flat_param_handle *u) {
     return first;
 }
 
-/* In the order of names. */
+/* In alphabetical order. */
 void tide_fsdp1_optim_state_dict(tide_wrapper *w) {
     fsdp1 *f = w->state;
     int states = tide_optimizer_states(w->optimizer);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* torch/distributed/fsdp/_fully_shard/: fully_shard(), and what it makes of the model. */
+/* torch/distributed/fsdp/_fully_shard/: fully_shard(), and how it wraps the model. */
 #include "parallel/fsdp2.h"
 #include "parallel/tensor_parallel.h"
 #include "parallel/torchtitan_experts.h"
@@ -22,8 +22,8 @@ int64_t tide_fsdp2_sharded_bytes(const fsdp2 *f, const tide_tensor *leaf) {
     return s && !s->is_tied ? numel_bytes(s->sharded_numel, s->orig_dtype) : 0;
 }
 
-/* The part alone, without padding. Module._apply swaps a DTensor with what it made of it (torch.utils.swap_tensors),
- * and holds that until it makes the next one or returns: of a tied parameter, which has its part already, that part. */
+/* Only the part, without padding. Module._apply swaps a DTensor with the converted one (torch.utils.swap_tensors), and
+ * holds that until it converts the next or returns: for a tied parameter, which is sharded already, its part. */
 void tide_fsdp2_empty_sharded_param(tide_model *model, uint32_t instance, tide_tensor *leaf) {
     tide_machine *m = model->m;
     fsdp2 *f = m->wrapper;
@@ -54,8 +54,8 @@ static void pad_sharded_params(fsdp2 *f, const fsdp_param_group *u) {
     }
 }
 
-/* FSDPModule._apply, FSDPParam.reset_sharded_param: the parts of a state are padded as soon as one of its modules has
- * them. */
+/* FSDPModule._apply, FSDPParam.reset_sharded_param: the parts of a state are padded as soon as they are in one of its
+ * modules. */
 void tide_fsdp2_reset_sharded_params(tide_model *model, uint32_t instance) {
     tide_machine *m = model->m;
     fsdp2 *f = m->wrapper;
@@ -72,7 +72,7 @@ static uint32_t child_named(const tide_model *model, uint32_t parent, const char
     return 0;
 }
 
-/* Which modules have a state, but for the root. Blocks are those that gradient checkpointing runs again. */
+/* Which modules have a state, except the root. Blocks are those that gradient checkpointing recomputes. */
 static bool choose_inner_states(fsdp2 *f) {
     tide_model *model = f->w->model;
     tide_machine *m = model->m;
@@ -141,7 +141,8 @@ static bool choose_states(fsdp2 *f) {
     return true;
 }
 
-/* FSDPParam._init_sharded_param: parts along a dimension, the first ranks' larger; but for the first, even ones. */
+/* FSDPParam._init_sharded_param: parts along a dimension, larger on the first ranks; along another than the first they
+ * must be equal. */
 static void init_sharded_param(fsdp2 *f, const fsdp_shard_placement *mesh, fsdp_param *s,
                                const tide_parameter_row *row) {
     tide_machine *m = fsdp2_machine(f);
@@ -225,7 +226,7 @@ static fsdp2 *fsdp2_new(tide_wrapper *w) {
     return f;
 }
 
-/* shard_placement_fn: experts are cut over the ranks that own the same ones. */
+/* shard_placement_fn: experts are sharded over the ranks that own the same ones. */
 static fsdp_shard_placement placement_of(const fsdp2 *f, const tide_parameter_row *row) {
     const tide_job *job = f->w->job;
     int64_t ranks = job->parallel_dp * job->parallel_cp * job->parallel_tp;
@@ -238,7 +239,7 @@ static fsdp_shard_placement placement_of(const fsdp2 *f, const tide_parameter_ro
                                   .has_divide_factor = !is_titan};
 }
 
-/* _init_param_group: the group of a state that has a mesh; a new one behind the others where there is none. */
+/* _init_param_group: the group of a state for a mesh; added after the others if there is none. */
 static fsdp_param_group *param_group_with(fsdp2 *f, uint32_t state, const fsdp_shard_placement *mesh, uint32_t most) {
     tide_arena *arena = fsdp2_machine(f)->arena;
     fsdp_state *s = &f->states[state];
@@ -252,7 +253,7 @@ static fsdp_param_group *param_group_with(fsdp2 *f, uint32_t state, const fsdp_s
     return u;
 }
 
-/* FSDPParamGroup: once all parameters have their parts. */
+/* FSDPParamGroup: after all parameters are sharded. */
 static void finish_group(fsdp2 *f, fsdp_param_group *u) {
     tide_fsdp2_free_unsharded_params(f, u);
     for (uint32_t i = 0; i < u->count; i++) {
@@ -261,14 +262,14 @@ static void finish_group(fsdp2 *f, fsdp_param_group *u) {
     }
 }
 
-/* The parameters of a state, in the order of _get_managed_modules: children first, as Module.to() goes. */
+/* The parameters of a state, in the order of _get_managed_modules: children first, as in Module.to(). */
 static void init_state(fsdp2 *f, uint32_t state, int64_t post_forward_mesh_size, const uint32_t *state_of_parameter,
                        tide_tensor **sharded_params) {
     const tide_model *model = f->w->model;
     tide_machine *m = model->m;
     uint32_t *params = TIDE_NEW(m->arena, uint32_t, model->parameter_count + 1),
              count = tide_fsdp2_managed_params(f, state, state_of_parameter, params);
-    bool is_root = state + 1 == f->state_count; /* whose parts are pinned once more, as recorded */
+    bool is_root = state + 1 == f->state_count; /* its parts are pinned a second time, as recorded */
     f->states[state].first = f->group_count;
     if (f->w->has_trainer && !f->original_count) tide_fsdp2_place_state(f, params, count, state);
     for (uint32_t n = 0; n < count; n++) {
@@ -292,7 +293,7 @@ static void init_state(fsdp2 *f, uint32_t state, int64_t post_forward_mesh_size,
     }
 }
 
-/* The optimizer updates the sharded parameters. */
+/* Makes the optimizer update the sharded parameters. */
 static void fsdp2_replace_members(tide_wrapper *w, tide_tensor *const *sharded_params) {
     const tide_model *model = w->model;
     uint32_t count = tide_optimizer_members(w->optimizer, NULL), left = 0;
@@ -308,7 +309,7 @@ static void fsdp2_replace_members(tide_wrapper *w, tide_tensor *const *sharded_p
             if (model->parameters[k].tensor == members[i].tensor && sharded_params[k]) {
                 members[i].is_replicated = members[i].tensor->is_replicated;
                 members[i].is_of_experts = tide_is_torchtitan_expert(model, members[i].module);
-                /* DTensors reduce along dimensions at once that a flattened mesh has: torchtitan's "loss" */
+                /* DTensors reduce at once over the dimensions of a flattened mesh: torchtitan's "loss" */
                 bool is_flattened = members[i].is_of_experts && w->job->parallel_tp == 1;
                 members[i].mesh_dims = members[i].tensor->is_dtensor && !is_flattened ? 2 : 1;
                 members[i].tensor = sharded_params[k];
@@ -356,8 +357,7 @@ static void fsdp2_wrap(tide_wrapper *w) {
         of[i] = tide_unit_of_module(model, f->state_of, f->state_count, model->parameters[i].module);
     }
     const char *of_root = *w->job->parallel_root_reshard ? w->job->parallel_root_reshard : "false";
-    bool is_native =
-        w->job->parallel_kind == TIDE_parallel_kind_native; /* not with a pipeline, but where it is asked */
+    bool is_native = w->job->parallel_kind == TIDE_parallel_kind_native; /* unless requested, not with a pipeline */
     const char *given = w->job->parallel_reshard_after_forward,
                *otherwise = is_native && w->job->parallel_pp > 1 ? "false" : "true";
     int64_t size = post_forward_mesh_size(f, "parallel.reshard_after_forward", *given ? given : otherwise),
@@ -379,7 +379,7 @@ static void fsdp2_wrap(tide_wrapper *w) {
     tide_fsdp2_set_hooks(f);
 }
 
-/* prepare_fsdp(): fully_shard() of the whole model, in the type that it was loaded in. */
+/* prepare_fsdp(): fully_shard() of the whole model, in the dtype that it was loaded in. */
 static void fsdp2_prepare_reference(tide_wrapper *w) {
     tide_model *model = w->model;
     tide_machine *m = model->m;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* accelerate/utils/fsdp_utils.py, fsdp2_prepare_model(): what it makes of a model that a Trainer has on the host, or on
- * the device where it is quantised; and transformers/distributed/fsdp.py, whose plan has the same units. */
+/* accelerate/utils/fsdp_utils.py, fsdp2_prepare_model(): for a Trainer's model, which is on the host, or on the device
+ * if it is quantised; and transformers/distributed/fsdp.py, whose plan has the same units. */
 #include "parallel/fsdp2.h"
 #include "parallel/tensor_parallel.h"
 
@@ -36,7 +36,7 @@ static uint32_t embeddings_of(tide_model *model, bool is_output) {
 }
 
 /* _find_final_norm: the last norm among the base model's children. Under peft, base_model_prefix leads to the model
- * itself where it is "model", which LoraModel has of its own. */
+ * itself if it is "model", an attribute that LoraModel has. */
 static uint32_t final_norm_of(const tide_model *model, const tide_job *job, uint32_t head) {
     uint32_t base = 0, norm = 0;
     for (uint32_t i = 1; i < model->instance_count && !base; i++)
@@ -48,7 +48,7 @@ static uint32_t final_norm_of(const tide_model *model, const tide_job *job, uint
     return norm;
 }
 
-/* transformers' fsdp_plan of a model whose parts have configurations of their own, as those that see. */
+/* transformers' fsdp_plan for a model whose parts have configurations of their own, such as vision models. */
 static bool refuse_parts(const fsdp2 *f) {
     const tide_model *model = f->w->model;
     bool has_parts = false;
@@ -146,7 +146,7 @@ uint32_t tide_fsdp2_managed_params(const fsdp2 *f, uint32_t state, const uint32_
     return n;
 }
 
-/* A variable has the parameter as it came to the device. */
+/* A variable refers to the parameter as it was on the device. */
 static void keep_weight(tide_machine *m, tide_tensor **kept, tide_tensor *parameter) {
     tide_tensor *nothing = tide_empty_host(m, parameter->shape, (tide_dtype)parameter->dtype);
     *kept = tide_alias(m, parameter);
@@ -167,7 +167,7 @@ void tide_fsdp2_place_state(fsdp2 *f, const uint32_t *params, uint32_t count, ui
         if (tide_unit_of_module(model, f->state_of, f->state_count, i) == state) tide_model_place_buffers(model, i);
 }
 
-/* Accelerator._prepare_fsdp2 and fsdp2_prepare_model: torch.empty(1) in the place of what the optimizer has, and the
+/* Accelerator._prepare_fsdp2 and fsdp2_prepare_model: torch.empty(1) replaces the optimizer's parameters; and the
  * model's state_dict(), for which bitsandbytes clones nested_quant_map. */
 void tide_fsdp2_keep_originals(fsdp2 *f) {
     tide_model *model = f->w->model;

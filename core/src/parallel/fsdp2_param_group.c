@@ -26,7 +26,8 @@ void tide_fsdp2_unshard(fsdp2 *f, fsdp_param_group *u) {
     if (!u->count || u->has_all_gather_result || u->sharded_state == FSDP_UNSHARDED) return;
     u->has_all_gather_result = true;
     if (u->mesh.ranks == 1) return;
-    int64_t part_bytes = 0, cast = 0; /* of several types bytes are gathered: _get_all_gather_input_metadatas */
+    int64_t part_bytes = 0,
+            cast = 0; /* parameters of several dtypes are gathered as bytes: _get_all_gather_input_metadatas */
     uint8_t stream = f->is_async ? 0 : FSDP2_ALL_GATHER_STREAM; /* get_all_gather_streams() */
     tide_tensor **uploads = TIDE_NEW(m->arena, tide_tensor *, 2 * u->count + 1);
     uint32_t n = 0;
@@ -62,17 +63,17 @@ static void alloc_all_gather_outputs(fsdp2 *f, const fsdp_param_group *u, const 
     m->state.factor = TIDE_FACTOR_TEMPORARY;
 }
 
-/* _default_all_gather_output_fn: what is cut along another dimension than the first comes part after part, and is put
- * together from there. */
+/* _default_all_gather_output_fn: a parameter sharded along another dimension than the first arrives part by part and is
+ * joined from there. */
 static tide_tensor *gathered_copy(fsdp2 *f, const fsdp_param_group *u, const fsdp_param *s) {
     return tide_flat_of(fsdp2_machine(f), tide_fsdp2_name, s->padded_sharded_numel * u->mesh.ranks,
                         (tide_dtype)s->unsharded_param->dtype, TIDE_FACTOR_COMMUNICATION);
 }
 
-/* Note [Copy kernels], aten/src/ATen/native/cuda/TensorShape.cu: the kernels that spread a gathered buffer over
- * parameters (split_with_sizes_copy) and put gradients into one (_chunk_cat) get a list of blocks and of tensors, 8
- * bytes an entry. A block of _chunk_cat moves 2048 bytes of a rank's part. One of split_with_sizes_copy moves n times
- * that: with W parts of c blocks, and twice the blocks that the device runs at once, the least n for which n * (n + 1)
+/* Note [Copy kernels], aten/src/ATen/native/cuda/TensorShape.cu: the kernels that copy a gathered buffer to parameters
+ * (split_with_sizes_copy) and gradients into one (_chunk_cat) get a list of blocks and one of tensors, 8 bytes per
+ * entry. A block of _chunk_cat moves 2048 bytes of a rank's part. A block of split_with_sizes_copy moves n times that:
+ * for W parts of c blocks, and twice as many blocks as the device runs at once, the smallest n for which n * (n + 1)
  * such sets cover W * c, and n of them c. */
 enum { BLOCK_BYTES = 2048, BLOCK_THREADS = 128 };
 
@@ -81,7 +82,7 @@ static void alloc_copy_metadata(fsdp2 *f, int64_t blocks, int64_t entries) {
     tide_alloc_and_free(fsdp2_machine(f), 8 * (blocks + entries));
 }
 
-/* Elements of a parameter in one of `ranks` parts, in blocks of so many bytes. */
+/* The blocks of so many bytes that a parameter's elements take in one of `ranks` parts. */
 static int64_t copy_blocks(const fsdp_param_group *u, const fsdp_param *s, int64_t ranks, int64_t bytes) {
     return TIDE_CEIL_DIV(
         numel_bytes(s->padded_sharded_numel * u->mesh.ranks / ranks, (tide_dtype)s->unsharded_param->dtype), bytes);
@@ -150,8 +151,8 @@ void tide_fsdp2_reshard(fsdp2 *f, fsdp_param_group *u) {
     u->sharded_state = FSDP_SHARDED;
 }
 
-/* _default_reduce_scatter_input_fn: gradients that are cut along another dimension than the first are put part after
- * part; the names of the loop hold the one before. */
+/* _default_reduce_scatter_input_fn: gradients of parameters sharded along another dimension than the first are
+ * rearranged part by part; the loop's names still refer to the one before. */
 static void chunk_gradients(fsdp2 *f, const fsdp_param_group *u, tide_tensor **grads, const uint32_t *with,
                             uint32_t count) {
     tide_machine *m = fsdp2_machine(f);
@@ -171,7 +172,7 @@ void tide_fsdp2_drop_reduce_scatter_inputs(fsdp2 *f) {
     f->reduce_scatter_count = 0;
 }
 
-/* foreach_reduce. Takes the gradients over. */
+/* foreach_reduce. Takes ownership of the gradients. */
 static void foreach_reduce(fsdp2 *f, fsdp_param_group *u, tide_tensor **grads, uint32_t *with, uint32_t count) {
     tide_machine *m = fsdp2_machine(f);
     int64_t parts = 0, blocks = 0;
@@ -206,7 +207,8 @@ static void foreach_reduce(fsdp2 *f, fsdp_param_group *u, tide_tensor **grads, u
     f->reduce_scatter_inputs[f->reduce_scatter_count++] = input;
 }
 
-/* FSDPParam._get_grad_inner_tensor: the gradient of a DTensor in the placement of its parameter. Takes it over. */
+/* FSDPParam._get_grad_inner_tensor: the gradient of a DTensor in the placement of its parameter. Takes ownership of it.
+ */
 static tide_tensor *unsharded_grad_data(fsdp2 *f, const tide_tensor *leaf) {
     tide_machine *m = fsdp2_machine(f);
     tide_tensor *grad = leaf->grad;
@@ -218,10 +220,10 @@ static tide_tensor *unsharded_grad_data(fsdp2 *f, const tide_tensor *leaf) {
     return placed;
 }
 
-/* Note [Wide gradients]: where gradients are reduced in a wider type than they are computed in, they are cast as they
- * come, but for those that are added to others or reduced with their pass, which keep the type that autograd gives
- * them (grad_dtype = None); of a replicated DTensor all are cast (may_reduce_grad_outside_dp).
- * FSDPParamGroup._set_unsharded_grad_dtypes. */
+/* Note [Wide gradients]: if gradients are reduced in a wider dtype than the compute dtype, they are cast as they
+ * arrive, except those that are added to others or reduced in the same pass, which keep autograd's dtype (grad_dtype =
+ * None); for a replicated DTensor all are cast (may_reduce_grad_outside_dp). FSDPParamGroup._set_unsharded_grad_dtypes.
+ */
 static void set_unsharded_grad_dtypes(fsdp2 *f, fsdp_param_group *u, bool defer_upcast) {
     for (uint32_t i = 0; i < u->count; i++) {
         tide_tensor *leaf = u->fsdp_params[i].unsharded_param;
@@ -239,8 +241,9 @@ void tide_fsdp2_post_backward(fsdp2 *f, fsdp_param_group *u) {
     tide_machine *m = fsdp2_machine(f);
     u->training_state = FSDP_POST_BACKWARD;
     m->op = tide_fsdp2_name;
-    if (u == f->groups) tide_release_at(m, &f->items.cast); /* the first block's checkpoint was the last that had it */
-    if (!f->reduce_grads) {                                 /* whole gradients stay */
+    if (u == f->groups)
+        tide_release_at(m, &f->items.cast); /* the checkpoint of the first block had the last reference to it */
+    if (!f->reduce_grads) {                 /* unsharded gradients stay */
         set_unsharded_grad_dtypes(f, u, false);
         if (!f->keeps_after_backward) tide_fsdp2_reshard(f, u);
         return;
@@ -270,8 +273,8 @@ void tide_fsdp2_prefetch_unshard(fsdp2 *f, fsdp_param_group *u, fsdp_training_st
     u->training_state = outside;
 }
 
-/* FSDPParamGroup._backward_prefetch: the group that ran before; the second of several asks for all groups of the state
- * that did. */
+/* FSDPParamGroup._backward_prefetch: the group that ran before; in the second of several groups, all groups of that
+ * one's state. */
 static void backward_prefetch(fsdp2 *f, fsdp_param_group *u) {
     if (!u->post_forward_index_count) return;
     const fsdp_state *state = &f->states[u->state];

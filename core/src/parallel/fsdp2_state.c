@@ -12,7 +12,7 @@ void tide_fsdp2_each_group(fsdp2 *f, void (*act)(fsdp2 *f, fsdp_param_group *u))
 
 /* ---- backward ---- */
 
-/* set_modules_to_backward_prefetch(): how many states before this one it is to ask for. */
+/* set_modules_to_backward_prefetch(): how many states before this one it prefetches. */
 static uint32_t asked_before(const fsdp2 *f, uint32_t index) {
     if (index + 1 == f->state_count) return 0;
     return index < f->prefetch ? index : f->prefetch;
@@ -100,7 +100,7 @@ void tide_fsdp2_finalize_backward(void *state) {
 
 /* ---- forward ---- */
 
-/* torch/utils/_pytree.py: tuples have leaves; other lists are objects, as the cache of keys and values. */
+/* torch/utils/_pytree.py: tuples have leaves; other lists are objects, such as a cache of keys and values. */
 static bool is_tuple(const tide_value *value) {
     return value->kind == TIDE_VALUE_LIST && value->list->is_output;
 }
@@ -113,7 +113,7 @@ static void each_tensor(tide_value *values, uint32_t count, void (*visit)(void *
             each_tensor(values[i].list->items, values[i].list->count, visit, user);
 }
 
-/* tree_map makes tuples anew: the caller's stay as they are. */
+/* tree_map makes new tuples: the caller's stay unchanged. */
 static void copy_tuples(tide_machine *m, tide_value *values, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) {
         if (!is_tuple(&values[i])) continue;
@@ -131,7 +131,7 @@ typedef struct cast_to {
     tide_dtype dtype;
 } cast_to;
 
-/* _cast_fp_tensor: complex numbers, as of a rotary embedding, are no floating point. */
+/* _cast_fp_tensor: complex numbers, as in rotary embeddings, are not floating point. */
 static void cast_one(void *user, tide_value *value) {
     const cast_to *c = user;
     tide_dtype dtype = (tide_dtype)value->tensor->dtype;
@@ -154,7 +154,7 @@ static void find_input(void *user, tide_value *value) {
     if (value->tensor->requires_grad && f->count < FSDP2_INPUT_LIMIT) f->values[f->count++] = value;
 }
 
-/* RegisterPostBackwardFunction over all inputs that want a gradient. */
+/* RegisterPostBackwardFunction over all inputs that require gradients. */
 static void register_post_backward_hook(fsdp2 *f, uint32_t index, input_tensors *inputs) {
     tide_machine *m = fsdp2_machine(f);
     tide_tensor *tensors[FSDP2_INPUT_LIMIT];
@@ -172,7 +172,7 @@ static void register_post_backward_hook(fsdp2 *f, uint32_t index, input_tensors 
     }
 }
 
-/* FSDPParamGroup.pre_forward: each wraps what the one before has made of the inputs. */
+/* FSDPParamGroup.pre_forward: each group wraps the inputs as the previous one left them. */
 static void group_pre_forward(fsdp2 *f, uint32_t group, tide_value *positional, uint32_t count, tide_value *named,
                               uint32_t named_count) {
     fsdp_param_group *u = &f->groups[group];
@@ -187,7 +187,7 @@ static void group_pre_forward(fsdp2 *f, uint32_t group, tide_value *positional, 
     register_post_backward_hook(f, group, &inputs);
 }
 
-/* FSDPState._pre_forward in a checkpoint that runs again. */
+/* FSDPState._pre_forward in a recomputation. */
 static void pre_forward_again(fsdp2 *f, const fsdp_state *s) {
     for (uint32_t i = s->first; i < s->first + s->count; i++) {
         if (f->groups[i].sharded_state == FSDP_UNSHARDED) continue;
@@ -249,7 +249,7 @@ static void group_post_forward(fsdp2 *f, uint32_t group) {
     u->training_state = FSDP_IDLE;
 }
 
-/* FSDPState._post_forward, but for what the root does. */
+/* FSDPState._post_forward, without the root's part. */
 static void state_post_forward(fsdp2 *f, uint32_t index, tide_value *items, uint32_t count) {
     tide_machine *m = fsdp2_machine(f);
     fsdp_state *s = &f->states[index];
@@ -258,7 +258,8 @@ static void state_post_forward(fsdp2 *f, uint32_t index, tide_value *items, uint
     s->training_state = FSDP_IDLE;
 }
 
-/* _force_complete_incomplete_states: those of which not all modules have run, as a head whose weight alone is read. */
+/* _force_complete_incomplete_states: states whose modules did not all run, such as a head of which only the weight is
+ * read. */
 static void complete_states(fsdp2 *f, uint32_t root, tide_value *items, uint32_t count) {
     for (uint32_t i = f->state_count; i-- > 0;) {
         if (i == root || !f->states[i].modules_to_run_forward) continue;
@@ -289,7 +290,7 @@ static void fsdp2_post_forward(tide_model *model, uint32_t instance, tide_value 
     if (f->output_dtype != TIDE_DTYPE_COUNT) each_tensor(items, count, cast_one, &(cast_to){m, f->output_dtype});
 }
 
-/* Of a parameter, as modules know it; NULL: it is not cut. */
+/* The sharded parameter of a tensor that modules use; NULL: it is not sharded. */
 static const fsdp_param *cut_param_of(const fsdp2 *f, const tide_tensor *leaf, const fsdp_param_group **group) {
     for (uint32_t k = 0; k < f->group_count; k++)
         for (uint32_t i = 0; i < f->groups[k].count; i++) {
@@ -311,7 +312,7 @@ static tide_tensor *gather_full(const fsdp2 *f, const fsdp_param_group *of, cons
     return whole;
 }
 
-/* trl/trainer/utils.py, _fused_forward: weight.full_tensor() of a head whose group has not run. */
+/* trl/trainer/utils.py, _fused_forward: weight.full_tensor() of a head whose group did not run. */
 static tide_tensor *fsdp2_read_parameter(tide_model *model, uint32_t instance, tide_tensor *leaf) {
     const fsdp_param_group *of;
     const fsdp_param *s = instance ? NULL : cut_param_of(model->m->wrapper, leaf, &of);

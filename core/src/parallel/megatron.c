@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Megatron-Core: one rank of a job with tensor, sequence, pipeline, context, expert and data parallelism.
  *
- * The model is a description of Megatron's own dialect (models/architectures/megatron_*.json); gradient buffers,
+ * The model is a description in Megatron's own terms (models/architectures/megatron_*.json); gradient buffers,
  * optimizer and schedule are in the files beside this one. The order of calls is that of Megatron-LM's training.py. */
 #include "parallel/megatron.h"
 
 #include "lang/lang.h"
 #include "parallel/schedule.h"
 
-/* What a constructor does around the parameters of its module: make_buffers(); before_parameters(), what a base class
- * makes that is replaced; reset_parameters(), that of TransformerEngineBaseModule; provide(), what Megatron-Bridge does
- * with a chunk that is made. */
+/* What a constructor does besides making the parameters of its module: make_buffers(); before_parameters(), what a base
+ * class makes and a subclass replaces; reset_parameters(), that of TransformerEngineBaseModule; provide(), what
+ * Megatron-Bridge does with a finished chunk. */
 static void call_constructor(tide_model *model, uint32_t module, tide_text method) {
     const tide_class *of = model->instances[module].of;
     if (of && tide_method_find(of, method)) tide_model_call(model, module, method, TIDE_FACTOR_TEMPORARY);
@@ -18,12 +18,12 @@ static void call_constructor(tide_model *model, uint32_t module, tide_text metho
     model->m->state.factor = TIDE_FACTOR_PARAMETER;
 }
 
-/* Modules up to this one make what is no parameter on the device. */
+/* Makes the buffers of modules up to this one, on the device. */
 static void make_buffers(tide_model *model, uint32_t *next, uint32_t end) {
     for (; *next < end; ++*next) call_constructor(model, *next, TIDE_TEXT("make_buffers"));
 }
 
-/* Chunks that are made when the module `made` is begun: *chunk, an index of instances, goes on to the one it is of. */
+/* Finishes the chunks before module `made`; *chunk, an index of instances, moves on to the chunk of that module. */
 static void end_chunks(tide_model *model, uint32_t *chunk, uint32_t made) {
     for (uint32_t i = *chunk + 1; i <= made; i++) {
         const tide_class *of = i < model->instance_count ? model->instances[i].of : NULL;
@@ -33,8 +33,8 @@ static void end_chunks(tide_model *model, uint32_t *chunk, uint32_t made) {
     }
 }
 
-/* Parameters are made on the device, in the order of the constructors, but for those that are made on the host and come
- * with Module.cuda(): those of torch.nn, in fp32, and the router's. */
+/* Parameters are made on the device, in the order of the constructors, except those that are made on the host and moved
+ * by Module.cuda(): those of torch.nn, in fp32, and the router's. */
 static void megatron_load(tide_model *model, const tide_job *job) {
     (void)job;
     tide_machine *m = model->m;
@@ -75,7 +75,7 @@ static int64_t megatron_layers_of(const tide_megatron *g, int64_t stage) {
     return made.kind == TIDE_VALUE_INT && made.integer > 0 ? made.integer : 0;
 }
 
-/* Layers of a mixture are dense up to dense_layers. */
+/* In a mixture of experts the first dense_layers layers are dense. */
 static void find_megatron_stages(tide_megatron *g) {
     tide_arena *arena = g->w->model->m->arena;
     const tide_topology *t = &g->topology;
@@ -99,8 +99,7 @@ static void find_megatron_stages(tide_megatron *g) {
     g->w->stages = s;
 }
 
-/* optimizer_config.py: use_precision_aware_optimizer_no_fp8_or_ds_fp8; otherwise there are fp32 copies as without it.
- */
+/* optimizer_config.py: use_precision_aware_optimizer_no_fp8_or_ds_fp8; without it there are fp32 copies as usual. */
 static bool has_decoupled_grad(const tide_job *job) {
     bool is_fp32 = tide_dtype_or(job->parallel_main_params_dtype, TIDE_FP32) == TIDE_FP32;
     return job->parallel_precision_aware &&
@@ -139,7 +138,7 @@ static void megatron_wrap(tide_wrapper *w) {
     if (g->topology.pp > 1 && !m->has_failed) find_megatron_stages(g);
 }
 
-/* MegatronModule.set_is_first_microbatch(): weights are quantised anew in the first forward pass of a step. */
+/* MegatronModule.set_is_first_microbatch(): the first forward pass of a step quantises weights again. */
 static void set_is_first_microbatch(tide_model *model) {
     static const tide_text method = {"set_is_first_microbatch", sizeof "set_is_first_microbatch" - 1};
     for (uint32_t i = 0; i < model->instance_count; i++)
@@ -158,7 +157,7 @@ static void megatron_step(tide_wrapper *w, unsigned step) {
     tide_timeline_mark(timeline, step, TIDE_PHASE_OPTIMIZER);
 }
 
-/* Forward passes of the warm-up, and the one that comes before the first backward pass. */
+/* Forward passes of the warm-up, plus the one before the first backward pass. */
 static uint32_t megatron_in_flight(const tide_wrapper *w) {
     const tide_megatron *g = w->state;
     uint32_t total = (uint32_t)(g->microbatches * g->chunk_count), pp = (uint32_t)g->topology.pp;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Megatron-Core: what its files share. Names are the framework's. */
+/* Megatron-Core: shared by its files. Names are the framework's. */
 #ifndef TIDE_PARALLEL_MEGATRON_H
 #define TIDE_PARALLEL_MEGATRON_H
 
 #include "parallel/parallel.h"
 #include "parallel/topology.h"
 
-/* A stretch of a buffer that a parameter lies in; the bucket that it belongs to. */
+/* The range of a parameter in a buffer, and its bucket. */
 typedef struct tide_megatron_param {
-    uint32_t row;       /* of model->parameters */
-    int64_t start, end; /* elements in the buffer */
+    uint32_t row;       /* index into model->parameters */
+    int64_t start, end; /* elements of the buffer */
     uint32_t bucket;
-    bool has_decay; /* of the optimizer's first group: matrices */
+    bool has_decay; /* belongs to the optimizer's first group: matrices */
     bool is_expert;
 } tide_megatron_param;
 
@@ -20,33 +20,34 @@ typedef struct tide_megatron_bucket {
 } tide_megatron_bucket;
 
 /* distributed/param_and_grad_buffer.py: _ParamAndGradBuffer. One for the dense parameters of a chunk, one for its
- * experts; params in the order in which they lie in it. */
+ * experts; params in the order of their ranges. */
 typedef struct tide_megatron_buffer {
     tide_megatron_param *params;
     uint32_t count;
     tide_megatron_bucket *buckets;
     uint32_t bucket_count;
     int64_t numel;
-    int64_t ranks, rank; /* of its data parallel group */
+    int64_t ranks, rank; /* in its data parallel group */
     bool is_expert;
     tide_tensor *param_data, *grad_data; /* param_data: NULL without the distributed optimizer */
 } tide_megatron_buffer;
 
 typedef enum tide_megatron_state_name { EXP_AVG, EXP_AVG_SQ, MASTER_PARAM, STATE_COUNT } tide_megatron_state_name;
 
-/* A parameter, or this rank's shard of it, as an optimizer has it. */
+/* A parameter, or this rank's shard of it, as seen by an optimizer. */
 typedef struct tide_megatron_main {
     uint32_t row;
     int64_t count;
-    tide_tensor *param; /* the fp32 copy, or with a precision-aware optimizer the shard itself */
+    tide_tensor *param; /* the fp32 copy; with a precision-aware optimizer the shard itself */
     tide_tensor *states[STATE_COUNT];
-    tide_tensor *fp32_grad; /* of a HybridDeviceOptimizer's fp32 copy, where gradients are summed in another type */
-    bool is_on_host;        /* it is updated there */
+    tide_tensor
+        *fp32_grad;  /* for the fp32 copy of a HybridDeviceOptimizer, if gradients are accumulated in another dtype */
+    bool is_on_host; /* updated on the host */
 } tide_megatron_main;
 
-/* One of the chained optimizers: of dense parameters, or of experts. */
+/* One of the chained optimizers: for dense parameters, or for experts. */
 typedef struct tide_megatron_optimizer {
-    tide_megatron_main *mains; /* group after group */
+    tide_megatron_main *mains; /* by group */
     uint32_t count, first_group;
     tide_tensor *loss_scale, *fp8_range, *fp16_range;
 } tide_megatron_optimizer;
@@ -56,36 +57,36 @@ typedef struct tide_megatron {
     tide_topology topology;
     int64_t chunk_count, microbatches;
     bool is_interleaved, is_te, is_sgd, is_distributed, is_precision_aware, has_fp32_grads, offloads;
-    bool has_decoupled_grad; /* the optimizer is given the parameters themselves, and their gradients beside them */
+    bool has_decoupled_grad; /* the optimizer gets the parameters themselves, and their gradients separately */
     tide_megatron_buffer *buffers;
     uint32_t buffer_count;
     tide_megatron_optimizer optimizers[2];
     uint32_t optimizer_count;
-    tide_tensor **input_tensors; /* by chunk: what decoder.set_input_tensor() was given last */
+    tide_tensor **input_tensors; /* by chunk: the last argument of decoder.set_input_tensor() */
     tide_value forward_data_store;
-    tide_shape stage_shape; /* of the hidden states between stages */
+    tide_shape stage_shape; /* of hidden states between stages */
 } tide_megatron;
 
 /* ---- megatron_buffers.c ---- */
 
-/* DistributedDataParallel over all chunks: gradient buffers, and with the distributed optimizer parameter buffers. */
+/* DistributedDataParallel of all chunks: gradient buffers, and with the distributed optimizer parameter buffers. */
 void tide_megatron_wrap_ddp(tide_megatron *g);
-/* What the module of a parameter says under this name, as Megatron-Core sets it on the parameter; borrowed. */
+/* An attribute that Megatron-Core sets on a parameter, from the parameter's module; borrowed. */
 tide_value tide_megatron_attribute(const tide_model *model, uint32_t row, const char *name);
 
-/* What all tensor parallel ranks have is reduced over them, at the end of a step's backward passes. */
+/* After a step's backward passes, reduces the gradients of what all tensor parallel ranks have. */
 void tide_megatron_reduce_over_tp(const tide_megatron *g);
 
 /* ---- megatron_optimizer.c ---- */
 
 void tide_megatron_make_optimizer(tide_megatron *g);
 void tide_megatron_optimizer_step(tide_megatron *g);
-/* optimizer.zero_grad(): at the beginning of the next step. */
+/* optimizer.zero_grad(), at the start of the next step. */
 void tide_megatron_zero_grad(tide_megatron *g);
 
 /* ---- megatron_adam.c ---- */
 
-/* FusedAdam.step, or FusedSGD's: both groups, states at the first step. */
+/* FusedAdam.step or FusedSGD.step: both groups; the first step creates the states. */
 void tide_megatron_fused_step(const tide_megatron *g, tide_megatron_optimizer *o);
 
 /* ---- megatron_schedules.c ---- */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Transformer Engine 2.20.2: pytorch/optimizers/fused_adam.py, as Megatron-Core's optimizers call it,
- * and fused_sgd.py, whose momentum takes the place of the first moment.
+/* Transformer Engine 2.20.2: pytorch/optimizers/fused_adam.py, as called by Megatron-Core's optimizers, and
+ * fused_sgd.py, whose momentum takes the place of the first moment.
  *
- * States of another type than fp32 have a scale, and are widened for the kernel: bf16 moments only where they are not
- * both of that type. A state in fp8 is a Float8Tensor with a transposed copy. */
+ * States in another dtype than fp32 have a scale and are widened for the kernel; bf16 moments only if they are not both
+ * bf16. A state in fp8 is a Float8Tensor with a transposed copy. */
 #include "parallel/megatron.h"
 #include "tensor/ops/ops.h"
 
@@ -18,7 +18,7 @@ static tide_tensor *adam_tensor(const tide_megatron *g, const tide_megatron_main
     return tide_flat_of(m, adam_op(g), p->count, dtype, factor);
 }
 
-/* One number that stays. */
+/* One number, which is kept. */
 static tide_tensor *adam_scalar(const tide_megatron *g) {
     return tide_flat_of(g->w->model->m, adam_op(g), 1, TIDE_FP32, TIDE_FACTOR_OPTIMIZER);
 }
@@ -35,7 +35,7 @@ static tide_dtype adam_dtype(const tide_megatron *g, tide_megatron_state_name na
     return g->is_precision_aware && !g->offloads ? tide_dtype_or(dtypes[name], TIDE_FP32) : TIDE_FP32;
 }
 
-/* The 16 bits that bf16 parameters lack of fp32. */
+/* The 16 bits by which fp32 extends bf16 parameters. */
 static bool stores_param_remainders(const tide_megatron *g) {
     return g->w->model->state.dtype == TIDE_BF16 && adam_dtype(g, MASTER_PARAM) == TIDE_FP32;
 }
@@ -65,8 +65,8 @@ static tide_tensor *adam_number(const tide_megatron *g) {
     return tide_flat_of(g->w->model->m, adam_op(g), 1, TIDE_FP32, TIDE_FACTOR_TEMPORARY);
 }
 
-/* min_val, max_val = torch.aminmax(unscaled_state), and what the scale is of; kept: what lives to the end of
- * the function. */
+/* min_val, max_val = torch.aminmax(unscaled_state), and what the scale is computed from; kept: what lives until the
+ * function returns. */
 static void adam_largest(const tide_megatron *g, const tide_tensor *unscaled, tide_tensor *kept[3]) {
     kept[0] = adam_number(g);
     kept[1] = adam_number(g);
@@ -76,8 +76,8 @@ static void adam_largest(const tide_megatron *g, const tide_tensor *unscaled, ti
     adam_drop(g, negative);
 }
 
-/* _apply_scale. dtype_to_range_map keeps a range that it moved under the type of the state, which a Float8Tensor does
- * not look for: it moves it each time. */
+/* _apply_scale. dtype_to_range_map caches a range on the device under the dtype of the state, but a Float8Tensor looks
+ * it up under another one, and so moves it each time. */
 static void apply_scale(const tide_megatron *g, tide_megatron_optimizer *o, const tide_megatron_main *p,
                         const tide_tensor *unscaled, tide_dtype dtype) {
     bool is_fp8 = dtype == TIDE_FP8;
@@ -119,7 +119,7 @@ static void adam_initialize(const tide_megatron *g, tide_megatron_optimizer *o, 
     adam_drop(g, master);
 }
 
-/* get_unscaled_state: NULL where the state itself is taken. */
+/* get_unscaled_state: NULL if the state itself is used. */
 static tide_tensor *adam_unscaled(const tide_megatron *g, const tide_megatron_main *p, tide_megatron_state_name name) {
     bool fuses = adam_dtype(g, EXP_AVG) == TIDE_BF16 && adam_dtype(g, EXP_AVG_SQ) == TIDE_BF16;
     tide_dtype dtype = adam_dtype(g, name);
@@ -131,7 +131,7 @@ typedef struct adam_widened {
     tide_tensor *states[STATE_COUNT];
 } adam_widened;
 
-/* States of the mains from `from` to `to`, widened. */
+/* The states of the mains from `from` to `to`, widened. */
 static adam_widened *adam_widen(const tide_megatron *g, tide_megatron_optimizer *o, uint32_t from, uint32_t to) {
     adam_widened *wide = TIDE_NEW(g->w->model->m->arena, adam_widened, to - from + 1);
     for (uint32_t i = from; i < to; i++) {
@@ -158,16 +158,16 @@ static void adam_drop_widened(const tide_megatron *g, adam_widened *wide, uint32
         for (uint32_t i = count; i-- > 0;) adam_drop(g, wide[i].states[name]);
 }
 
-/* HybridDeviceOptimizer.step: param_copy_back_gpu_hook: parameters from the host, in fp32, into those of another type.
- */
+/* HybridDeviceOptimizer.step: param_copy_back_gpu_hook: copies fp32 parameters from the host into those of another
+ * dtype. */
 static void adam_copy_back(const tide_megatron *g, const tide_megatron_optimizer *o) {
     if (!g->has_decoupled_grad || g->w->model->state.dtype == TIDE_FP32) return;
     for (uint32_t i = 0; i < o->count; i++)
         if (o->mains[i].is_on_host) adam_drop(g, adam_tensor(g, &o->mains[i], TIDE_FP32, TIDE_FACTOR_TEMPORARY));
 }
 
-/* HybridDeviceOptimizer._set_sub_optimizer_grads: gradients of another type than fp32 are copied to it, on the device
- * for good, to the host through a copy on the device. */
+/* HybridDeviceOptimizer._set_sub_optimizer_grads: gradients in another dtype than fp32 are converted, on the device
+ * permanently, for the host through a temporary copy on the device. */
 static void hybrid_grads(const tide_megatron *g, const tide_megatron_optimizer *o) {
     bool is_fp32 = !g->buffer_count || g->buffers[0].grad_data->dtype == TIDE_FP32;
     if (!g->offloads || !g->has_decoupled_grad || is_fp32) return;
@@ -188,7 +188,7 @@ void tide_megatron_fused_step(const tide_megatron *g, tide_megatron_optimizer *o
     adam_widened *matrices = adam_widen(g, o, 0, first), *vectors;
     adam_scale(g, o, matrices, 0, first);
     vectors = adam_widen(g, o, first, count);
-    adam_drop_widened(g, matrices, first); /* tensor_lists kept them: it is bound anew for the second group */
+    adam_drop_widened(g, matrices, first); /* tensor_lists referred to them until it was rebound for the second group */
     adam_scale(g, o, vectors, first, count);
     adam_drop_widened(g, vectors, count - first);
     adam_copy_back(g, o);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* megatron/core/distributed: distributed_data_parallel.py, param_and_grad_buffer.py.
  *
- * Note [Buffers]: the parameters of a chunk lie in one flat buffer in the reverse of their order, and their gradients
- * in another, each parameter from a multiple of 64 elements on, each bucket up to a multiple of its ranks and 128.
- * Without the distributed optimizer there are gradients alone, without gaps. Both live as long as the job. */
+ * Note [Buffers]: the parameters of a chunk are in one flat buffer, in reverse order, and their gradients in another;
+ * each parameter starts at a multiple of 64 elements, and each bucket is padded to a multiple of its ranks and 128.
+ * Without the distributed optimizer there are only gradients, without padding. Both live as long as the job. */
 #include <string.h>
 
 #include "base/units.h"
@@ -24,7 +24,7 @@ static int64_t lcm(int64_t a, int64_t b) {
     return a / x * b;
 }
 
-/* What a module says of its parameters: a member, or an argument of its constructor; none where it has no such. */
+/* An attribute of a parameter, from its module: a member, or a constructor argument; none if there is neither. */
 tide_value tide_megatron_attribute(const tide_model *model, uint32_t row, const char *name) {
     const tide_instance *module = &model->instances[model->parameters[row].module];
     const tide_class *of = module->of;
@@ -43,7 +43,7 @@ static bool is_true(tide_value v) {
     return v.kind == TIDE_VALUE_BOOL && v.truth;
 }
 
-/* Chunks are the items of the root's first list; a parameter's name says which one it is of. */
+/* Chunks are the items of the root's first list; a parameter's name gives its chunk. */
 static int64_t chunk_of_path(const char *name) {
     const char *dot = strchr(name, '.');
     int64_t chunk = 0;
@@ -107,7 +107,7 @@ static void make_buffer(tide_megatron *g, tide_megatron_buffer *b, int64_t bucke
         tide_set_data(m, g->w->model->parameters[b->params[i].row].tensor, b->param_data);
 }
 
-/* The parameters of a chunk that train, in reverse; is_expert: those of its experts. */
+/* The trainable parameters of a chunk in reverse order; is_expert: those of its experts. */
 static uint32_t params_of(const tide_megatron *g, int64_t chunk, bool is_expert, tide_megatron_param *params) {
     const tide_model *model = g->w->model;
     uint32_t count = 0;
@@ -122,20 +122,22 @@ static uint32_t params_of(const tide_megatron *g, int64_t chunk, bool is_expert,
     return count;
 }
 
-/* distributed_data_parallel.py: _make_backward_post_hook: what was not added by the product is added here. */
+/* distributed_data_parallel.py: _make_backward_post_hook: adds gradients that the matrix product did not accumulate
+ * itself. */
 static void backward_post_hook(tide_machine *m, tide_tensor *leaf) {
     if (!leaf->grad) return;
     tide_release_at(m, &leaf->grad);
 }
 
-/* Gradients are added up on the stream on which their accumulators are made: torch/csrc/autograd/input_buffer.cpp. */
+/* Gradients are accumulated on the stream that was current when their accumulators were created:
+ * torch/csrc/autograd/input_buffer.cpp. */
 static void make_grad_accs(const tide_megatron *g) {
     tide_machine *m = g->w->model->m;
     uint32_t outside = m->state.stream;
     if (g->w->job->parallel_wrap_on_side_stream) m->state.stream = TIDE_STREAM_SIDE;
     for (uint32_t i = 0; i < g->w->model->parameter_count; i++) {
         tide_tensor *param = g->w->model->parameters[i].tensor;
-        if (param->requires_grad) tide_accumulator_of(m, param); /* kept as long as the job */
+        if (param->requires_grad) tide_accumulator_of(m, param); /* kept for the whole job */
     }
     m->state.stream = outside;
 }
@@ -168,8 +170,8 @@ void tide_megatron_wrap_ddp(tide_megatron *g) {
 
 /* ---- finalize_model_grads.py ---- */
 
-/* Whether all tensor parallel ranks have the parameter, each with a gradient of its part of the sequence: those that a
- * module names, and norms of queries and keys. */
+/* Whether all tensor parallel ranks have the parameter, each with the gradient of its part of the sequence: those that
+ * a module names, and norms of queries and keys. */
 static bool is_reduced_over_tp(const tide_megatron *g, uint32_t row) {
     tide_model *model = g->w->model;
     const char *name = model->parameters[row].name, *dot = strrchr(name, '.');
@@ -183,7 +185,7 @@ static bool is_reduced_over_tp(const tide_megatron *g, uint32_t row) {
     return false;
 }
 
-/* _allreduce_non_tensor_model_parallel_grads: gradients are reduced in one flat copy. */
+/* _allreduce_non_tensor_model_parallel_grads: reduces them in one flat copy. */
 void tide_megatron_reduce_over_tp(const tide_megatron *g) {
     tide_machine *m = g->w->model->m;
     int64_t elements = 0, grads = 0;
@@ -193,7 +195,7 @@ void tide_megatron_reduce_over_tp(const tide_megatron *g) {
         elements += tide_count(g->w->model->parameters[i].tensor);
         grads++;
     }
-    if (grads < 2) return; /* one is a view of itself */
+    if (grads < 2) return; /* a single one is a view of itself */
     tide_dtype dtype = g->has_fp32_grads ? TIDE_FP32 : (tide_dtype)g->w->model->state.dtype;
     tide_release(m, tide_flat_on(m, 0, "cat", elements, dtype, TIDE_FACTOR_TEMPORARY));
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* megatron/core/optimizer: distrib_optimizer.py, optimizer.py, clip_grads.py, cpu_offloading/hybrid_optimizer.py.
  *
- * Note [Shards]: with the distributed optimizer each rank updates its part of every bucket, cut without regard to
- * parameters: those that straddle the cut are shared. The fp32 copies are made when the optimizer is, moments at the
- * first step.
+ * Note [Shards]: with the distributed optimizer each rank updates its part of every bucket, regardless of the
+ * boundaries of parameters: those that cross a boundary are shared. The fp32 copies are created with the optimizer,
+ * moments in the first step.
  *
- * Note [Offloading]: a HybridDeviceOptimizer takes parameters to the host, in their order, until there is the fraction
- * that is asked for; for the others it has fp32 copies of what is not fp32. The distributed optimizer makes it twice:
- * of the model's parameters, and of their shards, when the first one goes. */
+ * Note [Offloading]: a HybridDeviceOptimizer moves parameters to the host, in order, until the requested fraction is
+ * there; for the others it makes fp32 copies of what is not fp32. The distributed optimizer creates it twice: for the
+ * model's parameters, and then for their shards, when the first one is released. */
 #include <string.h>
 
 #include "base/decimal.h"
@@ -16,7 +16,7 @@
 
 static const char optimizer_op[] = "optimizer";
 
-/* The part of a parameter that this rank updates; 0: none. */
+/* How many elements of a parameter this rank updates; 0: none. */
 static int64_t shard_of(const tide_megatron *g, const tide_megatron_buffer *b, const tide_megatron_param *p) {
     if (!g->is_distributed) return p->end - p->start;
     const tide_megatron_bucket *bucket = &b->buckets[p->bucket];
@@ -25,7 +25,8 @@ static int64_t shard_of(const tide_megatron *g, const tide_megatron_buffer *b, c
     return last > first ? last - first : 0;
 }
 
-/* Adds the parameters of a group in the order of the buffers, or without the distributed optimizer in their own. */
+/* Adds the parameters of a group in the order of the buffers, or in their own order without the distributed optimizer.
+ */
 static void add_param_group(tide_megatron *g, tide_megatron_optimizer *o, bool is_expert, bool has_decay) {
     for (uint32_t i = 0; i < g->buffer_count; i++) {
         const tide_megatron_buffer *b = &g->buffers[i];
@@ -58,14 +59,14 @@ static void make_main(tide_megatron *g, tide_megatron_main *p) {
     tide_release(m, clone);
 }
 
-/* What a HybridDeviceOptimizer holds on the device. */
+/* What a HybridDeviceOptimizer keeps on the device. */
 typedef struct hybrid {
-    tide_tensor **fp32_params; /* param_to_fp32_param, of those on the device */
+    tide_tensor **fp32_params; /* param_to_fp32_param, for those on the device */
     uint32_t count;
-    tide_tensor *overflow; /* of its FusedAdam; NULL where all are on the host */
+    tide_tensor *overflow; /* of its FusedAdam; NULL if all are on the host */
 } hybrid;
 
-/* HybridDeviceOptimizer._get_sub_optimizer_param_groups; marks which parameters are on the host. */
+/* HybridDeviceOptimizer._get_sub_optimizer_param_groups; marks the parameters that are on the host. */
 static hybrid make_hybrid(const tide_megatron *g, tide_megatron_main *params, uint32_t count, tide_dtype dtype) {
     tide_machine *m = g->w->model->m;
     hybrid h = {TIDE_NEW(m->arena, tide_tensor *, count + 1), 0, NULL};
@@ -92,7 +93,7 @@ static void drop_hybrid(const tide_megatron *g, hybrid *h) {
     tide_release(g->w->model->m, h->overflow);
 }
 
-/* The model's parameters whole, in the order of the module: what an optimizer is given first. */
+/* The model's full parameters in the order of the module: what an optimizer is first created with. */
 static hybrid hybrid_of_model(tide_megatron *g, bool is_expert) {
     tide_megatron_optimizer whole = {
         .mains = TIDE_NEW(g->w->model->m->arena, tide_megatron_main, g->w->model->parameter_count + 1)};
@@ -108,8 +109,8 @@ static tide_tensor *scalar_of(const tide_megatron *g, const char *op, tide_dtype
     return tide_flat_of(g->w->model->m, op, 1, dtype, TIDE_FACTOR_OPTIMIZER);
 }
 
-/* MixedPrecisionOptimizer.__init__, or FP32Optimizer's; in fp16 after that of DynamicGradScaler. Returns what
- * get_loss_scale() does. */
+/* MixedPrecisionOptimizer.__init__ or that of FP32Optimizer; in fp16 after that of DynamicGradScaler. Returns the
+ * result of get_loss_scale(). */
 static tide_tensor *make_scale(const tide_megatron *g) {
     static const char *const more[] = {"min_scale", "growth_factor", "backoff_factor", "found_inf"};
     const tide_dtype dtype = g->w->model->state.dtype;
@@ -150,7 +151,7 @@ void tide_megatron_make_optimizer(tide_megatron *g) {
             break;
         }
     if (g->is_te) return;
-    /* without Transformer Engine: torch.optim.AdamW over the fp32 copies */
+    /* without Transformer Engine: torch.optim.AdamW with the fp32 copies */
     tide_optimized *members = TIDE_NEW(g->w->model->m->arena, tide_optimized, g->optimizers[0].count + 1);
     for (uint32_t i = 0; i < g->optimizers[0].count; i++) {
         const tide_megatron_main *p = &g->optimizers[0].mains[i];
@@ -175,7 +176,7 @@ static void grad_norm(const tide_megatron *g) {
     tide_release(m, overflow);
 }
 
-/* _copy_model_grads_to_main_grads: main_grad.float(), which is a view where gradients are summed in fp32. */
+/* _copy_model_grads_to_main_grads: main_grad.float(), a view if gradients are accumulated in fp32. */
 static void copy_grads(tide_megatron *g, const tide_megatron_optimizer *o) {
     tide_machine *m = g->w->model->m;
     const tide_tensor *grads = g->buffer_count ? g->buffers[0].grad_data : NULL;

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* megatron/core/pipeline_parallel/schedules.py and p2p_communication.py: the three schedules, with Python's lifetimes:
- * a name holds what it was given until it is given something else.
+ * a name refers to its value until it is rebound.
  *
- * Note [Interleaving]: virtual_pipeline_model_parallel_size chooses it, whatever it is; each rank has so many chunks of
- * the model. The order of micro-batches and chunks is that of
- * get_schedule_table(), forward in it, backward with the chunks reversed; warm-up, one forward one backward, the rest.
- */
+ * Note [Interleaving]: virtual_pipeline_model_parallel_size selects it, even if it is 1; each rank has so many chunks
+ * of the model. Micro-batches and chunks are in the order of get_schedule_table(), for backward passes with the chunks
+ * reversed: warm-up, one forward one backward, cool-down. */
 #include <string.h>
 
 #include "base/units.h"
@@ -17,7 +16,7 @@
 /* ---- tensors that wait ---- */
 
 typedef struct queue {
-    tide_tensor **items; /* owned; NULL where a stage needs none */
+    tide_tensor **items; /* owned; NULL if a stage needs none */
     uint32_t first, end, capacity;
 } queue;
 
@@ -46,7 +45,7 @@ static bool is_last_stage(const tide_megatron *g, int64_t chunk) {
     return g->topology.pp_rank == g->topology.pp - 1 && chunk == g->chunk_count - 1;
 }
 
-/* torch.empty(tensor_shape, requires_grad=True): what comes from another stage. */
+/* torch.empty(tensor_shape, requires_grad=True): received from another stage. */
 static tide_tensor *received(tide_megatron *g) {
     tide_machine *m = g->w->model->m;
     tide_factor outside = m->state.factor;
@@ -79,7 +78,7 @@ static void forward_step(tide_megatron *g, int64_t chunk, tide_tensor *input, ti
     tide_timeline_end_forward(&m->timeline, from);
 }
 
-/* deallocate_output_tensor(): its graph is all that is needed of it. */
+/* deallocate_output_tensor(): only its graph is still needed. */
 static void deallocate_output_tensor(tide_megatron *g, tide_tensor *out) {
     tide_machine *m = g->w->model->m;
     if (!out) return;
@@ -92,7 +91,7 @@ static void deallocate_output_tensor(tide_megatron *g, tide_tensor *out) {
     tide_release(m, one);
 }
 
-/* backward_step(): the gradient of the input, owned. *output, the item of a list, becomes the scaled loss. */
+/* backward_step(): the gradient of the input, owned. *output, the item of a list, is replaced by the scaled loss. */
 static tide_tensor *backward_step(tide_megatron *g, tide_tensor *input, tide_tensor **output, tide_tensor *grad) {
     tide_machine *m = g->w->model->m;
     if (!*output) return NULL;
@@ -124,7 +123,7 @@ static void end(tide_megatron *g, tide_tensor *total_num_tokens, tide_tensor *nu
 
 /* ---- rounds that are kept once: Note [Steady state] in steady_state.c ---- */
 
-/* What was appended to forward_data_store since it had `from` items: losses, which live to the end of the step. */
+/* What was appended to forward_data_store after `from` items: losses, which live to the end of the step. */
 static tide_tensor **losses_from(const tide_megatron *g, uint32_t from, uint32_t *count) {
     const tide_list *list = g->forward_data_store.list;
     *count = list->count - from;
@@ -134,7 +133,7 @@ static tide_tensor **losses_from(const tide_megatron *g, uint32_t from, uint32_t
     return losses;
 }
 
-/* The losses of rounds that are kept once come before those of the last of them. */
+/* Inserts the losses of folded rounds before those of the last of them. */
 static void insert_losses(tide_megatron *g, const tide_steady_state *s, uint32_t from, tide_tensor *const *losses,
                           uint32_t count) {
     tide_list *list = g->forward_data_store.list;
@@ -144,7 +143,7 @@ static void insert_losses(tide_megatron *g, const tide_steady_state *s, uint32_t
         list->items[from + i] = tide_of_tensor(tide_round_held(s, i / count, losses[i % count], i % count, count));
 }
 
-/* After a round, before which forward_data_store had `from` items: how many fewer are left of `left`. */
+/* After a round, before which forward_data_store had `from` items: how many of the `left` rounds are folded into it. */
 static uint32_t fold_rounds(tide_megatron *g, tide_steady_state *s, uint32_t from, int64_t left) {
     uint32_t count;
     if (left < 2) return 0;
@@ -206,7 +205,7 @@ static void without_interleaving(tide_megatron *g) {
         set(g, &output, pop(&outputs));
         set(g, &input_grad, backward_step(g, input, &output, grad));
         set(g, &input, !remaining || is_first ? NULL : received(g));
-        remaining -= fold_rounds(g, &rounds, losses, remaining - 1); /* nothing is received after the last */
+        remaining -= fold_rounds(g, &rounds, losses, remaining - 1); /* nothing is received after the last one */
     }
     for (int64_t i = 0; i < warmup && !tide_is_aborting(m); i++) {
         set(g, &input, pop(&inputs));
@@ -227,11 +226,11 @@ typedef struct interleaved {
     tide_schedule_entry *table;
     uint32_t pp, pp_rank, chunks, total, warmup;
     queue *inputs, *outputs, *grads; /* by chunk */
-    queue recv_next_wait_handles;    /* a handle keeps what is received */
+    queue recv_next_wait_handles;    /* a handle refers to what is received */
     tide_tensor *total_num_tokens;
-    tide_tensor *output, *input_grad, *input, *output_grad; /* names of the function */
+    tide_tensor *output, *input_grad, *input, *output_grad; /* local names of the function */
     tide_tensor *bwd_recv_buffer, *recv_next_wait_handle;
-    tide_tensor *send_prev_wait_handle; /* keeps what was sent last while passes overlapped */
+    tide_tensor *send_prev_wait_handle; /* refers to what was last sent while passes overlapped */
 } interleaved;
 
 static uint32_t get_model_chunk_id(const interleaved *s, uint32_t k, bool is_forward) {
@@ -239,7 +238,7 @@ static uint32_t get_model_chunk_id(const interleaved *s, uint32_t k, bool is_for
     return is_forward ? chunk : s->chunks - 1 - chunk;
 }
 
-/* recv_tensor_from_previous_stage(): whether something comes, and for which chunk. */
+/* recv_tensor_from_previous_stage(): whether something is received, and for which chunk. */
 static bool receives(const interleaved *s, uint32_t k, bool is_forward, uint32_t *chunk) {
     bool is_leading = is_forward ? s->pp_rank == 0 : s->pp_rank == s->pp - 1, comes = true;
     if (!is_leading) {
@@ -284,7 +283,7 @@ static tide_tensor *backward_helper(interleaved *s, uint32_t k) {
     return input_grad;
 }
 
-/* What is sent on: nothing from the last stage, nor back from the first. */
+/* Nothing is sent on from the last stage, nor back from the first. */
 static void drop_ends(interleaved *s, uint32_t forward_k, uint32_t backward_k, bool has_backward) {
     if (is_last_stage(s->g, get_model_chunk_id(s, forward_k, true))) set(s->g, &s->output, NULL);
     if (has_backward && is_first_stage(s->g, get_model_chunk_id(s, backward_k, false))) set(s->g, &s->input_grad, NULL);
@@ -314,8 +313,7 @@ static void warm_up_schedule(interleaved *s, bool overlaps) {
     }
 }
 
-/* One forward and one backward pass, with what is sent and received after each: pp_post_forward(), pp_post_backward().
- */
+/* One forward and one backward pass, each followed by its communication: pp_post_forward(), pp_post_backward(). */
 static void steady_overlapped(interleaved *s, uint32_t k, uint32_t remaining) {
     tide_megatron *g = s->g;
     uint32_t forward_k = k + s->warmup, next = 0;
@@ -353,8 +351,8 @@ static void steady(interleaved *s, uint32_t k, uint32_t remaining) {
     if (recv_next) push_tensor(g, &s->grads[next_backward], tide_retain(grad));
 }
 
-/* Rounds are of as many micro-batches as there are ranks, through all chunks. Where some are kept once, the schedule is
- * that of fewer micro-batches: get_schedule_table() begins with whole rounds. Returns the number of passes. */
+/* A round is as many micro-batches as there are ranks, through all chunks. If rounds are folded, the schedule is that
+ * of fewer micro-batches: get_schedule_table() starts with whole rounds. Returns the number of passes. */
 static uint32_t run_steady(interleaved *s, bool overlaps) {
     tide_megatron *g = s->g;
     uint32_t round = s->pp * s->chunks, losses = 0;
@@ -413,7 +411,7 @@ static void with_interleaving(tide_megatron *g) {
     deallocate_output_tensor(g, s.output);
     cool_down(&s, remaining);
     tide_megatron_reduce_over_tp(g);
-    /* locals go in the order of their first assignment, those that inner functions share after them */
+    /* locals are released in the order of their first assignment, those shared with inner functions after the others */
     tide_tensor **names[] = {&s.input_grad,      &s.input,  &s.output_grad,          &s.recv_next_wait_handle,
                              &s.bwd_recv_buffer, &s.output, &s.send_prev_wait_handle};
     for (unsigned i = 0; i < TIDE_COUNT_OF(names); i++) set(g, names[i], NULL);

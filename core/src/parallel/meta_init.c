@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Modules that are made on the meta device: a rank's parts alone reach its own (torch/nn/modules/module.py: to_empty).
+/* Modules made on the meta device, of which only a rank's parts are allocated (torch/nn/modules/module.py: to_empty).
  */
 #include "parallel/parallel.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* PyTorch's own parallelism, several kinds at once, in the order in which torchtitan puts them on: the model is cut
- * into pipeline stages; each gets tensor parallelism, checkpointing and fully_shard. Ranks: pipeline farthest apart,
- * then data, context, tensor. */
+/* PyTorch's own parallelism, several kinds combined in the order in which torchtitan applies them: the model is split
+ * into pipeline stages; each gets tensor parallelism, checkpointing and fully_shard. Pipeline ranks are farthest apart,
+ * then data, context and tensor parallel ones. */
 #include "base/rounding.h"
 #include "base/units.h"
 #include "parallel/fsdp2.h"
@@ -73,7 +73,7 @@ static bool parallelize(tide_wrapper *w, const native *n) {
                                                                    .cuts_embedding = true});
 }
 
-/* checkpoint_wrapper() of every block of a stage, or of every other one; without it what the model does itself. */
+/* checkpoint_wrapper() of every block of a stage, or of every other one; without it the model's own checkpointing. */
 static void checkpoint(tide_wrapper *w) {
     tide_model *model = w->model;
     uint32_t blocks = 0;
@@ -105,7 +105,7 @@ static void shard(tide_wrapper *w, const native *n, tide_pipeline_stage *s, uint
     if (w->model->tensor_parallel) tide_tensor_parallel_around(w->model);
 }
 
-/* Stage after stage. */
+/* Stage by stage. */
 static void wrap_stages(tide_wrapper *w, native *n) {
     tide_pipeline *p = &n->pipeline;
     const bool *absent = w->is_absent;
@@ -156,7 +156,7 @@ static void native_wrap(tide_wrapper *w) {
 
 /* ---- a step ---- */
 
-/* batch.clone() or repeat(): the names hold the last ones until both are made. */
+/* batch.clone() or repeat(): the names refer to the last ones until both are made. */
 static void take_batch(tide_wrapper *w, tide_pipeline *p, int64_t times, const char *op) {
     tide_machine *m = w->model->m;
     tide_tensor *given[2] = {w->input_ids.tensor, w->labels.tensor}, *made[2];
@@ -174,7 +174,7 @@ static void take_batch(tide_wrapper *w, tide_pipeline *p, int64_t times, const c
     p->labels = made[1];
 }
 
-/* Without a pipeline: one micro-batch after another. */
+/* Without a pipeline: one micro-batch after the other. */
 static void micro_batches(tide_wrapper *w, native *n) {
     tide_pipeline *p = &n->pipeline;
     tide_machine *m = w->model->m;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What NCCL keeps on the device outside of PyTorch's allocator: an estimate, as its channels and connections follow the
- * machine.
+/* NCCL's memory on the device, outside of PyTorch's allocator: an estimate, because its channels and connections depend
+ * on the machine.
  *
  * A communicator receives through buffers on each channel, one set for every protocol: src/init.cc computeBuffSizes(),
- * with the sizes of src/include/device.h. A ring receives from one neighbour; trees and NVLink SHARP have more, and
- * all-to-all has one with every other rank.
+ * with the sizes of src/include/device.h. A ring receives from one neighbour; trees and NVLink SHARP have more peers,
+ * and all-to-all has a connection with every other rank.
  *
- * Published: 544 MB for two A100, 688 MB for four (github.com/NVIDIA/nccl/issues/964), 1.6 GB for eight (issue 864);
- * 3.28 GB more for the first all-to-all of eight H100 (issue 1685). */
+ * Published: 544 MB for two A100, 688 MB for four (github.com/NVIDIA/nccl/issues/964), 1.6 GB for eight (issue
+ * 864); 3.28 GB more for the first all-to-all of eight H100 (issue 1685). */
 #include "parallel/parallel.h"
 
 #include <string.h>
@@ -16,21 +16,21 @@ enum {
     LL_BYTES = 8 * 512 * 8 * 16,     /* NCCL_LL_LINES_PER_THREAD, _LL_MAX_NTHREADS, _STEPS, sizeof(ncclLLFifoLine) */
     LL128_BYTES = 120 * 640 * 8 * 8, /* NCCL_LL128_ELEMS_PER_THREAD, _LL128_MAX_NTHREADS, _STEPS, sizeof(uint64_t) */
     SIMPLE_BYTES = 1 << 22,          /* NCCL_BUFFSIZE */
-    CHANNELS = 24,                   /* of rings between eight GPUs over NVLink, as NCCL's log names them */
-    LEAST_CHANNELS = 2               /* over PCIe, of rings alone */
+    CHANNELS = 24,                   /* of rings between eight GPUs over NVLink, according to NCCL's log */
+    LEAST_CHANNELS = 2               /* over PCIe, with rings only */
 };
 
-static const int64_t most_bytes = 1600000000, all_to_all_bytes = 3280000000; /* published: above */
+static const int64_t most_bytes = 1600000000, all_to_all_bytes = 3280000000; /* published, see above */
 
-/* Groups that have more than one rank: tensor, pipeline, context, data with context, as dimensions of a DeviceMesh, and
- * of Megatron-Core for experts expert and expert data (parallel_state.py: initialize_model_parallel). */
+/* Groups with more than one rank: tensor, pipeline, context, and data with context, as dimensions of a DeviceMesh; for
+ * Megatron-Core's experts also expert and expert data (parallel_state.py: initialize_model_parallel). */
 static int64_t communicators_of_mesh(const tide_job *job) {
     int64_t of_experts = job->parallel_ep > 1 ? 2 : 0;
     return (job->parallel_tp > 1) + (job->parallel_pp > 1) + (job->parallel_cp > 1) +
            (job->parallel_dp * job->parallel_cp > 1) + of_experts;
 }
 
-/* The world's, and what a framework makes beside: groups of shards and of copies, DeepSpeed's clone of the world, a
+/* The world's, and others that a framework creates: groups of shards and of replicas, DeepSpeed's clone of the world, a
  * node's. */
 static int64_t communicators_of(const tide_job *job) {
     tide_parallel_kind_choice kind = job->parallel_kind;
@@ -39,7 +39,7 @@ static int64_t communicators_of(const tide_job *job) {
         return communicators_of_mesh(job);
     bool of_deepspeed = tide_job_has_deepspeed(job);
     bool is_hybrid = job->parallel_hybrid > 0, is_near = job->parallel_zero_hpz_partition_size > 1;
-    bool has_ulysses = job->parallel_sequence_parallel_size > 1; /* parallel_state_sp.py: a sequence's ranks */
+    bool has_ulysses = job->parallel_sequence_parallel_size > 1; /* parallel_state_sp.py: the ranks of a sequence */
     bool has_ring = tide_trainer_cuts_sequences(job);
     return 1 + of_deepspeed + is_near + has_ulysses + has_ring + (is_hybrid ? 2 : 0);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* torch/distributed/pipelining/stage.py and _backward.py: a stage of the model, and its passes over micro-batches.
  *
- * Note [Stages]: forward_stage() of a description runs the embedding of the first stage, a run of blocks, and norm and
- * head of the last. What a stage has sent lives until its send is waited for; from there on the node alone is kept. */
+ * Note [Stages]: forward_stage() of a description runs the embedding of the first stage, a range of blocks, and norm
+ * and head of the last. What a stage has sent lives until its send is waited for; after that only the node is kept. */
 #include "parallel/pipeline.h"
 
 #include "base/units.h"
@@ -27,8 +27,8 @@ static uint32_t layers_of(const tide_model *model, uint32_t *of_block) {
     return count;
 }
 
-/* Whether a stage runs a module: the modules before the first block are the first one's, those behind the last block
- * the last one's. */
+/* Whether a stage runs a module: modules before the first block belong to the first stage, those after the last block
+ * to the last. */
 static bool runs(const tide_pipeline_stage *s, const uint32_t *of_block, const tide_model *model, uint32_t module,
                  uint32_t first_block) {
     for (uint32_t at = module; at; at = model->instances[at].parent)
@@ -72,7 +72,7 @@ static void find_params_of(const tide_pipeline *p, uint32_t chunk) {
         if (!absent[model->parameters[i].module]) s->params[s->param_count++] = model->parameters[i].tensor;
 }
 
-/* Which of a head and an embedding with one weight lets go of it last: the one that is cut or dropped later. */
+/* Which of a head and an embedding with a shared weight releases it last: the one that is sharded or dropped later. */
 static bool untie_head(tide_pipeline *p) {
     tide_wrapper *w = p->w;
     const tide_job *job = w->job;
@@ -105,7 +105,7 @@ static bool untie_head(tide_pipeline *p) {
 
 /* ---- which layers a stage has ---- */
 
-/* Layers of the stages before one, of a model with so many. */
+/* The number of layers in the stages before one, for a model with so many. */
 static uint32_t layers_before(const tide_pipeline *p, uint32_t layers, uint32_t stage) {
     const tide_job *job = p->w->job;
     uint32_t before = 0;
@@ -129,7 +129,7 @@ static bool check_stage_layers(const tide_pipeline *p, uint32_t layers) {
     return !machine_of(p)->has_failed;
 }
 
-/* Blocks are of one kind where their modules are of the same classes. */
+/* Blocks are of one kind if their modules have the same classes. */
 static bool are_alike(const tide_model *model, uint32_t a, uint32_t b) {
     uint32_t i = 0, count = model->instance_count;
     while (a + i < count && b + i < count && tide_is_below(model, a + i, a) && tide_is_below(model, b + i, b) &&
@@ -142,7 +142,7 @@ static bool are_alike(const tide_model *model, uint32_t a, uint32_t b) {
 
 enum { KINDS_MOST = 8 };
 
-/* The first block of each kind; what is of more kinds counts as the last of them. */
+/* The first block of each kind; further kinds count as the last of them. */
 static uint32_t kind_of_block(const tide_model *model, uint32_t block, uint32_t *firsts, uint32_t *count) {
     for (uint32_t kind = 0; kind < *count; kind++)
         if (are_alike(model, firsts[kind], block)) return kind;
@@ -169,7 +169,7 @@ static void find_pipeline_stages(tide_pipeline *p, uint32_t layers) {
     p->w->stages = s;
 }
 
-/* A model that stages cannot run, with what does. */
+/* Refuses a model that stages cannot run, and says what can. */
 static void refuse_model(tide_wrapper *w, const char *why) {
     tide_fail_setting(w->model->m, TIDE_ERR_UNSUPPORTED, "parallel.kind",
                       "%s is not described for this model: %s; use parallel.kind=fsdp2, zero3 or ddp, which run the "
@@ -218,7 +218,7 @@ bool tide_pipeline_init(tide_pipeline *p, tide_wrapper *w) {
     return true;
 }
 
-/* Members of the stages in the order of the stages, within each of the optimizer's groups. */
+/* Sorts members by stage, within each of the optimizer's groups. */
 static uint32_t sort_by_stage(const tide_pipeline *p, const tide_optimized *members, uint32_t count,
                               tide_optimized *kept) {
     const tide_model *model = p->w->model;
@@ -233,8 +233,8 @@ static uint32_t sort_by_stage(const tide_pipeline *p, const tide_optimized *memb
     return n;
 }
 
-/* Modules of which this rank has no buffers. What has no parameters and is in no block, as a rotary embedding, is every
- * stage's. */
+/* Modules whose buffers this rank does not have. A module without parameters and outside of blocks, such as a rotary
+ * embedding, belongs to every stage. */
 static const bool *without_buffers(const tide_pipeline *p) {
     const tide_model *model = p->w->model;
     const bool *absent = tide_pipeline_absent(p);
@@ -274,7 +274,7 @@ void tide_pipeline_drop_others(tide_pipeline *p) {
     tide_optimizer_replace(p->w->optimizer, kept, n);
 }
 
-/* The stage of this rank whose module an instance is; NULL: it is another rank's. */
+/* The stage of this rank that an instance belongs to; NULL: it is on another rank. */
 static tide_pipeline_stage *stage_with(const tide_pipeline *p, uint32_t instance) {
     for (uint32_t i = 0; i < p->chunks; i++)
         if (!p->stages[i].absent[instance]) return &p->stages[i];
@@ -323,7 +323,7 @@ void tide_pipeline_connect(tide_pipeline *p) {
     tide_release(m, vote);
 }
 
-/* Hooks of modules find the state of fully_shard() that is the stage's. */
+/* Hooks of modules use the fully_shard() state of their stage. */
 static void enter_stage(const tide_pipeline_stage *s) {
     if (s->fsdp) machine_of(s->of)->wrapper = s->fsdp;
 }
@@ -360,14 +360,14 @@ tide_tensor *tide_stage_recv_backward(tide_pipeline_stage *s, uint32_t mb) {
 
 /* ---- forward ---- */
 
-/* One of the chunks that _split_inputs() makes: a view. */
+/* A chunk made by _split_inputs(): a view. */
 static tide_tensor *micro_batch_of(tide_pipeline *p, tide_tensor *whole) {
     tide_shape shape = *whole->shape;
     shape.dim[0] = (tide_dim){p->batch, 0};
     return tide_view_as(machine_of(p), whole, tide_layout_of(machine_of(p), &shape, NULL));
 }
 
-/* forward_stage() calls blocks as most decoders do: one that is called in another way has failed. */
+/* forward_stage() calls blocks as most decoders do: a block with another signature has failed. */
 static void explain_failure(tide_wrapper *w) {
     tide_diagnostic failed;
     if (!tide_take_back_error(w->model->m->diags, TIDE_ERR_DESCRIPTION, &failed) &&
@@ -418,7 +418,7 @@ void tide_stage_compute_loss(tide_pipeline_stage *s, uint32_t mb, tide_tensor *o
     p->losses[mb] = loss.kind == TIDE_VALUE_TENSOR ? loss.tensor : NULL;
 }
 
-/* The node alone: get_gradient_edge(). */
+/* Keeps only the node: get_gradient_edge(). */
 void tide_stage_release_sent(tide_pipeline_stage *s, uint32_t mb) {
     tide_machine *m = machine_of(s->of);
     tide_tensor *out = s->outputs[mb];
@@ -436,7 +436,7 @@ void tide_stage_release_sent(tide_pipeline_stage *s, uint32_t mb) {
 
 /* ---- backward ---- */
 
-/* What hooks of fully_shard() queue with the engine, of a pass that has run. */
+/* The engine callbacks that hooks of fully_shard() queue, after a pass. */
 static void after_stage_backward(const tide_pipeline_stage *s) {
     if (s->fsdp && !machine_of(s->of)->has_failed) tide_fsdp2_root_post_backward_final_callback(s->fsdp);
 }

@@ -8,17 +8,17 @@
 
 typedef struct tide_pipeline tide_pipeline;
 
-/* _backward.py: parameters whose gradients come by the same nodes. */
+/* _backward.py: parameters whose gradients come through the same nodes. */
 typedef struct tide_param_group tide_param_group;
 
-/* backward_state: what the second part of a backward pass needs, owned; groups: NULL where the first did nothing. */
+/* backward_state: what the second part of a backward pass needs, owned; groups: NULL if the first part did nothing. */
 typedef struct tide_backward_state {
     tide_param_group *groups;
     uint32_t count;
     tide_tensor *input, *stage_output, *output_grad;
 } tide_backward_state;
 
-/* stage.py: PipelineStage. Arrays are by micro-batch; what they hold is owned, NULL where there is nothing. */
+/* stage.py: PipelineStage. Arrays are by micro-batch, and own their items; NULL for none. */
 typedef struct tide_pipeline_stage {
     tide_pipeline *of;
     uint32_t index, first_layer, end_layer;
@@ -26,26 +26,26 @@ typedef struct tide_pipeline_stage {
     tide_tensor **recv_forward, **recv_backward; /* args_recv_info, grad_recv_info */
     tide_tensor **inputs, **outputs;             /* _ForwardChunkState: input_values, live_outputs */
     tide_tensor **bwd_cache;
-    tide_tensor **sent_forward, **sent_backward; /* of sends that are not waited for yet */
+    tide_tensor **sent_forward, **sent_backward; /* of sends that were not waited for yet */
     tide_backward_state *backward_state;
     tide_tensor **params; /* of its modules, in their order */
     uint32_t param_count;
-    const bool *absent; /* by instance: what is of other stages */
+    const bool *absent; /* by instance: belongs to another stage */
     void *fsdp;         /* fully_shard() of the stage; NULL: none */
 } tide_pipeline_stage;
 
 struct tide_pipeline {
     tide_wrapper *w;
     uint32_t ranks, rank, chunks, microbatches, stage_count;
-    int64_t apart;               /* ranks between one stage and the next */
+    int64_t apart;               /* ranks between adjacent stages */
     tide_pipeline_stage *stages; /* this rank's, `chunks` of them */
     int64_t batch, length, rows; /* of a micro-batch: samples, positions, positions of hidden states */
     tide_dtype dtype;            /* of hidden states */
     tide_tensor *ids, *labels;   /* of all micro-batches; borrowed */
     tide_tensor **losses;        /* _internal_losses */
-    tide_tensor **folded_losses; /* of rounds that are kept once: they come before losses[folded_at] */
+    tide_tensor **folded_losses; /* of folded rounds, to be inserted before losses[folded_at] */
     uint32_t folded_count, folded_at;
-    tide_actions actions; /* of this rank; empty for schedules of one stage */
+    tide_actions actions; /* of this rank; empty for schedules with one stage per rank */
     const char *loss_function;
     bool is_connected; /* _p2p_initialized */
 };
@@ -53,32 +53,32 @@ struct tide_pipeline {
 /* ---- pipeline.c ---- */
 
 tide_pipeline_sizes tide_pipeline_sizes_of(const tide_pipeline *p, const tide_job *job);
-/* Whether the schedule takes these sizes; false after an error, in PyTorch's words. */
+/* Whether the schedule allows these sizes; false after an error, in PyTorch's words. */
 bool tide_pipeline_check(tide_wrapper *w, const tide_pipeline *p);
 /* The stages of this rank; false after an error, which is reported. */
 bool tide_pipeline_init(tide_pipeline *p, tide_wrapper *w);
 /* tide_strategy.in_flight */
 uint32_t tide_pipeline_most_in_flight(const tide_pipeline *p);
-/* By instance: what is of other ranks' stages. */
+/* By instance: belongs to a stage of another rank. */
 bool *tide_pipeline_absent(const tide_pipeline *p);
-/* The same of one stage. */
+/* The same for one stage. */
 bool *tide_stage_absent(const tide_pipeline *p, uint32_t chunk);
-/* Lets go of the parameters of other ranks' stages; the optimizer has the others, stage after stage. */
+/* Releases the parameters of other ranks' stages; the optimizer keeps the others, by stage. */
 void tide_pipeline_drop_others(tide_pipeline *p);
 /* Module.to_empty() of each stage. */
 void tide_pipeline_to_empty(tide_pipeline *p);
-/* _initialize_pipeline_distributed_state(): the first step's small tensors. */
+/* _initialize_pipeline_distributed_state(): small tensors in the first step. */
 void tide_pipeline_connect(tide_pipeline *p);
 
-/* The buffer of a receive: what get_fwd_recv_ops() and get_bwd_recv_ops() name; borrowed, NULL: nothing comes. */
+/* The receive buffer that get_fwd_recv_ops() and get_bwd_recv_ops() use; borrowed, NULL: nothing is received. */
 tide_tensor *tide_stage_recv_forward(tide_pipeline_stage *s, uint32_t mb);
 tide_tensor *tide_stage_recv_backward(tide_pipeline_stage *s, uint32_t mb);
-/* forward_one_chunk() and _maybe_compute_loss(); the output is the caller's. */
+/* forward_one_chunk() and _maybe_compute_loss(); the caller owns the output. */
 tide_tensor *tide_stage_forward(tide_pipeline_stage *s, uint32_t mb);
 void tide_stage_compute_loss(tide_pipeline_stage *s, uint32_t mb, tide_tensor *output);
 /* release_fwd_send_outputs() */
 void tide_stage_release_sent(tide_pipeline_stage *s, uint32_t mb);
-/* backward_one_chunk(): in full; in two parts, the gradient of the input and those of the weights. */
+/* backward_one_chunk(): in full; or in two parts, for the gradient of the input and for those of the weights. */
 void tide_stage_backward(tide_pipeline_stage *s, uint32_t mb);
 void tide_stage_backward_first(tide_pipeline_stage *s, uint32_t mb);
 void tide_stage_backward_second(tide_pipeline_stage *s, uint32_t mb);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* torch/distributed/pipelining/_backward.py: backward passes in two parts.
  *
- * Note [Parts of a backward pass]: the first part computes the gradient of a stage's input alone and keeps the graph.
- * Where it comes by a node with a parameter behind it, off the way to the input (an intermediate), it keeps that node's
- * incoming gradients. The second part starts there, a group of parameters after the other, and frees the graph as it
- * goes. Names hold what they were given until they are given something else. */
+ * Note [Parts of a backward pass]: the first part computes only the gradient of a stage's input and keeps the graph. At
+ * a node that also leads to parameters (an intermediate), it keeps the node's incoming gradients. The second part
+ * starts from those, one group of parameters after the other, and releases the graph as it goes. Names refer to their
+ * values until they are rebound. */
 #include <stdlib.h>
 
 #include "base/units.h"
@@ -28,7 +28,7 @@ typedef struct pair {
 
 typedef struct graph_walk {
     tide_machine *m;
-    uint32_t reached, leads; /* stamps of nodes: seen; leads to the input */
+    uint32_t reached, leads; /* marks of nodes: visited; leads to the input */
     tide_node **nodes;
     uint32_t count, capacity;
     pair *pairs;
@@ -42,14 +42,14 @@ static void reach(graph_walk *w, tide_node *node) {
     w->nodes[w->count++] = node;
 }
 
-/* A node's edges lead to older nodes, so that oldest first is inputs first. */
+/* A node's edges lead to older nodes, so oldest first means inputs first. */
 static int oldest_first(const void *a, const void *b) {
     const tide_node *x = *(tide_node *const *)a, *y = *(tide_node *const *)b;
     uint32_t of_x = tide_is_accumulator(x) ? 0 : x->order + 1, of_y = tide_is_accumulator(y) ? 0 : y->order + 1;
     return of_x < of_y ? -1 : of_x > of_y;
 }
 
-/* The parameters behind a node that does not lead to the input. */
+/* Finds the parameters behind a node that does not lead to the input. */
 static void find_params(graph_walk *w, const tide_node *node, tide_node *intermediate) {
     if (tide_is_accumulator(node)) {
         TIDE_ROOM(w->m->arena, w->pairs, w->pair_count, w->pair_capacity);
@@ -95,7 +95,7 @@ static void put_intermediate(tide_machine *m, param_group *g, tide_node *node) {
     g->intermediates[g->count++] = node;
 }
 
-/* Parameters in their order; those that share an intermediate are one group. */
+/* Parameters in order; those that share an intermediate form one group. */
 static void get_param_groups(tide_backward_state *s, const graph_walk *w, tide_tensor *const *params, uint32_t count) {
     tide_machine *m = w->m;
     s->groups = TIDE_NEW(m->arena, param_group, count + 1);
@@ -171,7 +171,7 @@ void tide_stage_backward_input(tide_machine *m, tide_backward_state *s, tide_ten
     tide_autograd_grad(m, &(tide_edge){stage_output->node, stage_output->output}, &grad, 1, &wanted, 1, &dinput, true);
     tide_release(m, input->grad);
     input->grad = dinput;
-    tide_node *graph = stage_output->node; /* stage_output_grad_fns, which goes after valid_output_grads */
+    tide_node *graph = stage_output->node; /* stage_output_grad_fns, released after valid_output_grads */
     graph->references++;
     detach_in_place(m, stage_output);
     tide_release(m, grad);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* torch/distributed/pipelining/schedules.py: _prepare_schedule_with_comms().
  *
- * Note [Lowering]: around the passes of each rank parameters are gathered and let go of, for the three stages that come
- * next, and gradients are reduced once a stage has had all of its backward passes. Then all ranks go on in turn, an
- * action each: what one sends is put at that moment into its neighbour's list as a receive, and a pass waits for its
- * turn until its receive is there. At last comes what waits for sends: forward with the backward pass of the same
- * micro-batch, the others at the end. */
+ * Note [Lowering]: around the passes of each rank, parameters are gathered and released for the next three stages, and
+ * gradients are reduced once a stage has done all its backward passes. Then the ranks proceed in turn, one action each:
+ * a send adds a receive to the neighbour's list at that point, and a pass waits until its receive is there. Finally the
+ * waits for sends are added: a forward's with the backward pass of the same micro-batch, the others at the end. */
 #include "parallel/pipeline_actions.h"
 
 enum { MAX_ACTIVE_STAGES = 3 }; /* max_active_stages, unshard_lookahead="full" */
@@ -30,10 +29,10 @@ typedef struct fsdp_lowering {
     const tide_pipeline_sizes *of;
     tide_arena *arena;
     tide_actions from, to;
-    uint32_t *next_of; /* by action: the next one of its stage; from.count: there is none */
-    uint32_t *head;    /* by chunk: its first action that is still to come */
-    uint32_t *left;    /* by chunk: backward passes before its gradients are whole */
-    uint32_t active[MAX_ACTIVE_STAGES + 1], active_count; /* chunks whose parameters are gathered, in that order */
+    uint32_t *next_of; /* by action: the next one of its stage; from.count: none */
+    uint32_t *head;    /* by chunk: its next action */
+    uint32_t *left;    /* by chunk: backward passes until its gradients are complete */
+    uint32_t active[MAX_ACTIVE_STAGES + 1], active_count; /* chunks whose parameters are gathered, in order */
 } fsdp_lowering;
 
 static uint32_t chunk_of(const fsdp_lowering *l, uint32_t stage) {
@@ -80,7 +79,7 @@ static void gather_and_let_go(fsdp_lowering *l, uint32_t rank) {
     }
 }
 
-/* After an action and the one that it is joined with. */
+/* After an action together with the one that it is joined with. */
 static void reduce_whole_gradients(fsdp_lowering *l, uint32_t first, uint32_t end) {
     for (uint32_t i = first; i < end; i++) {
         tide_action a = l->from.list[i];
@@ -127,7 +126,7 @@ enum { RECEIVED_FORWARD = 1, RAN_FORWARD = 2, RECEIVED_BACKWARD = 4, RAN_BACKWAR
 typedef struct exchanged {
     const tide_pipeline_sizes *of;
     tide_arena *arena;
-    uint32_t rank; /* whose list is wanted */
+    uint32_t rank; /* whose list is built */
     uint8_t *done; /* by stage and micro-batch */
     tide_actions to;
 } exchanged;
@@ -164,7 +163,7 @@ static void send_on(exchanged *e, tide_action a, bool is_forward) {
         append_new(&e->to, e->arena, is_forward ? TIDE_ACTION_RECV_F : TIDE_ACTION_RECV_B, other, a.microbatch);
 }
 
-/* An action of a rank, if what it needs is there: how many entries of its list that were. */
+/* Adds an action of a rank if its inputs are available: returns how many entries of its list that took. */
 static uint32_t take_turn(exchanged *e, uint32_t rank, const tide_action *list) {
     uint32_t count = list[0].with_next ? 2 : 1;
     for (uint32_t i = 0; i < count; i++)

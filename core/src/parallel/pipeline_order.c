@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* torch/distributed/pipelining/schedules.py: the passes of each rank, by the rules of the schedules' classes. */
+/* torch/distributed/pipelining/schedules.py: the passes of each rank, by the rules of the schedule classes. */
 #include "parallel/pipeline_actions.h"
 
 #include "base/text.h"
@@ -10,7 +10,7 @@ typedef struct order {
     tide_arena *arena;
     uint32_t rank;
     tide_actions actions;
-    uint32_t *next[TIDE_ACTION_FULL_BACKWARD + 1]; /* by type, by chunk: the micro-batch whose turn it is */
+    uint32_t *next[TIDE_ACTION_FULL_BACKWARD + 1]; /* by type and chunk: the next micro-batch */
     tide_actions waiting;                          /* DualPipeV: weight_queue */
     uint32_t first_waiting;
 } order;
@@ -36,14 +36,14 @@ uint32_t tide_pipeline_stage_of(const tide_pipeline_sizes *of, uint32_t rank, ui
 
 static void push_action(order *o, tide_action_type type, uint32_t chunk, uint32_t microbatch, bool with_next) {
     tide_actions *a = &o->actions;
-    if (microbatch >= o->of->microbatches) return; /* ZBV fills the pipeline, and leaves out what there is not */
+    if (microbatch >= o->of->microbatches) return; /* ZBV fills the pipeline, and skips what does not exist */
     TIDE_ROOM(o->arena, a->list, a->count, a->capacity);
     uint32_t stage = tide_pipeline_stage_of(o->of, o->rank, chunk);
     a->list[a->count++] =
         (tide_action){.type = (uint8_t)type, .with_next = with_next, .stage = stage, .microbatch = microbatch};
 }
 
-/* The next micro-batch of its kind and chunk. */
+/* Adds the next micro-batch of a type and chunk. */
 static void add_next(order *o, tide_action_type type, uint32_t chunk) {
     push_action(o, type, chunk, o->next[type][chunk]++, false);
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which ranks of a pipeline may need the most.
+/* Which ranks of a pipeline may need the most memory.
  *
- * Note [Ranks of a pipeline]: the first has the embedding, the last the loss. Of those between, one holds no more
- * micro-batches in flight than one before it has, stage by stage, and so needs no more where it has no more layers of
- * any kind. Where a rank's stages lie in a V, those behind its turn hold ever more: none stands for another. */
+ * Note [Ranks of a pipeline]: the first rank has the embedding, the last the loss. A rank in between has at most as
+ * many micro-batches in flight as the one before it, stage by stage, so it needs no more unless it has more layers of
+ * some kind. If a rank's stages are placed in a V, those on the way back have more and more in flight: no rank stands
+ * for another. */
 #include "parallel/parallel.h"
 
 static bool is_in_a_v(const tide_stages *s) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* torch/distributed/pipelining/schedules.py: _PipelineScheduleRuntime: schedules of several stages on a rank. */
+/* torch/distributed/pipelining/schedules.py: _PipelineScheduleRuntime: schedules with several stages per rank. */
 #include "parallel/fsdp2.h"
 #include "parallel/pipeline.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* torch/distributed/pipelining/schedules.py: GPipe and 1F1B, with Python's lifetimes: a name holds what it was given
- * until it is given something else, and the work of a send or a receive its tensor. */
+/* torch/distributed/pipelining/schedules.py: GPipe and 1F1B, with Python's lifetimes: a name refers to its value until
+ * it is rebound, and the work of a send or receive to its tensor. */
 #include "parallel/pipeline.h"
 
 #include "base/rounding.h"
@@ -13,7 +13,7 @@ typedef struct names {
     tide_tensor *fwd_recvs, *bwd_recvs, *bwd_sends, *send_work;
 } names;
 
-/* name = t, which it takes over. */
+/* name = t, of which it takes ownership. */
 static void name_set(tide_machine *m, tide_tensor **name, tide_tensor *t) {
     tide_tensor *old = *name;
     *name = t;
@@ -31,7 +31,7 @@ static void forward(tide_pipeline_stage *s, uint32_t mb) {
     tide_release(s->of->w->model->m, output);
 }
 
-/* The losses of iterations that are kept once, the last of which is that of `mb`. Each holds its graph, and that the
+/* Inserts the losses of folded iterations, the last of which is that of `mb`. Each refers to its graph, and that to the
  * stage's input. */
 static void fold_losses(tide_pipeline *p, const tide_steady_state *rounds, uint32_t mb, tide_tensor *const *held) {
     tide_machine *m = p->w->model->m;
@@ -47,14 +47,14 @@ static void fold_losses(tide_pipeline *p, const tide_steady_state *rounds, uint3
 
 /* ---- GPipe ---- */
 
-/* GPipe's forward passes and backward passes. Those before the last one may be kept once: then it stands for them. */
+/* The forward and backward passes of GPipe. Those before the last may be folded into one. */
 typedef struct gpipe_passes {
     tide_pipeline *p;
     tide_steady_state forward, backward;
     tide_tensor *output, *sent; /* of the last forward pass; what its backward pass sends. Borrowed */
 } gpipe_passes;
 
-/* After forward pass `mb`: how many fewer are left of `left`. */
+/* After forward pass `mb`: how many of the `left` passes are folded into it. */
 static uint32_t keep_forward_once(gpipe_passes *g, uint32_t mb, uint32_t left) {
     tide_pipeline *p = g->p;
     tide_pipeline_stage *s = &p->stages[0];
@@ -66,7 +66,7 @@ static uint32_t keep_forward_once(gpipe_passes *g, uint32_t mb, uint32_t left) {
     return times;
 }
 
-/* Of all micro-batches in their order: what has been sent. */
+/* For all micro-batches in order: releases what was sent. */
 static void release_all_sent(gpipe_passes *g, uint32_t count) {
     tide_machine *m = g->p->w->model->m;
     tide_pipeline_stage *s = &g->p->stages[0];
@@ -77,11 +77,12 @@ static void release_all_sent(gpipe_passes *g, uint32_t count) {
     tide_stage_release_sent(s, count - 1);
 }
 
-/* bwd_sends_to_wait, which goes from its end. */
+/* bwd_sends_to_wait, which is popped from its end. */
 static void drop_bwd_sends(gpipe_passes *g, tide_tensor **bwd_sends_to_wait, uint32_t count) {
     tide_machine *m = g->p->w->model->m;
     uint32_t folded = g->sent ? g->backward.times : 0;
-    tide_tensor **sends = TIDE_NEW(m->arena, tide_tensor *, folded + 1u); /* the last one, which is there, after them */
+    tide_tensor **sends =
+        TIDE_NEW(m->arena, tide_tensor *, folded + 1u); /* the last one, which is not folded, comes after them */
     for (uint32_t i = 0; i < folded; i++) sends[i] = tide_round_held(&g->backward, i, g->sent, 0, 1);
     sends[folded] = g->sent;
     for (uint32_t i = folded + 1; i-- > 0;) tide_release(m, sends[i]);
@@ -123,7 +124,7 @@ static void gpipe(tide_pipeline *p) {
 
 /* ---- 1F1B ---- */
 
-/* After a round, the last forward pass of which was that of `mb`: how many fewer are left of `left`. */
+/* After a round whose last forward pass was that of `mb`: how many of the `left` rounds are folded into it. */
 static uint32_t keep_rounds_once(tide_pipeline *p, tide_steady_state *rounds, uint32_t mb, uint32_t left) {
     tide_pipeline_stage *s = &p->stages[0];
     tide_tensor *held[] = {p->losses[mb], s->inputs[mb]};

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The schedule of a job's pipeline, rank by rank: what a picture of it is drawn from. */
+/* The schedule of a job's pipeline, rank by rank, from which a picture is drawn. */
 #include "parallel/parallel.h"
 #include "parallel/pipeline_actions.h"
 #include "parallel/schedule.h"
 
 enum { PASS_LIMIT = 1 << 16 }; /* an answer of about 1 MB */
 
-/* forward_backward_pipelining_with_interleaving(), which but for its longer warm-up is the schedule without where there
- * is one chunk: warm-up, one forward one backward, the rest. */
+/* forward_backward_pipelining_with_interleaving(), which with a single chunk differs from the plain schedule only in
+ * its longer warm-up: warm-up, one forward one backward, cool-down. */
 static tide_actions megatron_order(const tide_pipeline_sizes *of, bool is_interleaved, uint32_t rank,
                                    tide_arena *arena) {
     uint32_t total = of->microbatches * of->chunks;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pipeline parallelism by torch.distributed.pipelining: the stages of a pipeline are next to one another. */
+/* Pipeline parallelism by torch.distributed.pipelining; stages are on adjacent ranks. */
 #include "parallel/pipeline.h"
 
 static void pp_wrap(tide_wrapper *w) {

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rounds of a schedule that do the same.
+/* Folding rounds of a schedule that are alike.
  *
- * Note [Steady state]: between warm-up and cool-down each round runs a forward pass for each backward pass, over
- * micro-batches that are alike, so that what it frees was made as many rounds before as there are micro-batches in
- * flight. Where two rounds in a row have done what the one before them did, event by event, and all that they free was
- * made by rounds like them, those that follow do the same: queues are as long as before, and what waits in them is of
- * later micro-batches that ask for the same. The schedule goes on as one of fewer micro-batches.
+ * Note [Steady state]: between warm-up and cool-down each round has a forward pass for each backward pass, and
+ * micro-batches are alike, so what a round frees was allocated as many rounds before as there are micro-batches in
+ * flight. If two rounds in a row did what the one before them did, event by event, and all that they freed was
+ * allocated by such rounds, those that follow do the same: queues keep their length, and contain later micro-batches
+ * with equal requests. The schedule then continues as one with fewer micro-batches.
  *
- * Where backward passes come after all forward passes, what the latter save is set aside, iteration by iteration, and
- * the former free it in the same order. That they do is seen when they have come; where they do not, the job is played
- * anew (tide_cannot_fold). */
+ * If all backward passes come after all forward passes, what the forward passes save is set aside, iteration by
+ * iteration, and the backward passes free it in the same order. This is checked once they have run; if it does not
+ * hold, the job is played again (tide_cannot_fold). */
 #include "parallel/steady_state.h"
 
 #include "base/units.h"
@@ -22,7 +22,7 @@ void tide_round_begins(tide_steady_state *s) {
     s->begun[s->count++] = tide_timeline_here(&m->timeline);
 }
 
-/* The first of the rounds up to the last that ask for as much as it does. */
+/* The first of the rounds up to the last one that make as many requests. */
 static tide_timeline_place oldest_like_it(const tide_steady_state *s) {
     uint32_t at = s->count - 1;
     uint32_t own = s->begun[at].allocation - s->begun[at - 1].allocation;
@@ -46,14 +46,14 @@ static bool find_held(const tide_steady_state *s, tide_tensor *const *held, uint
 
 static void report_once(const tide_steady_state *s) {
     tide_machine *m = s->w->model->m;
-    if (m->timeline.repetition_count > 1) return; /* a step before it has said so */
+    if (m->timeline.repetition_count > 1) return; /* an earlier step has shown it */
     tide_report(m->diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/parallel.microbatches",
                 tide_format(m->arena, "a round of the schedule comes %u times more: timeline and events show it once",
                             s->times),
                 NULL);
 }
 
-/* What the last round leaves alive, in its order, as the one before it has left the same. */
+/* What the last round leaves alive, in order, if the one before it left the same. */
 static uint32_t *find_saved_by_round(const tide_steady_state *s, uint32_t *count) {
     const tide_timeline *t = &s->w->model->m->timeline;
     uint32_t first = s->begun[s->count - 2].allocation, end = s->begun[s->count - 1].allocation;
@@ -72,7 +72,7 @@ static void leave_out(uint32_t *saved, uint32_t *count, const uint32_t *held, ui
     *count = kept;
 }
 
-/* What all rounds so far leave alive is saved for others. NULL: they do not do the same. */
+/* What all rounds so far leave alive, saved for others. NULL: they are not alike. */
 static uint32_t *saved_alike(const tide_steady_state *s, const uint32_t *held, uint32_t held_count, uint32_t *count) {
     uint32_t *saved = find_saved_by_round(s, count);
     leave_out(saved, count, held, held_count);
@@ -87,7 +87,7 @@ static bool may_be_kept_once(const tide_steady_state *s) {
     return !s->w->plays_all && !s->w->model->m->has_failed && !s->times && s->count >= 2;
 }
 
-/* Whether as many rounds in a row have done the same as it takes. */
+/* Whether enough rounds in a row were alike. */
 static bool is_steady(tide_steady_state *s, bool repeats, uint32_t left) {
     s->in_a_row = repeats ? s->in_a_row + 1 : 0;
     if (s->in_a_row < 2 || left < 2) return false;

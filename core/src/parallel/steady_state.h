@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The steady state of a pipeline's schedule: rounds that do the same, of which one is kept. Private to parallel/. */
+/* The steady state of a pipeline's schedule: rounds that are alike, of which one is stored. Private to parallel/. */
 #ifndef TIDE_PARALLEL_STEADY_STATE_H
 #define TIDE_PARALLEL_STEADY_STATE_H
 
@@ -9,24 +9,24 @@ typedef struct tide_steady_state {
     const tide_wrapper *w;
     tide_timeline_place *begun; /* by round */
     uint32_t count, capacity;
-    uint32_t in_a_row; /* rounds that have done what the one before did */
-    uint32_t times;    /* how often the last one comes again; 0: nothing was found yet */
+    uint32_t in_a_row; /* how many of the last rounds were like the one before them */
+    uint32_t times;    /* how often the stored round is repeated; 0: none was stored yet */
     uint32_t first_held;
 } tide_steady_state;
 
-/* Before a round: the passes after which a schedule is where it was, one micro-batch or some of them later. */
+/* Called before a round: passes after which the schedule is in the same state, one or more micro-batches later. */
 void tide_round_begins(tide_steady_state *s);
-/* After it: how many of the `left` rounds that follow are kept with it, so that the schedule goes on as if there were
- * as many fewer. `held`: what the round leaves alive to the end of the step. */
+/* Called after it: how many of the following `left` rounds are folded into it; the schedule continues as if there were
+ * so many fewer. `held`: what the round leaves alive to the end of the step. */
 uint32_t tide_round_ends(tide_steady_state *s, uint32_t left, tide_tensor *const *held, uint32_t held_count);
-/* The same of rounds that are all in flight at once: what they leave alive beside `held` is saved for as many others.
+/* The same for rounds that are all in flight at once: what they leave alive besides `held` is saved for as many others.
  */
 uint32_t tide_saving_round_ends(tide_steady_state *s, uint32_t left, tide_tensor *const *held, uint32_t held_count);
-/* After the last of those others, which come in the order of the former: it stands for `times` before it. False: it
- * does not do what the one before it did, and the job is played anew. */
+/* Called after the last of those others, which come in the same order: it stands for `times` before it. False: it
+ * differs from the one before, and the job is played again. */
 bool tide_unwinding_round_ends(tide_steady_state *s, uint32_t times, tide_tensor *const *held, uint32_t held_count);
-/* What iteration `iteration` of the rounds that are kept once, from 0 on, left in place of a tensor that the last of
- * them holds: the `which`th of `held`, `held_count` of them. Owned by the caller. */
+/* What folded iteration `iteration`, from 0 on, left in place of a tensor that the last one holds: the `which`th of the
+ * `held_count` tensors in `held`. Owned by the caller. */
 tide_tensor *tide_round_held(const tide_steady_state *s, uint32_t iteration, const tide_tensor *held, uint32_t which,
                              uint32_t held_count);
 

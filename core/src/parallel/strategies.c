@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which strategy a job plays. */
+/* Selecting the strategy of a job. */
 #include "parallel/parallel.h"
 
 static const tide_strategy *const strategies[TIDE_parallel_kind_COUNT] = {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* torch/distributed/tensor/parallel/style.py, and parallelize_module() of api.py.
  *
- * Note [Plans]: "tp_plan" of a description and of the library says how the modules of a decoder are cut: column and row
- * of linear layers in blocks, vocabulary of the embedding and the head, sequence of what runs on hidden states that are
- * cut along the sequence. What it does not name is whole. */
+ * Note [Plans]: "tp_plan" of a description and of the library says how the modules of a decoder are sharded: linear
+ * layers in blocks by column or row, the embedding and the head by vocabulary, and modules that run on hidden states
+ * sharded along the sequence by sequence. Everything else is replicated. */
 #include "parallel/tensor_parallel.h"
 
 #include <string.h>
@@ -17,27 +17,27 @@ typedef enum style {
     STYLE_NONE,
     STYLE_COLUMN,        /* ColwiseParallel */
     STYLE_ROW,           /* RowwiseParallel */
-    STYLE_SPLIT_ROW,     /* the same, of an input that is whole */
+    STYLE_SPLIT_ROW,     /* the same, for a replicated input */
     STYLE_EMBEDDING,     /* RowwiseParallel of an embedding */
-    STYLE_HEAD,          /* ColwiseParallel, whose output is whole but with loss parallelism */
+    STYLE_HEAD,          /* ColwiseParallel, with a replicated output unless there is loss parallelism */
     STYLE_SEQUENCE,      /* SequenceParallel */
     STYLE_PREPARE_INPUT, /* PrepareModuleInput: from Shard(1) to Replicate() */
     STYLE_CUT_INPUT,     /* from Replicate() to Shard(1) */
-    STYLE_EXPERTS,       /* of a configuration's plan: expert_parallel.h */
+    STYLE_EXPERTS,       /* by a configuration's plan: expert_parallel.h */
     STYLE_LATENT,        /* MlaKvAProjParallel */
-    STYLE_GATE,          /* of what is whole, whose output is cut along the sequence */
+    STYLE_GATE,          /* of a replicated module, whose output is sharded along the sequence */
     STYLE_LOCAL_INPUT,   /* local_map() */
-    STYLE_LOCAL_OUTPUT,  /* DTensor.to_local() of what is cut along the sequence */
-    STYLE_CUT            /* by another mesh */
+    STYLE_LOCAL_OUTPUT,  /* DTensor.to_local() of what is sharded along the sequence */
+    STYLE_CUT            /* over another mesh */
 } style;
 
 typedef struct tide_tensor_parallel {
     tide_tensor_parallel_plan plan;
     uint8_t *styles; /* by instance */
-    int64_t *whole;  /* by instance: what was cut, where the ranks have parts of several sizes; else 0 */
+    int64_t *whole;  /* by instance: the full size, if the ranks' parts differ in size; else 0 */
     tide_experts experts;
-    uint32_t
-        untied_head; /* whose weight fully_shard() cuts apart, and from_pretrained() ties again; 0: there is none */
+    uint32_t untied_head; /* whose weight fully_shard() shards separately, and from_pretrained() ties again; 0: there is
+                             none */
     void (*outer_before)(tide_model *model, uint32_t instance, tide_value *positional, uint32_t count,
                          tide_value *named, uint32_t named_count);
     void (*outer_after)(tide_model *model, uint32_t instance, tide_value *output);
@@ -76,7 +76,7 @@ static void prepare_input(tide_machine *m, const tide_tensor_parallel *p, style 
     } else if (is_dtensor || of == STYLE_EMBEDDING || of == STYLE_NONE || of >= STYLE_LOCAL_OUTPUT) {
         return;
     } else if (of == STYLE_COLUMN || of == STYLE_HEAD) {
-        how.backward = TIDE_COLLECTIVE_ALL_REDUCE; /* of from_local(Replicate()), whose gradient is Partial */
+        how.backward = TIDE_COLLECTIVE_ALL_REDUCE; /* for from_local(Replicate()), whose gradient is Partial */
     }
     redistribute(m, input, &how);
 }
@@ -87,7 +87,7 @@ static bool is_scaled_embedding(const tide_instance *of) {
     return tide_text_is(of->of->name, MASKED_SCALED);
 }
 
-/* ScaledWordEmbedding: what a vocabulary's parts have looked up is added up where it is multiplied. */
+/* ScaledWordEmbedding: partial results of a sharded vocabulary are summed where they are multiplied. */
 static void scale_embedding(tide_model *model, uint32_t instance, int64_t ranks, tide_value *output) {
     const tide_instance *of = &model->instances[instance];
     uint32_t slot = tide_attribute_slot(of->of, TIDE_TEXT("embed_scale"));
@@ -141,7 +141,7 @@ static void before_forward(tide_model *model, uint32_t instance, tide_value *pos
 static void after_forward(tide_model *model, uint32_t instance, tide_value *output) {
     tide_tensor_parallel *p = model->tensor_parallel;
     style of = (style)p->styles[instance];
-    /* a style of transformers stands in forward() itself, around which enable_input_require_grads() has its hook */
+    /* transformers' styles are part of forward(), around which enable_input_require_grads() has its hook */
     bool is_made_leaf = p->plan.of_configuration && model->instances[instance].makes_grad &&
                         output->kind == TIDE_VALUE_TENSOR && !output->tensor->node && output->tensor->requires_grad;
     if (is_made_leaf) output->tensor->requires_grad = false;
@@ -184,15 +184,15 @@ static bool is_linear_layer(const tide_class *of) {
     return tide_text_is(of->name, "Linear") || tide_text_is(of->base, "Linear");
 }
 
-/* init_parallel_plans() cuts embed_tokens where the model below the head has a plan. */
+/* init_parallel_plans() shards embed_tokens if the model below the head has a plan. */
 static bool has_plan_below_head(const tide_json *plan) {
     for (const tide_json *item = plan ? plan->first : NULL; item; item = item->next)
         if (!tide_text_is(item->key, "lm_head")) return true;
     return false;
 }
 
-/* transformers/distributed/tensor_parallel.py: ALL_PARALLEL_STYLES; and init_parallel_plans(), which cuts embed_tokens.
- */
+/* transformers/distributed/tensor_parallel.py: ALL_PARALLEL_STYLES; and init_parallel_plans(), which shards
+ * embed_tokens. */
 static style style_of_configuration(const tide_model *model, const tide_tensor_parallel_plan *by, uint32_t instance) {
     int64_t ranks = by->ranks;
     static const struct {
@@ -228,7 +228,7 @@ static bool is_here(const tide_wrapper *w, uint32_t instance) {
     return !w->is_absent || !w->is_absent[instance];
 }
 
-/* Columns without the rows that add up what they give, or rows without columns. */
+/* Refuses columns without the rows that sum their results, or rows without columns. */
 static bool refuse_half(const tide_wrapper *w, const tide_tensor_parallel *p) {
     const tide_model *model = w->model;
     enum { HAS_COLUMN = 1, HAS_ROW = 2 };
@@ -293,8 +293,7 @@ static bool choose_styles(tide_wrapper *w, tide_tensor_parallel *p) {
 
 enum { MOST_PARAMETERS = 8 }; /* of a module */
 
-/* Parts of several sizes: transformers' linear layers know how much there is, PyTorch's take a part for an equal one.
- */
+/* Parts of different sizes: transformers' linear layers know the full size, PyTorch's assume equal parts. */
 static bool check_parts(const tide_wrapper *w, const tide_tensor_parallel *p, const tide_parameter_row *row, int dim,
                         int64_t ranks) {
     style of = (style)p->styles[row->module];
@@ -316,8 +315,8 @@ static int dim_of_experts(const tide_model *model, const tide_tensor_parallel *p
                          row->tensor);
 }
 
-/* named_parameters() remembers what it has given (torch/nn/modules/module.py: _named_members): the whole parameters of
- * a module live until the last of them is cut. */
+/* named_parameters() keeps a list of what it returned (torch/nn/modules/module.py: _named_members): the full parameters
+ * of a module live until its last one is sharded. */
 static bool distribute(tide_wrapper *w, const tide_tensor_parallel *p, uint32_t instance) {
     tide_model *model = w->model;
     style of = (style)p->styles[instance];
@@ -355,7 +354,7 @@ static bool distribute(tide_wrapper *w, const tide_tensor_parallel *p, uint32_t 
     return is_done;
 }
 
-/* What of the blocks the plan does not name, said once. */
+/* Reports once which parts of the blocks the plan does not name. */
 static void say_what_is_whole(const tide_wrapper *w, const tide_tensor_parallel *p) {
     const tide_model *model = w->model;
     for (uint32_t i = 0; i < model->parameter_count && !p->plan.of_configuration; i++) {
@@ -372,8 +371,8 @@ static void say_what_is_whole(const tide_wrapper *w, const tide_tensor_parallel 
     }
 }
 
-/* What the plan does not name is whole on every rank; beside hidden states that are cut along the sequence it would be
- * of another kind than they are, which is not described. */
+/* What the plan does not name is replicated; beside hidden states that are sharded along the sequence it would get
+ * another kind of tensor, which is not described. */
 static bool refuse_what_is_not_planned(const tide_wrapper *w, const tide_tensor_parallel *p) {
     const tide_model *model = w->model;
     bool is_alone = !p->plan.of_configuration && p->plan.sequence_parallel;
@@ -393,7 +392,7 @@ static bool refuse_what_is_not_planned(const tide_wrapper *w, const tide_tensor_
     return true;
 }
 
-/* In the order of the plan: embedding and head, then block after block columns, rows and norms. */
+/* In the order of the plan: embedding and head, then columns, rows and norms, block by block. */
 static bool distribute_all(tide_wrapper *w, const tide_tensor_parallel *p) {
     const tide_model *model = w->model;
     uint32_t count = model->instance_count;
@@ -412,7 +411,7 @@ static bool distribute_all(tide_wrapper *w, const tide_tensor_parallel *p) {
     return true;
 }
 
-/* A vocabulary's part looks up its own rows alone: forward() of a class that has the same slots. */
+/* A sharded vocabulary looks up only its own rows: forward() of a class with the same slots. */
 static bool mask_embeddings(tide_wrapper *w, const tide_tensor_parallel *p) {
     static const char *const of_whole[] = {"Embedding", "ScaledWordEmbedding"}, *const of_part[] = {
                                                                                     "MaskPartialEmbedding",
@@ -422,7 +421,7 @@ static bool mask_embeddings(tide_wrapper *w, const tide_tensor_parallel *p) {
     for (uint32_t i = 1; i < model->instance_count; i++) {
         tide_instance *of = &model->instances[i];
         tide_class *masked = NULL;
-        bool is_done = false; /* of an earlier stage */
+        bool is_done = false; /* from an earlier stage */
         if (p->styles[i] != STYLE_EMBEDDING) continue;
         for (size_t k = 0; k < TIDE_COUNT_OF(of_whole); k++) {
             is_done = is_done || tide_text_is(of->of->name, of_part[k]);
@@ -441,7 +440,7 @@ static bool mask_embeddings(tide_wrapper *w, const tide_tensor_parallel *p) {
     return true;
 }
 
-/* Without sequence parallelism norms are no DTensors of the same mesh, which clip_grad_norm_() cannot put together. */
+/* Without sequence parallelism norms are not DTensors of the same mesh, so clip_grad_norm_() cannot combine them. */
 static bool refuse_to_clip(const tide_wrapper *w, const tide_tensor_parallel_plan *plan) {
     if (w->job->clip <= 0 || plan->sequence_parallel) return false;
     tide_fail_setting(
@@ -472,7 +471,7 @@ bool tide_parallelize_module(tide_wrapper *w, const tide_tensor_parallel_plan *p
                                                 .tp_ranks = plan->ranks,
                                                 .imbalance = (double)w->job->parallel_imbalance / (double)TIDE_PICO}};
         w->model->children_first = tide_children_first(w->model);
-        /* a module's parameter is cut where it stands */
+        /* a module's parameter is sharded in place */
         uint32_t head = plan->of_configuration && !plan->is_sharded ? 0 : tide_untie_head(w, true);
         if (plan->of_configuration) p->untied_head = head;
     }
@@ -502,7 +501,7 @@ void tide_separate_kinds(tide_wrapper *w) {
     uint32_t count = tide_optimizer_members(w->optimizer, NULL), n = 0;
     tide_optimized *members = TIDE_NEW(w->model->m->arena, tide_optimized, 2 * count + 2), *sorted = members + count;
     tide_optimizer_members(w->optimizer, members);
-    for (unsigned part = 0; part < 4; part++) /* of each group DTensors, then what is plain */
+    for (unsigned part = 0; part < 4; part++) /* in each group DTensors first, then plain tensors */
         for (uint32_t i = 0; i < count; i++)
             if (members[i].group == part / 2 && members[i].tensor->is_dtensor == !(part % 2)) sorted[n++] = members[i];
     for (uint32_t i = 0; i < count; i++) {
@@ -512,7 +511,8 @@ void tide_separate_kinds(tide_wrapper *w) {
             sorted[i].mesh_dims = 1;
             sorted[i].is_replicated = sorted[i].tensor->is_replicated;
         }
-        bool is_tied = of == STYLE_EMBEDDING && tide_tied_head(w->model); /* the head's gradient is of its placement */
+        bool is_tied =
+            of == STYLE_EMBEDDING && tide_tied_head(w->model); /* the gradient of the head has its own placement */
         sorted[i].is_redistributed = !p->plan.is_sharded && !is_tied && (of == STYLE_EMBEDDING || of == STYLE_SEQUENCE);
     }
     tide_optimizer_replace(w->optimizer, sorted, count);

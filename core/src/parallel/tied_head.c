@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A head whose weight is the embedding's (tie_word_embeddings) where the two are cut or lie on other ranks: what
- * replaces a module's parameter by its part, parallelize_module() or fully_shard(), leaves the other module the whole
- * one, and from then on they are two parameters. */
+/* A head that shares the embedding's weight (tie_word_embeddings), when the two are sharded or on different ranks:
+ * parallelize_module() or fully_shard() replaces the parameter of one module by its part, the other keeps the full one,
+ * and from then on they are two parameters. */
 #include "parallel/parallel.h"
 
 uint32_t tide_tied_head(const tide_model *model) {
@@ -15,7 +15,7 @@ uint32_t tide_tied_head(const tide_model *model) {
     return 0;
 }
 
-/* The optimizer has the head's weight after the others of the embedding's group. */
+/* The optimizer has the head's weight after the others in the group of the embedding. */
 static void add_member(tide_wrapper *w, const tide_tensor *embedding, tide_tensor *own, uint32_t head) {
     uint32_t count = tide_optimizer_members(w->optimizer, NULL), n = 0, group = UINT32_MAX;
     tide_optimized *members = TIDE_NEW(w->model->m->arena, tide_optimized, 2 * count + 1), *with = members + count;
@@ -30,7 +30,7 @@ static void add_member(tide_wrapper *w, const tide_tensor *embedding, tide_tenso
     tide_optimizer_replace(w->optimizer, with, n);
 }
 
-/* named_parameters() has the head last, and Module.to() had the others in this order. */
+/* In named_parameters() the head is last; Module.to() had moved the others in this order. */
 static void add_to_order(tide_model *model) {
     const uint32_t *order = tide_children_first(model);
     uint32_t *with = TIDE_NEW(model->m->arena, uint32_t, model->parameter_count + 2);

@@ -9,7 +9,7 @@ bool tide_topology_of(tide_topology *t, const tide_job *job, int64_t rank, const
                          .pp = job->parallel_pp,
                          .ep = job->parallel_ep,
                          .rank = rank};
-    bool is_titan = job->parallel_kind == TIDE_parallel_kind_native; /* which cuts no expert */
+    bool is_titan = job->parallel_kind == TIDE_parallel_kind_native; /* which shards no expert */
     t->etp = is_titan ? 1 : job->parallel_etp ? job->parallel_etp : t->tp;
     int64_t stage = t->tp * t->cp * t->dp;
     t->world = stage * t->pp;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* torchtitan: experiments/transformers_modeling_backend/moe_replacement.py, models/common/moe_sharding.py. What its
- * modules are and do stands in models/architectures/library/torchtitan.json. */
+/* torchtitan: experiments/transformers_modeling_backend/moe_replacement.py, models/common/moe_sharding.py. Its modules
+ * are in models/architectures/library/torchtitan.json. */
 #include "parallel/torchtitan_experts.h"
 
 #include "base/decimal.h"
@@ -25,13 +25,13 @@ static uint32_t below_one_of(tide_model *model, uint32_t instance, const char *c
     return found;
 }
 
-/* Of a micro-batch. */
+/* For a micro-batch. */
 static int64_t rows_of_micro_batch(const tide_job *job, int64_t top_k) {
     int64_t tokens = job->batch * (job->seq / job->parallel_cp / job->parallel_tp);
     return tide_rows_received(tokens * top_k, job->parallel_ep, (double)job->parallel_imbalance / (double)TIDE_PICO);
 }
 
-/* _resolve_top_k: the block's own before the configuration's. */
+/* _resolve_top_k: from the block, else from the configuration. */
 static tide_value experts_per_token(tide_model *model, uint32_t block) {
     const tide_instance *of = &model->instances[block];
     uint32_t slot = tide_attribute_slot(of->of, TIDE_TEXT("chosen"));
@@ -71,14 +71,14 @@ static void replace_block(tide_model *model, const tide_job *job, uint32_t block
     tide_model_wrap(model, block, TIDE_TEXT("TitanMoE"), made_of, TIDE_COUNT_OF(made_of));
 }
 
-/* Of a block that torchtitan's GroupedExperts stands in for. */
+/* The experts of a block that torchtitan replaces by GroupedExperts. */
 static uint32_t experts_of(tide_model *model, uint32_t block) {
     uint32_t experts = tide_model_below(model, block, TIDE_TEXT("experts"));
     const tide_tensor *gate_up = tensor_of(model, experts, "gate_up_proj");
     return gate_up && gate_up->shape->dims == 3 ? experts : 0;
 }
 
-/* Layers with such experts unpack what their block gives, hidden states and scores; torchtitan's gives one tensor. */
+/* Layers with such experts unpack hidden states and scores from the block's result; torchtitan's returns one tensor. */
 static bool refuse_biases(tide_model *model, uint32_t experts) {
     if (!tensor_of(model, experts, "gate_up_proj_bias")) return false;
     tide_fail_setting(

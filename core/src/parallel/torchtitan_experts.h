@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* torchtitan's expert parallelism, as its backend for models of transformers has it. Private to parallel/. */
+/* torchtitan's expert parallelism, as in its backend for transformers' models. Private to parallel/. */
 #ifndef TIDE_PARALLEL_TORCHTITAN_EXPERTS_H
 #define TIDE_PARALLEL_TORCHTITAN_EXPERTS_H
 
 #include "parallel/parallel.h"
 
-/* moe_replacement.py: blocks of experts become torchtitan's own, before anything has memory. An error is reported. */
+/* moe_replacement.py: replaces blocks of experts by torchtitan's own, before anything is allocated. Errors are
+ * reported. */
 void tide_torchtitan_replace_experts(tide_model *model, const tide_job *job);
 
-/* moe_sharding.py: experts are cut over the ranks of expert parallelism. */
+/* moe_sharding.py: shards experts over the ranks of expert parallelism. */
 void tide_torchtitan_distribute_experts(tide_wrapper *w);
 
-/* Whether a module is one of grouped experts, whose parameters fully_shard() cuts over a mesh of their own. */
+/* Whether a module has grouped experts, whose parameters fully_shard() shards over a mesh of their own. */
 bool tide_is_torchtitan_expert(const tide_model *model, uint32_t instance);
 
 /* components/optimizer: before each step. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensor parallelism by DTensor, with fully_shard around it where there are several data parallel ranks. Ranks of one
- * data parallel copy are next to one another. */
+/* Tensor parallelism by DTensor, inside of fully_shard if there are several data parallel ranks. The ranks of a data
+ * parallel replica are adjacent. */
 #include "parallel/fsdp2.h"
 #include "parallel/tensor_parallel.h"
 
@@ -43,17 +43,17 @@ static void tp_wrap(tide_wrapper *w) {
     tide_separate_kinds(w);
 }
 
-/* fully_shard() reduces after every pass: nobody has said set_requires_gradient_sync(). */
+/* fully_shard() reduces after every pass: set_requires_gradient_sync() was not called. */
 static void tp_before_forward(tide_wrapper *w) {
     if (w->job->parallel_dp == 1) return;
     tide_fsdp2_strategy.before_forward(w);
     ((fsdp2 *)w->state)->reduce_grads = true;
-    /* FSDPState._lazy_init: what from_pretrained() has read is padded */
+    /* FSDPState._lazy_init: pads what from_pretrained() has read */
     for (uint32_t i = 0; i < w->model->instance_count && tide_job_has_auto_plan(w->job); i++)
         tide_fsdp2_reset_sharded_params(w->model, i);
 }
 
-/* F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten()) under loss_parallel(); the logits live as long. */
+/* F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten()) under loss_parallel(); the logits live that long. */
 static void tp_after_forward(tide_wrapper *w, tide_value *output) {
     if (w->computes_loss) tide_loss_outside(w, output, "loss_parallel");
 }

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* peft/tuners/lora/model.py: adapters of layers that are cut by the plan of a configuration
- * (add_lora_tp_hooks_dtensor). An adapter has the sizes of its rank's part of the layer: lora_B is cut as the columns
- * that it is added to. */
+/* peft/tuners/lora/model.py: adapters of layers that a configuration's plan shards (add_lora_tp_hooks_dtensor). An
+ * adapter has the sizes of its rank's part of the layer: lora_B is sharded like the columns that it is added to. */
 #include <string.h>
 
 #include "parallel/tensor_parallel.h"
 
-/* The adapter that an instance is a part of; 0: it is none's. */
+/* The adapter that an instance is part of; 0: none. */
 static uint32_t adapter_of(const tide_model *model, uint32_t instance) {
     uint32_t parent = instance ? model->instances[instance].parent : 0;
     return parent && tide_method_find(model->instances[parent].of, TIDE_TEXT("cast")) ? parent : 0;
@@ -32,7 +31,7 @@ tide_text tide_plan_of_adapter(const tide_model *model, const tide_json *const *
 
 /* ---- what peft refuses, and what is not described ---- */
 
-/* view() of what the second product of an adapter gives, whose sizes are taken for those of a whole layer. */
+/* view() of the second product of an adapter, which assumes the sizes of a full layer. */
 static void refuse_shape(const tide_wrapper *w, const char *path, const char *remedy) {
     tide_fail_setting(
         w->model->m, TIDE_ERR_CONFLICT, "adapter.target_modules",
@@ -83,7 +82,8 @@ bool tide_check_adapters(const tide_wrapper *w, const tide_tensor_parallel_plan 
     return true;
 }
 
-/* ---- loading ---- */
+/* get_peft_model() of a loaded model: _move_adapter_to_device_of_base_layer(), in the dtype of the weights, then
+ * cast_adapter_dtype(). */
 
 /* get_peft_model() of a model that has been read: _move_adapter_to_device_of_base_layer(), in the type of the weights,
  * then cast_adapter_dtype(). */

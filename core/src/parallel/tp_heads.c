@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention takes what a rank's columns give for whole heads. */
+/* Attention needs complete heads from a rank's columns. */
 #include <string.h>
 
 #include "lang/lang.h"
@@ -7,14 +7,14 @@
 #include "parallel/dtensor.h"
 #include "parallel/tensor_parallel.h"
 
-/* What of the configuration a size reads first. */
+/* The key of the configuration that a size reads first. */
 static const char *key_of_size(tide_model *model, uint32_t scope, const char *name) {
     const tide_size *size = tide_size_find(model->descriptions, model->scopes[scope].description, tide_text_of(name));
     const char *text = size && tide_json_is(size->item, TIDE_JSON_STRING) ? size->item->text.at : name;
     return tide_format(model->m->arena, "%.*s", (int)strcspn(text, " .("), text);
 }
 
-/* view() to (..., -1, head_dim), in PyTorch's words. */
+/* Refuses view() to (..., -1, head_dim), in PyTorch's words. */
 static bool refuse_heads(const tide_wrapper *w, const tide_parameter_row *row, const char *key, int64_t heads,
                          int64_t ranks) {
     const tide_job *job = w->job;

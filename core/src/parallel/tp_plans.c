@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* transformers/distributed: tensor parallelism by the plan of a configuration (tp_plan="auto"), models/tp_plans.json,
- * and core_model_loading.py, which reads a checkpoint of which each rank takes its parts. */
+/* transformers/distributed: tensor parallelism by a configuration's plan (tp_plan="auto"), models/tp_plans.json, and
+ * core_model_loading.py, which reads a checkpoint of which each rank takes its parts. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +22,7 @@ static const tide_json *plans_of(const tide_json *rows, const tide_json *type) {
     return NULL;
 }
 
-/* Whether no class of transformers has the model_type. */
+/* Whether the model_type has no class in transformers. */
 static bool has_new_type(const tide_json *type) {
     return tide_json_is(type, TIDE_JSON_STRING) && !tide_model_type_of(type->text);
 }
@@ -37,7 +37,7 @@ static void say_that_it_is_new(const tide_wrapper *w, const tide_json *type) {
                 NULL);
 }
 
-/* init_parallel_plans(): each model that a model is made of has the plan of its own configuration. */
+/* init_parallel_plans(): each part of a composite model has the plan of its own configuration. */
 static bool plans_by_scope(const tide_wrapper *w, const tide_json **tp, const tide_json **ep) {
     tide_model *model = w->model;
     const tide_json *own = tide_json_at(model->scopes[0].config, "model_type");
@@ -125,7 +125,7 @@ static bool is_key_digit(char c) {
     return c >= '0' && c <= '9';
 }
 
-/* dot_natural_key(): parts between dots, numbers by their value. */
+/* dot_natural_key(): components between dots, numbers by value. */
 static int by_key(const void *a, const void *b) {
     const char *x = (*(const tide_parameter_row *const *)a)->name, *y = (*(const tide_parameter_row *const *)b)->name;
     while (*x && *x == *y) x++, y++;
@@ -135,7 +135,7 @@ static int by_key(const void *a, const void *b) {
         while (is_key_digit(y[of_y])) of_y++;
         if (of_x != of_y) return of_x < of_y ? -1 : 1;
     }
-    /* a part ends before it goes on */
+    /* the end of a component comes before further characters */
     int of_x = *x == '.' ? 1 : (unsigned char)*x, of_y = *y == '.' ? 1 : (unsigned char)*y;
     return of_x - of_y;
 }

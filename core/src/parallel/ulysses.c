@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* DeepSpeed's Ulysses: what it does around the model. Its attention is in models/architectures/library/ulysses.json. */
+/* DeepSpeed's Ulysses around the model. Its attention is in models/architectures/library/ulysses.json. */
 #include "parallel/ulysses.h"
 
 #include <string.h>

@@ -5,11 +5,12 @@
 
 #include "parallel/parallel.h"
 
-/* DeepSpeedEngine.communication_data_type: what gradients are reduced in. */
+/* DeepSpeedEngine.communication_data_type: the dtype in which gradients are reduced. */
 tide_dtype tide_communication_dtype(const tide_job *job);
-/* A strategy's before_forward: models that UlyssesSPAttentionHF does not take are refused. */
+/* A strategy's before_forward: refuses models that UlyssesSPAttentionHF does not support. */
 void tide_ulysses_before_forward(tide_wrapper *w);
-/* A strategy's after_forward: the loss of this rank's tokens becomes that of all that share a sequence. */
+/* A strategy's after_forward: combines the loss of this rank's tokens with those of the ranks that share the sequence.
+ */
 void tide_ulysses_after_forward(tide_wrapper *w, tide_value *output);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* DeepSpeed without ZeRO, in half precision: deepspeed/runtime/fp16/unfused_optimizer.py, and engine.py for the
- * reduction. Every parameter has an fp32 copy, whose states are made at once by a step over zeros. */
+/* DeepSpeed without ZeRO in half precision: deepspeed/runtime/fp16/unfused_optimizer.py, and engine.py for the
+ * reduction. Every parameter has an fp32 copy, whose optimizer states are created at once by a step with zeros. */
 #include "parallel/autotp.h"
 #include "parallel/ulysses.h"
 
@@ -69,7 +69,8 @@ static void zero0_allreduce_fallback(tide_wrapper *w, const zero0 *z) {
 static void zero0_backward(tide_wrapper *w, tide_tensor *loss) {
     tide_machine *m = w->model->m;
     m->op = zero0_name;
-    tide_tensor *scaled = w->has_trainer ? tide_retain(loss) : tide_scale(m, loss); /* by the micro-batches */
+    tide_tensor *scaled =
+        w->has_trainer ? tide_retain(loss) : tide_scale(m, loss); /* divided by the number of micro-batches */
     tide_run_backward(m, scaled);
     m->module = m->statement = 0;
     if (w->is_last) zero0_allreduce_fallback(w, w->state);

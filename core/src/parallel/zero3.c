@@ -83,8 +83,9 @@ static void zero3_update(tide_wrapper *w) {
         z->params[z->trainable[i]].norm =
             tide_fp64_norm(m, tide_zero3_name, z->params[z->trainable[i]].partition_numel);
     for (uint32_t i = 0; i < z->trainable_count; i++) tide_release_at(m, &z->params[z->trainable[i]].norm);
-    tide_tensor *before = z->global_grad_norm; /* which the engine keeps */
-    tide_tensor *norm = NULL; /* of all, scaled as the loss was; offloaded gradients have theirs on the host */
+    tide_tensor *before = z->global_grad_norm; /* kept by the engine */
+    tide_tensor *norm =
+        NULL; /* of all gradients, scaled like the loss; for offloaded gradients it is computed on the host */
     for (uint32_t i = 0; i < z->sub_group_count && !z->offload_optimizer; i++)
         z->norm_groups[i] = tide_scalar(m, TIDE_FP32);
     if (!z->offload_optimizer) {
@@ -106,7 +107,7 @@ static void convert_to_zero_parameters(zero3 *z, const zero3_init *e) {
     for (uint32_t i = 0; i < z->count; i++) {
         zero_param *p = &z->params[i];
         m->module = p->module;
-        p->ds_id = i + (e ? e->count : 0); /* those that zero.Init made have theirs before */
+        p->ds_id = i + (e ? e->count : 0); /* those made by zero.Init have one already */
         for (uint32_t k = 0; e && k < e->count && !p->ds_tensor; k++)
             if (e->params[k].tensor == p->tensor)
                 p->ds_tensor = e->params[k].ds_tensor, p->ds_secondary_tensor = e->params[k].ds_secondary_tensor,
@@ -119,7 +120,7 @@ static void convert_to_zero_parameters(zero3 *z, const zero3_init *e) {
     m->module = 0;
 }
 
-/* _create_fp16_sub_groups: what trains, in the order of the optimizer's groups, cut into sub-groups. */
+/* _create_fp16_sub_groups: trainable parameters in the order of the optimizer's groups, divided into sub-groups. */
 static void create_fp16_sub_groups(zero3 *z, const tide_optimized *members, uint32_t count) {
     tide_arena *arena = zero3_machine(z)->arena;
     int64_t size = z->w->job->parallel_sub_group_size, totals[2] = {0, 0}, run = 0;
@@ -129,7 +130,7 @@ static void create_fp16_sub_groups(zero3 *z, const tide_optimized *members, uint
     for (uint32_t i = 0; i < count; i++) {
         uint32_t p = tide_zero3_param_of(z, members[i].tensor);
         z->params[p].group = members[i].group;
-        z->trainable_dtype = z->params[p].dtype; /* of them all */
+        z->trainable_dtype = z->params[p].dtype; /* the same for all */
         z->trainable[i] = p;
         totals[members[i].group] += z->params[p].partition_numel;
     }
@@ -145,8 +146,7 @@ static void create_fp16_sub_groups(zero3 *z, const tide_optimized *members, uint
     }
 }
 
-/* _create_fp16_partitions_with_defragmentation: the partitions of all that trains into one buffer, by way of the host.
- */
+/* _create_fp16_partitions_with_defragmentation: copies all trainable partitions into one buffer, by way of the host. */
 static void create_fp16_partitions_with_defragmentation(zero3 *z) {
     tide_machine *m = zero3_machine(z);
     if (z->offload_param) return;
@@ -196,14 +196,14 @@ static void setup_for_real_optimizer(zero3 *z) {
     tide_tensor *gradient_buffer = NULL; /* initialize_optimizer_states */
     if (!z->offload_optimizer)
         gradient_buffer = tide_flat_of(m, tide_zero3_name, largest, TIDE_FP32, TIDE_FACTOR_GRADIENT);
-    tide_optimizer_construct(z->w->optimizer); /* Adagrad is made anew, over the partitions */
+    tide_optimizer_construct(z->w->optimizer); /* Adagrad is created again, over the partitions */
     tide_release(m, gradient_buffer);
     if (z->contiguous_gradients)
         z->ipg_buffer = tide_flat_of(m, tide_zero3_name, z->reduce_bucket_size, z->communication_data_type,
                                      TIDE_FACTOR_COMMUNICATION);
     if (z->offload_optimizer && z->pin_memory)
         tide_pin_host(m, numel * tide_dtype_bytes(z->gradient_accumulation_dtype)); /* grad_partitions_flat_buffer */
-    if (z->offload_param && z->pin_memory) { /* the partitions, and the buffer of those that train */
+    if (z->offload_param && z->pin_memory) { /* the partitions, and the buffer of the trainable ones */
         for (uint32_t i = 0; i < z->count; i++)
             tide_pin_host(m, z->params[i].partition_numel * tide_dtype_bytes(z->params[i].dtype));
         tide_pin_host(m, numel * tide_dtype_bytes(z->trainable_dtype));
@@ -213,7 +213,7 @@ static void setup_for_real_optimizer(zero3 *z) {
             tide_flat_of(m, tide_zero3_name, numel, z->gradient_accumulation_dtype, TIDE_FACTOR_GRADIENT);
 }
 
-/* All parts have one size, padded; ranks differ where theirs of some parameter is not full. */
+/* All parts have one size, including padding; ranks differ if their part of some parameter is not full. */
 static uint32_t zero3_other_ranks(const tide_wrapper *w, int64_t *ranks) {
     const zero3 *z = w->state;
     int64_t first = w->ranks, last = w->ranks - 1;
@@ -228,7 +228,7 @@ static uint32_t zero3_other_ranks(const tide_wrapper *w, int64_t *ranks) {
     return count;
 }
 
-/* What DeepSpeed refuses, and what is not described. */
+/* What DeepSpeed refuses, or is not described. */
 static bool zero3_is_refused(const tide_wrapper *w, int64_t hpz_ranks) {
     tide_dtype half = tide_dtype_or(w->job->parallel_half, TIDE_FP32);
     tide_dtype accumulated = tide_dtype_or(w->job->parallel_grad_accum_dtype, half);
@@ -295,7 +295,7 @@ static zero3 *zero3_new(tide_wrapper *w, int64_t hpz_ranks) {
     return z;
 }
 
-/* The engine over weights that zero.Init has cut, which are `made`, or over whole ones; NULL: it is refused. */
+/* The engine for weights that zero.Init partitioned, `made`, or for full ones; NULL: it is refused. */
 static zero3 *zero3_open(tide_wrapper *w, const zero3_init **made) {
     tide_model *model = w->model;
     tide_machine *m = model->m;
@@ -304,7 +304,7 @@ static zero3 *zero3_open(tide_wrapper *w, const zero3_init **made) {
     if (zero3_is_refused(w, hpz_ranks)) return NULL;
     *made = model->parameter_made ? m->wrapper : NULL;
     model->parameter_made = NULL;
-    m->makes_on_host = m->makes_on_host && !*made; /* zero.Init makes them in the type they have */
+    m->makes_on_host = m->makes_on_host && !*made; /* zero.Init makes them in their own dtype */
     if (!*made) tide_cast_and_place_model(w, tide_dtype_or(w->job->parallel_half, TIDE_FP32));
     if (!tide_autotp(w)) return NULL;
     return zero3_new(w, hpz_ranks);
@@ -328,7 +328,7 @@ static void zero3_wrap(tide_wrapper *w) {
     setup_for_real_optimizer(z);
     tide_zero3_register_modules(z);
     tide_autotp_around(w->model);
-    for (uint32_t i = 0; i < count; i++) { /* create_reduce_and_remove_grad_hooks: on whole parameters */
+    for (uint32_t i = 0; i < count; i++) { /* create_reduce_and_remove_grad_hooks: on full parameters */
         zero_param *p = &z->params[z->trainable[i]];
         tide_zero3_allgather_param(z, p, 0);
         tide_zero3_empty_data(m, p->tensor);

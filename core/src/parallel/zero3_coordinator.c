@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* deepspeed/runtime/zero/partitioned_param_coordinator.py: which module has which parameters when. */
+/* deepspeed/runtime/zero/partitioned_param_coordinator.py: which parameters are gathered when. */
 #include "parallel/zero3.h"
 
 #include <string.h>
@@ -43,8 +43,8 @@ static void prefetch_params(zero3 *z) {
     if (count) tide_zero3_all_gather_params(z, ahead, count);
 }
 
-/* _clean_inflight_param_registry: the registry has the handles, and they what they gathered into, until it is cleared.
- */
+/* _clean_inflight_param_registry: until it is cleared, the registry refers to the handles, and these to the gathered
+ * buffers. */
 static void clean_inflight_param_registry(zero3 *z) {
     all_gather_coalesced_handle *handles = NULL;
     for (uint32_t i = 0; i < z->count; i++) {
@@ -71,13 +71,13 @@ void tide_zero3_invalidate_trace(zero3 *z) {
     clean_inflight_param_registry(z);
 }
 
-/* trace_prologue: a module that is not the next of the trace makes it invalid. */
+/* trace_prologue: a module out of order makes the trace invalid. */
 static void trace_prologue(zero3 *z, uint32_t instance) {
     bool is_expected = z->step_id < z->submodule_order_count && z->submodule_order[z->step_id] == instance;
     if (z->trace_mode == ZERO_TRACE_COMPLETE && !is_expected) tide_zero3_invalidate_trace(z);
 }
 
-/* A frozen parameter that a recomputation fetches stays until the backward of that module is over. */
+/* A frozen parameter fetched by a recomputation stays until the backward of that module is done. */
 static void update_recompute_parameters(zero3 *z, uint32_t instance, uint32_t param) {
     zero_module *of = &z->modules[instance];
     TIDE_ROOM(zero3_machine(z)->arena, of->ds_recompute_parameters, of->recompute_count, of->recompute_capacity);
@@ -147,7 +147,7 @@ static uint64_t params_to_release(zero3 *z, uint32_t instance) {
     for (uint32_t at = (uint32_t)z->step_id;
          at < z->submodule_order_count && params_traversed < z->max_reuse_dist_in_numel && k->params; at++) {
         const zero_module *next = &z->modules[z->submodule_order[at]];
-        /* what recurses is told by the one that is released */
+        /* the module being released decides whether to recurse */
         const uint32_t *params = of->is_z3_leaf ? next->all : next->params;
         uint32_t count = of->is_z3_leaf ? next->all_count : next->own_count;
         for (uint32_t i = 0; i < count; i++) {
@@ -182,7 +182,7 @@ void tide_zero3_release_sub_module(zero3 *z, uint32_t instance, bool is_forward)
         }
 }
 
-/* release_backward_leftovers: modules whose post-backward hook did not run, the last one first. */
+/* release_backward_leftovers: modules whose post-backward hook did not run, last one first. */
 void tide_zero3_release_backward_leftovers(zero3 *z) {
     while (z->active_backward_count) {
         uint32_t instance = z->active_backward_submodules[--z->active_backward_count];
@@ -215,7 +215,7 @@ static void complete_trace(zero3 *z) {
     z->trace_mode = ZERO_TRACE_COMPLETE;
 }
 
-/* reset_step, at the beginning of every forward. */
+/* reset_step, at the start of every forward. */
 void tide_zero3_reset_step(zero3 *z) {
     clean_inflight_param_registry(z);
     if (z->trace_mode == ZERO_TRACE_RECORD)

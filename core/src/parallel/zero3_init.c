@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* deepspeed.zero.Init, deepspeed/runtime/zero/partition_parameters.py: each parameter is partitioned as soon as it is
- * made, before the engine stands. */
+ * made, before the engine exists. */
 #include "base/units.h"
 #include "parallel/zero3.h"
 
@@ -15,7 +15,7 @@ static void zero_init_param(tide_model *model, tide_tensor *leaf) {
         near > 1 ? tide_zero3_new_partition(m, cut * ranks / near, (tide_dtype)leaf->dtype, on_host) : NULL;
     tide_tensor *part = tide_zero3_new_partition(m, cut, (tide_dtype)leaf->dtype, on_host);
     tide_zero3_empty_data(m, leaf);
-    if (is_tied) { /* made, partitioned, and dropped where the other's is taken: tie_weights() */
+    if (is_tied) { /* made, partitioned, and released when tie_weights() replaces it */
         for (int i = 0; i < 2; i++) {
             TIDE_ROOM(m->arena, e->tied, e->tied_count, e->tied_capacity);
             e->tied[e->tied_count++] = i ? part : second;
@@ -54,8 +54,8 @@ static void add_own(const tide_model *model, const zero3_init *e, uint32_t insta
     }
 }
 
-/* GatheredParameters(params, modifier_rank=0): the handles of its broadcasts have them until it is left, the last of
- * which a name. */
+/* GatheredParameters(params, modifier_rank=0): the handles of its broadcasts refer to them until it exits, a name to
+ * the last one. */
 static void gather(tide_machine *m, const initialized *g, tide_dtype dtype) {
     tide_tensor *whole[GATHERED_LIMIT];
     for (uint32_t i = 0; i < g->count; i++)
@@ -66,7 +66,7 @@ static void gather(tide_machine *m, const initialized *g, tide_dtype dtype) {
 
 static void initialize_module(tide_model *model, const zero3_init *e, tide_value v, int depth);
 
-/* _apply_zero3: children first, then what a module's _init_weights() may touch, its own parameters and its children's.
+/* _apply_zero3: children first, then what a module's _init_weights() may access: its own parameters and its children's.
  */
 static void apply_zero3(tide_model *model, const zero3_init *e, const tide_value *children, uint32_t count,
                         initialized *own, int depth) {
@@ -90,7 +90,7 @@ void tide_zero3_loaded(tide_model *model, const tide_job *job) {
     tide_machine *m = model->m;
     zero3_init *e = m->wrapper;
     if (!model->parameter_made) return;
-    bool is_of_transformers = job->trainer != TIDE_trainer_none; /* which holds a HfDeepSpeedConfig */
+    bool is_of_transformers = job->trainer != TIDE_trainer_none; /* which refers to a HfDeepSpeedConfig */
     tide_value root = {.kind = TIDE_VALUE_MODULE, .module = model->root};
     if (is_of_transformers) initialize_module(model, e, root, 0);
     for (uint32_t i = 0; i < e->tied_count; i++) tide_release(m, e->tied[i]);

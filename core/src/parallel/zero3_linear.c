@@ -32,7 +32,8 @@ static void zero3_linear_backward(tide_machine *m, tide_node *node, tide_tensor 
 }
 static const tide_backward linear_function = {"LinearFunctionForZeroStage3", zero3_linear_backward};
 
-/* Saves the parameter itself, whose data comes and goes, and the input whether or not it is wanted. */
+/* Saves the parameter itself, whose data is partitioned and gathered again, and the input whether or not it is needed.
+ */
 tide_tensor *tide_zero3_linear(tide_machine *m, tide_tensor *x, tide_tensor *weight, tide_tensor *bias) {
     tide_tensor *inputs[3] = {x, weight, bias};
     tide_node *node = tide_node_with(m, &linear_function, inputs, bias ? 3 : 2, 1, 3);

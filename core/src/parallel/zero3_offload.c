@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* deepspeed/runtime/zero/parameter_offload.py: the hooks of modules. */
+/* deepspeed/runtime/zero/parameter_offload.py: hooks of modules. */
 #include "parallel/zero3.h"
 
 static void pre_backward_module_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
@@ -21,7 +21,7 @@ static void post_backward_module_run(tide_machine *m, tide_node *node, tide_tens
 }
 static const tide_backward post_backward_module = {"PostBackwardFunctionModule", post_backward_module_run};
 
-/* register_full_backward_hook of a leaf module: its gradients are reduced when all are there. */
+/* register_full_backward_hook on a leaf module: its gradients are reduced when all have arrived. */
 static void leaf_backward_hook_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     zero3 *z = m->wrapper;
     const zero_module *of = &z->modules[node->of.wrapped.index];
@@ -33,7 +33,7 @@ static void leaf_backward_hook_run(tide_machine *m, tide_node *node, tide_tensor
 }
 static const tide_backward backward_hook_function = {"BackwardHookFunction", leaf_backward_hook_run};
 
-/* A Function whose output is its input, detached. */
+/* An autograd function whose output is its detached input. */
 static void apply_function(zero3 *z, uint32_t instance, const tide_backward *function, tide_value *value) {
     tide_machine *m = zero3_machine(z);
     tide_tensor *t = value->tensor, *same = tide_alias(m, t);
@@ -44,8 +44,8 @@ static void apply_function(zero3 *z, uint32_t instance, const tide_backward *fun
     tide_release(m, t);
 }
 
-/* peft's PeftModel calls LoraModel where it knows its task, and that the model: modules without parameters, for which
- * stand numbers that no instance has, the outer one first. */
+/* peft's PeftModel calls LoraModel if it knows its task, and that calls the model: modules without parameters, which
+ * have numbers that no instance has, the outer one first. */
 enum { PEFT_MODULES = 2 };
 
 static uint32_t peft_module(const tide_model *model, int i) {
@@ -57,7 +57,7 @@ static void pre_forward_module_hook(tide_model *model, uint32_t instance, tide_v
     zero3 *z = model->m->wrapper;
     zero_module *of = &z->modules[instance];
     const char *op = model->m->op;
-    (void)named, (void)named_count; /* hooks without keywords do not see them */
+    (void)named, (void)named_count; /* hooks without keywords do not see keyword arguments */
     if (of->is_in_z3_leaf) return;
     if (instance == model->root && !model->m->state.is_in_backward) {
         tide_zero3_reset_step(z);
@@ -95,7 +95,7 @@ static void post_forward_module_hook(tide_model *model, uint32_t instance, tide_
 
 /* ---- modules and their parameters ---- */
 
-/* Puts a parameter among those of a module, in the order of their numbers. */
+/* Inserts a parameter into those of a module, sorted by index. */
 static void add_param(zero3 *z, uint32_t instance, const tide_tensor *leaf) {
     tide_machine *m = zero3_machine(z);
     zero_module *of = &z->modules[instance];
@@ -111,13 +111,13 @@ static void add_param(zero3 *z, uint32_t instance, const tide_tensor *leaf) {
         tide_fail(m, TIDE_ERR_LIMIT, "more than %d parameters in one module under ZeRO-3", ZERO_MODULE_PARAMS);
 }
 
-/* ZeROOrderedDict.__getitem__: forward() of a module that reads another's parameter gathers it, and has it as its own
- * from then on. */
+/* ZeROOrderedDict.__getitem__: forward() of a module that reads another module's parameter gathers it, and owns it from
+ * then on. */
 static tide_tensor *zero3_read_parameter(tide_model *model, uint32_t instance, tide_tensor *leaf) {
     tide_machine *m = model->m;
     zero3 *z = m->wrapper;
     uint32_t p = tide_zero3_param_of(z, leaf), outside = m->module;
-    if (!instance) instance = model->root; /* of a function in the place of its forward() */
+    if (!instance) instance = model->root; /* of a function that replaces its forward() */
     if (p == z->count || z->params[p].ds_status != ZERO_NOT_AVAILABLE || m->state.is_in_backward) return NULL;
     add_param(z, instance, leaf);
     if (!z->modules[instance].is_z3_leaf) z->modules[instance].own_count = z->modules[instance].count;
@@ -127,7 +127,7 @@ static tide_tensor *zero3_read_parameter(tide_model *model, uint32_t instance, t
     return NULL;
 }
 
-/* Parameters of an instance and of all below; `leaf`: they lie in that module, which is gathered whole. */
+/* The parameters of an instance and of all modules below; `leaf`: the leaf module that contains them. */
 static void collect_params(zero3 *z, uint32_t above, uint32_t instance, uint32_t leaf, int depth);
 
 static void collect_value(zero3 *z, uint32_t above, tide_value v, uint32_t leaf, int depth) {
@@ -197,7 +197,7 @@ void tide_zero3_generation_ends(tide_wrapper *w) {
     for (uint32_t i = 0; i < z->count; i++) tide_zero3_release_param(z, &z->params[i]);
 }
 
-/* GatheredParameters.params: by their ds_id. */
+/* GatheredParameters.params: sorted by ds_id. */
 static zero_param **sorted_params(zero3 *z, tide_tensor *const *weights, uint32_t count, uint32_t *found) {
     zero_param **params = TIDE_NEW(zero3_machine(z)->arena, zero_param *, count + 1);
     for (uint32_t i = *found = 0; i < count; i++) {

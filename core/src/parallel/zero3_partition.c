@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* deepspeed/runtime/zero/partition_parameters.py: parameters partitioned, and gathered. */
+/* deepspeed/runtime/zero/partition_parameters.py: partitioning and gathering parameters. */
 #include "parallel/zero3.h"
 
 #include <string.h>
@@ -28,7 +28,7 @@ tide_tensor *tide_zero3_new_partition(tide_machine *m, int64_t count, tide_dtype
                    : tide_flat_of(m, tide_zero3_name, count, dtype, TIDE_FACTOR_PARAMETER);
 }
 
-/* Elements of a partition within a node: _partition_param_sec. */
+/* The elements of a partition within a node: _partition_param_sec. */
 static int64_t secondary_numel(const zero3 *z, const zero_param *p) {
     return p->partition_numel * z->w->ranks / z->zero_hpz_partition_size;
 }
@@ -49,7 +49,7 @@ void tide_zero3_release_param(zero3 *z, zero_param *p) {
     z->n_available_params -= p->ds_numel;
 }
 
-/* The partition of an offloaded parameter comes to the device; NULL if it is there. */
+/* Copies the partition of an offloaded parameter to the device; NULL if it is there. */
 static tide_tensor *partition_to_device(zero3 *z, const zero_param *p, uint8_t stream) {
     return z->offload_param
                ? tide_zero3_flat_on(z, stream, p->ds_secondary_tensor ? secondary_numel(z, p) : p->partition_numel,
@@ -57,14 +57,14 @@ static tide_tensor *partition_to_device(zero3 *z, const zero_param *p, uint8_t s
                : NULL;
 }
 
-/* What an asynchronous collective sends stays until it is waited for, or the next one is there. */
+/* The input of an asynchronous collective lives until it is waited for, or until the next one. */
 static void set_sent(zero3 *z, tide_tensor *uploaded, const all_gather_coalesced_handle *by) {
     tide_release_at(zero3_machine(z), &z->sent);
     z->sent = uploaded;
     z->sent_by = by;
 }
 
-/* The whole parameter, of all ranks' partitions. */
+/* Gathers the full parameter from the partitions of all ranks. */
 static void gather_into(zero3 *z, zero_param *p, uint8_t stream) {
     tide_machine *m = zero3_machine(z);
     m->module = p->module;
@@ -73,7 +73,7 @@ static void gather_into(zero3 *z, zero_param *p, uint8_t stream) {
     tide_release(m, all);
 }
 
-/* Returns what was brought to the device for it; NULL: nothing. */
+/* Returns the partition that was copied to the device for it; NULL: none. */
 static tide_tensor *allgather_param(zero3 *z, zero_param *p, uint8_t stream) {
     tide_machine *m = zero3_machine(z);
     if (z->w->ranks == 1) {
@@ -108,13 +108,13 @@ void tide_zero3_allgather_persistent(zero3 *z) {
     for (uint32_t i = 0; i < z->count; i++) tide_release(m, local_tensors[i]);
 }
 
-/* sort_dtypes(): by their names, as torch.bfloat16, torch.float32, torch.uint8; then by the numbers of parameters. */
+/* sort_dtypes(): by name, as in torch.bfloat16, torch.float32, torch.uint8; then by index. */
 static bool is_gathered_before(const zero_param *a, const zero_param *b) {
     int names = a->dtype == b->dtype ? 0 : strcmp(tide_dtype_names[a->dtype], tide_dtype_names[b->dtype]);
     return names ? names < 0 : a->ds_id < b->ds_id;
 }
 
-/* _all_gather_dtype, of each type. */
+/* _all_gather_dtype, for each dtype. */
 static void all_gather_dtypes(zero3 *z, all_gather_coalesced_handle *handle) {
     uint32_t dtypes = 0;
     for (uint32_t i = 0; i < handle->count;) {
@@ -163,7 +163,7 @@ static void all_gather_coalesced(zero3 *z, const uint32_t *which, uint32_t count
     m->module = module_outside;
 }
 
-/* Those with a partition within the node come from there, apart from the others. */
+/* Those with a partition within the node are gathered from there, separately from the others. */
 void tide_zero3_all_gather_params(zero3 *z, const uint32_t *which, uint32_t count) {
     uint32_t *sorted = TIDE_NEW(zero3_machine(z)->arena, uint32_t, count + 1), near = 0;
     for (uint32_t i = 0; i < count; i++)

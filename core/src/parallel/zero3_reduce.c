@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* deepspeed/runtime/zero/stage3.py: gradients put into a bucket, reduced and partitioned. */
+/* deepspeed/runtime/zero/stage3.py: collecting gradients in a bucket, reducing and partitioning them. */
 #include "parallel/zero3.h"
 
-/* partition_grads: a rank without real elements of a parameter keeps nothing of it. */
+/* partition_grads: a rank with only padding of a parameter keeps nothing. */
 static void partition_grads(zero3 *z, zero_param *p) {
     tide_machine *m = zero3_machine(z);
     bool is_real = p->partition_numel * z->w->rank < p->ds_numel;
@@ -32,7 +32,7 @@ void tide_zero3_reduce_and_partition_ipg_grads(zero3 *z) {
     uint32_t count = z->ipg_bucket_count, *order = z->params_in_ipg_bucket;
     bool is_in_place = z->contiguous_gradients && !z->reduce_scatter &&
                        z->elements_in_ipg_bucket <= z->reduce_bucket_size; /* the bucket itself is sent */
-    for (uint32_t i = 1; i < count && !is_in_place; i++)                   /* by their numbers */
+    for (uint32_t i = 1; i < count && !is_in_place; i++)                   /* by index */
         for (uint32_t at = i; at && z->params[order[at - 1]].ds_id > z->params[order[at]].ds_id; at--) {
             uint32_t swap = order[at];
             order[at] = order[at - 1];
@@ -44,7 +44,7 @@ void tide_zero3_reduce_and_partition_ipg_grads(zero3 *z) {
     if (!is_in_place) {
         for (uint32_t i = 0; i < count && z->communication_data_type != z->trainable_dtype; i++)
             if (!z->ipg_buffer || z->params[order[i]].tensor->grad->storage !=
-                                      z->ipg_buffer->storage) /* the bucket has the type of the reduction */
+                                      z->ipg_buffer->storage) /* the bucket has the dtype of the reduction */
                 casts[n++] = tide_flat_of(m, tide_zero3_name, z->params[order[i]].ds_numel, z->communication_data_type,
                                           TIDE_FACTOR_COMMUNICATION);
         if (count > 1 || z->params[order[0]].ds_numel % z->w->ranks)
@@ -55,7 +55,7 @@ void tide_zero3_reduce_and_partition_ipg_grads(zero3 *z) {
             casts[n++] = tide_flat_of(m, tide_zero3_name, z->params[order[i]].partition_numel,
                                       z->gradient_accumulation_dtype, TIDE_FACTOR_COMMUNICATION);
         for (uint32_t i = 0; i < sent && (n > sent || flat); i++)
-            tide_release_at(m, &casts[i]); /* what is kept is no view of them */
+            tide_release_at(m, &casts[i]); /* what is kept is not a view of them */
         if (n > sent) tide_release_at(m, &flat);
     } else {
         if (z->communication_data_type != z->gradient_accumulation_dtype)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* DeepSpeed ZeRO stages 1 and 2: deepspeed/runtime/zero/stage_1_and_2.py.
  *
- * Note [Partitions]: each group of the optimizer is one flat tensor, cut into as many parts as there are ranks; the
- * parameters are views of it. A rank updates an fp32 copy of its part. Gradients are copied into a bucket (ipg),
- * reduced, and those that lie in the rank's part, whole ones at its edges, are copied into one buffer for all groups,
- * which lives while any group has not stepped. */
+ * Note [Partitions]: each group of the optimizer is one flat tensor, divided into as many parts as there are ranks; the
+ * parameters are views of it. A rank updates an fp32 copy of its part. Gradients are copied into a bucket (ipg) and
+ * reduced; those within the rank's part, including the ones at its edges, are copied into one buffer for all groups,
+ * which lives until every group has stepped. */
 #include <string.h>
 
 #include "base/units.h"
@@ -14,17 +14,17 @@
 typedef struct zero12_param {
     tide_tensor *tensor;
     uint32_t group;
-    int64_t first_element, numel;      /* in the group's flat tensor */
-    tide_tensor *norm_for_param_grads; /* when the gradient has gone to the host */
+    int64_t first_element, numel;      /* in the flat tensor of the group */
+    tide_tensor *norm_for_param_grads; /* once the gradient is on the host */
     bool is_in_current_partition;
 } zero12_param;
 
 typedef struct zero12_group {
-    uint32_t first, end; /* of zero12.params, in the order of the flat tensor */
+    uint32_t first, end; /* indices into zero12.params, in the order of the flat tensor */
     int64_t partition_size;
     tide_tensor *bit16_flat, *single_partition_of_fp32;
-    tide_tensor **averaged_gradients;   /* of this rank's parameters, and a padding */
-    tide_tensor *grad_partition_buffer; /* in their place, where gradients accumulate in fp32 */
+    tide_tensor **averaged_gradients;   /* of this rank's parameters, and of padding */
+    tide_tensor *grad_partition_buffer; /* instead, if gradients accumulate in fp32 */
     uint32_t averaged_count;
 } zero12_group;
 
@@ -36,8 +36,8 @@ typedef struct zero12 {
     uint32_t group_count;
     tide_dtype dtype, communication_data_type;
     int64_t reduce_bucket_size;
-    bool use_grad_accum_attribute; /* the model's gradients accumulate in fp32 */
-    int64_t *own;                  /* elements of the slices of a chunk that are this rank's */
+    bool use_grad_accum_attribute; /* gradients of the model accumulate in fp32 */
+    int64_t *own;                  /* this rank's elements in the slices of a chunk */
     uint32_t own_count;
     bool partition_gradients, overlap_comm, contiguous_gradients, reduce_scatter, use_multi_rank_bucket_allreduce,
         cpu_offload;
@@ -65,7 +65,7 @@ static uint8_t reduction_stream(const zero12 *z) {
 
 /* ---- layout ---- */
 
-/* The ranks whose parts hold an element of p: from *first to *last. */
+/* The ranks whose parts contain elements of p: from *first to *last. */
 static void owners_of(const zero12 *z, const zero12_param *p, int64_t *first, int64_t *last) {
     int64_t part = z->groups[p->group].partition_size;
     *first = p->first_element / part;
@@ -78,7 +78,7 @@ static bool is_owner(const zero12 *z, const zero12_param *p) {
     return z->w->rank >= first && z->w->rank <= last;
 }
 
-/* Elements of p that lie in this rank's part. */
+/* The number of elements of p in this rank's part. */
 static int64_t owned_count(const zero12 *z, const zero12_param *p) {
     int64_t from = z->w->rank * z->groups[p->group].partition_size, to = from + z->groups[p->group].partition_size;
     int64_t start = p->first_element > from ? p->first_element : from,
@@ -86,7 +86,7 @@ static int64_t owned_count(const zero12 *z, const zero12_param *p) {
     return end > start ? end - start : 0;
 }
 
-/* round_robin_gradients: every ranks-th parameter after the other. */
+/* round_robin_gradients: takes every ranks-th parameter in turn. */
 static void round_robin_reorder(zero12 *z, zero12_group *g) {
     tide_machine *m = zero12_machine(z);
     uint32_t count = g->end - g->first, n = 0;
@@ -123,7 +123,7 @@ static void init_bit16_group(zero12 *z, uint32_t group) {
     if (z->cpu_offload) {
         tide_shape shape = tide_shape1((tide_dim){g->partition_size, 0});
         g->single_partition_of_fp32 = tide_empty_host(m, &shape, TIDE_FP32);
-        if (z->w->job->parallel_pin_memory) { /* master, its gradient, the updated part on its way back */
+        if (z->w->job->parallel_pin_memory) { /* the master copy, its gradient, and the updated part on its way back */
             tide_pin_host(m, tide_bytes(g->single_partition_of_fp32));
             tide_pin_host(m, tide_bytes(g->single_partition_of_fp32));
             tide_pin_host(m, g->partition_size * tide_dtype_bytes(z->dtype));
@@ -154,7 +154,7 @@ static void setup_ipg_buffers(zero12 *z) {
         z->ipg_buffers[i] = tide_flat_of(m, zero12_name, z->reduce_bucket_size, z->dtype, TIDE_FACTOR_COMMUNICATION);
 }
 
-/* A collective over slices: one is sent as it is, several are put together (allreduce_bucket). */
+/* A collective over slices: a single one is sent as it is, several are joined (allreduce_bucket). */
 static void allreduce_and_copy(zero12 *z, uint32_t count, int64_t elements) {
     tide_machine *m = zero12_machine(z);
     tide_tensor *flat = count > 1 ? tide_flat_of(m, zero12_name, elements, z->dtype, TIDE_FACTOR_COMMUNICATION) : NULL;
@@ -185,7 +185,7 @@ static void chunk_add(zero12 *z, chunk *c, int64_t elements, bool is_own) {
     *c = (chunk){0, 0};
 }
 
-/* average_tensor: the bucket cut where the owner changes. With separate reductions, owner after owner. */
+/* average_tensor: splits the bucket where the owner changes. With separate reductions, owner by owner. */
 static void average_tensor(zero12 *z, const tide_tensor *sent) {
     int64_t least = INT64_MAX, most = -1, owner = -1, elements = 0;
     if (!z->reduce_scatter) {
@@ -230,11 +230,11 @@ static void average_tensor(zero12 *z, const tide_tensor *sent) {
     }
 }
 
-/* copy_grads_in_partition: into one buffer for all that this rank owns, or to the host. */
+/* copy_grads_in_partition: into one buffer for everything that this rank owns, or to the host. */
 static void copy_grads_in_partition(zero12 *z, zero12_param *p) {
     tide_machine *m = zero12_machine(z);
     if (z->cpu_offload) {
-        if (!z->w->is_last) return;                                                  /* added up on the host */
+        if (!z->w->is_last) return;                                                  /* accumulated on the host */
         p->norm_for_param_grads = tide_fp64_norm(m, zero12_name, owned_count(z, p)); /* norm_for_param_grads */
         if (z->dtype != TIDE_FP32 && !z->use_grad_accum_attribute)
             tide_release(m, tide_flat_of(m, zero12_name, owned_count(z, p), TIDE_FP32, TIDE_FACTOR_TEMPORARY));
@@ -309,7 +309,7 @@ static void zero12_gradient_ready(tide_machine *m, tide_tensor *leaf) {
         reduce_independent_p_g_buckets_and_remove_grads(z, p);
 }
 
-/* The gradients that this rank's part is made of, and zeros for parameters without one and for the rest of the part. */
+/* The gradients in this rank's part, with zeros for parameters without a gradient and for padding. */
 static void get_flat_partition(zero12 *z, zero12_group *g) {
     tide_machine *m = zero12_machine(z);
     uint32_t n = 0;
@@ -331,7 +331,7 @@ static void get_flat_partition(zero12 *z, zero12_group *g) {
         if (is_new)
             g->averaged_gradients[n++] = grad;
         else
-            tide_release(m, grad); /* added to the ones that are there */
+            tide_release(m, grad); /* added to the existing ones */
         elements += owned_count(z, p);
     }
     if (is_new) g->averaged_count = n;
@@ -340,7 +340,7 @@ static void get_flat_partition(zero12 *z, zero12_group *g) {
             tide_flat_of(m, zero12_name, g->partition_size - elements, z->dtype, TIDE_FACTOR_GRADIENT);
 }
 
-/* independent_gradient_partition_epilogue, and before it for stage 1 reduce_gradients. */
+/* independent_gradient_partition_epilogue; for stage 1 preceded by reduce_gradients. */
 static void independent_gradient_partition_epilogue(zero12 *z) {
     tide_machine *m = zero12_machine(z);
     m->op = zero12_name;
@@ -362,8 +362,9 @@ static void independent_gradient_partition_epilogue(zero12 *z) {
 static void zero_backward(tide_wrapper *w, tide_tensor *loss) {
     tide_machine *m = w->model->m;
     m->op = zero12_name;
-    tide_tensor *scaled = w->has_trainer ? tide_retain(loss) : tide_scale(m, loss), /* by the micro-batches */
-        *again = tide_scale(m, scaled);                                             /* by the loss scaler */
+    tide_tensor *scaled = w->has_trainer ? tide_retain(loss)
+                                         : tide_scale(m, loss), /* divided by the number of micro-batches */
+        *again = tide_scale(m, scaled);                         /* multiplied by the loss scaler */
     tide_run_backward(m, again);
     independent_gradient_partition_epilogue(w->state);
     tide_release(m, again);
@@ -408,8 +409,8 @@ static void zero_update(tide_wrapper *w) {
         for (uint32_t k = n; k-- > 0;) tide_release(m, norms[k]);
     }
     for (uint32_t i = 0; i < z->group_count && z->cpu_offload; i++)
-        tide_release(m, tide_scalar(m, TIDE_FP32)); /* it goes to the host */
-    tide_tensor *before = z->global_grad_norm;      /* the engine has it too, until the step is over */
+        tide_release(m, tide_scalar(m, TIDE_FP32)); /* copied to the host */
+    tide_tensor *before = z->global_grad_norm;      /* the engine refers to it too, until the end of the step */
     if (!z->cpu_offload) {
         norm = tide_scalar(m, TIDE_FP32);
         z->global_grad_norm = tide_scalar(m, TIDE_FP32);
@@ -424,7 +425,7 @@ static void zero_update_at_boundary(tide_wrapper *w) {
     if (w->job->optimizer != TIDE_optimizer_none) zero_update(w);
 }
 
-/* Of the first parameter, once the engine has the model. */
+/* The dtype of the first parameter when the engine receives the model. */
 static tide_dtype dtype_of(const tide_wrapper *w) {
     return tide_dtype_or(w->job->parallel_half, w->model->state.dtype);
 }
@@ -476,7 +477,7 @@ static zero12 *zero12_new(tide_wrapper *w, bool partition_gradients) {
     return z;
 }
 
-/* The optimizer's groups as flat tensors, and this rank's fp32 partitions in their place. */
+/* Makes the optimizer's groups flat tensors, replaced in the optimizer by this rank's fp32 partitions. */
 static void init_groups(zero12 *z) {
     tide_arena *arena = zero12_machine(z)->arena;
     tide_optimized *members = TIDE_NEW(arena, tide_optimized, z->count + 1), masters[2];
@@ -488,7 +489,7 @@ static void init_groups(zero12 *z) {
         if (g->end == 0) g->first = i;
         g->end = i + 1;
     }
-    if (z->count && members[0].group == 1) { /* nothing decays: the only group is the second */
+    if (z->count && members[0].group == 1) { /* without weight decay there is only the second group */
         for (uint32_t i = 0; i < z->count; i++) z->params[i].group = 0;
         z->groups[0] = z->groups[1];
         z->groups[1].end = 0;
@@ -522,15 +523,16 @@ static void zero_wrap(tide_wrapper *w, bool partition_gradients) {
     tide_tensor *zeros[2] = {NULL};
     for (uint32_t i = 0; i < z->group_count && !z->cpu_offload; i++) /* initialize_optimizer_states */
         zeros[i] = tide_flat_of(m, zero12_name, z->groups[i].partition_size, TIDE_FP32, TIDE_FACTOR_GRADIENT);
-    tide_optimizer_construct(w->optimizer); /* Adagrad is made anew, over the partitions */
+    tide_optimizer_construct(w->optimizer); /* Adagrad is created again, over the partitions */
     for (uint32_t i = 0; i < z->group_count; i++) tide_release(m, zeros[i]);
     w->state = m->wrapper = z;
     m->gradient_ready = zero12_gradient_ready;
 }
 
-/* Note [Ranks of ZeRO-1 and 2]: all parts have one size; what differs is how many gradients a part is made of, each in
- * a block of its own, and when they come. Besides rank 0 these stand for all: the last, which has the padding and the
- * gradients that come first; the one whose pieces take the most blocks; and the one with the most pieces. */
+/* Note [Ranks of ZeRO-1 and 2]: all parts have one size; ranks differ in how many gradients their part consists of,
+ * each in a block of its own, and in when these arrive. Besides rank 0, these stand for all: the last one, which has
+ * the padding and the gradients that arrive first; the one whose pieces take the most blocks; and the one with the most
+ * pieces. */
 typedef struct share {
     int64_t bytes, pieces;
 } share;

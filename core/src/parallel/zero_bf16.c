@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ZeRO-1 in bf16 with gradients accumulated in fp32: deepspeed/runtime/bf16_optimizer.py, and engine.py for the
- * reduction. Every rank holds fp32 gradients of all parameters, to which those of bf16 are added after each backward;
- * it updates its part of an fp32 copy. */
+ * reduction. Every rank has fp32 gradients of all parameters, to which the bf16 gradients are added after each
+ * backward; it updates its part of an fp32 copy. */
 #include "parallel/autotp.h"
 #include "parallel/parallel.h"
 #include "parallel/ulysses.h"
 
 typedef struct bf16_group {
-    uint32_t first, end; /* of the parameters */
-    int64_t elements;    /* with padding */
+    uint32_t first, end; /* indices of parameters */
+    int64_t elements;    /* including padding */
     tide_tensor *flat, *master, *grads;
 } bf16_group;
 
@@ -90,7 +90,8 @@ static void bf16_optimizer_backward(tide_wrapper *w, tide_tensor *loss) {
     const bf16_optimizer *z = w->state;
     tide_machine *m = w->model->m;
     m->op = bf16_optimizer_name;
-    tide_tensor *scaled = w->has_trainer ? tide_retain(loss) : tide_scale(m, loss); /* by the micro-batches */
+    tide_tensor *scaled =
+        w->has_trainer ? tide_retain(loss) : tide_scale(m, loss); /* divided by the number of micro-batches */
     tide_run_backward(m, scaled);
     m->module = m->statement = 0;
     for (uint32_t i = 0; i < z->count; i++) /* update_hp_grads */
