@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* peft: which modules get an adapter. What these modules are and do stands in models/architectures/library,
- * adapters.json. */
+/* peft: which modules get an adapter. The adapters themselves are in models/architectures/library/adapters.json. */
 #include "train/adapters.h"
 
 #include <math.h>
@@ -22,7 +21,7 @@ bool tide_is_named(const char *name, const char **prefixes, uint32_t count) {
 
 /* ---- which modules ---- */
 
-/* What stands before the next mark, and what is left after it; false at the end. */
+/* Splits off what comes before the next mark; false at the end. */
 static bool next_before(char mark, tide_text *rest, tide_text *piece) {
     if (!rest->length) return false;
     const char *end = memchr(rest->at, mark, rest->length);
@@ -44,7 +43,8 @@ static bool is_pattern(const char *targets) {
     return strpbrk(targets, "*^$|()[]+?\\") != NULL;
 }
 
-/* tuners_utils.py, check_target_module_exists: a regular expression covers the path; a name is the path or its end. */
+/* tuners_utils.py, check_target_module_exists: a regular expression must match the whole path; a name is the path or
+ * its last component. */
 static bool is_aimed_at(tide_model *model, const char *setting, const char *targets, tide_text path) {
     tide_text rest = tide_text_of(targets), name;
     if (is_pattern(targets)) {
@@ -66,9 +66,8 @@ static bool is_aimed_at(tide_model *model, const char *setting, const char *targ
     return false;
 }
 
-/* tuners_utils.py, check_target_module_exists: the number of a layer is the last one in a path that has two names or
- * more before it
- * ("model.layers.3.mlp": 3), below a list of one of these names; empty where there is none. */
+/* tuners_utils.py, check_target_module_exists: the number of a layer is the last one in a path with at least two names
+ * before it ("model.layers.3.mlp": 3), below a list with one of these names; empty if there is none. */
 static tide_text layer_number(tide_text path, const tide_name_list *lists) {
     tide_text rest = path, part, before = {"", 0}, found = {"", 0};
     for (uint32_t depth = 0; next_part(&rest, &part) && rest.length; depth++, before = part) {
@@ -80,7 +79,7 @@ static tide_text layer_number(tide_text path, const tide_name_list *lists) {
     return found;
 }
 
-/* What a job's adapters are aimed at, once peft has chosen where the job does not say. */
+/* The targets of a job's adapters, including peft's own choice if the job gives none. */
 typedef struct aim {
     const tide_job *job;
     const char *target_modules, *feedforward_modules;
@@ -95,7 +94,7 @@ static bool is_in_layers(const aim *a, tide_text path) {
     return a->job->adapter_layers_to_transform.count == 0;
 }
 
-/* A module to save, or inside of one: re.match("(^|.*\.)NAME($|\..*)"). */
+/* Whether a path is a module to save or inside of one: re.match("(^|.*\.)NAME($|\..*)"). */
 static bool is_saved(const aim *a, tide_text path) {
     for (uint32_t i = 0; i < a->job->adapter_modules_to_save.count; i++) {
         tide_text name = tide_text_of(a->job->adapter_modules_to_save.names[i]);
@@ -116,8 +115,7 @@ const tide_json *tide_adapter_class_for(const tide_model *model, const char *met
     return NULL;
 }
 
-/* The class of the adapter for a module of this class, or of one that it extends (isinstance()); NULL: none is
- * described. */
+/* The adapter class for a module of this class or of one that it extends (isinstance()); NULL: none is described. */
 static const tide_json *adapter_class(const tide_model *model, const char *method, const tide_class *of) {
     enum { DEPTH_LIMIT = 8 };
     for (int depth = 0; of && depth < DEPTH_LIMIT; depth++) {
@@ -133,7 +131,8 @@ uint32_t tide_output_head(tide_model *model) {
     return tide_model_find(model, path.length ? path : TIDE_TEXT("lm_head"));
 }
 
-/* all-linear: every linear layer but the output head; what stands in for one counts by its name (Linear4bit). */
+/* all-linear: every linear layer except the output head; replacements of nn.Linear count by their names (Linear4bit).
+ */
 static bool is_linear(const tide_class *of) {
     return tide_text_starts(of->name, TIDE_TEXT("Linear")) || tide_text_is(of->name, "Conv1D") ||
            tide_text_is(of->base, "Linear");
@@ -178,13 +177,13 @@ static void freeze_all(tide_model *model) {
     for (uint32_t i = 0; i < model->parameter_count; i++) model->parameters[i].tensor->requires_grad = false;
 }
 
-/* Every path with its class, for a message where nothing is aimed at. */
+/* Lists every path with its class, for a message when nothing matches the targets. */
 static bool refuse_targets(tide_model *model, const char *setting, const char *what, const char *remedy) {
     model->m->has_failed = true;
     return tide_error(model->m->diags, TIDE_ERR_FIELD_RANGE, setting, what, remedy);
 }
 
-/* The entry of a library's table for the model_type of the job; NULL: there is none. */
+/* The entry of a library's table for the job's model_type; NULL: there is none. */
 static const tide_json *of_model_type(const tide_model *model, const tide_job *job, const char *table) {
     const tide_json *type = tide_json_at(job->config, "model_type"), *found = NULL;
     for (const tide_description *d = model->descriptions->first; d && type && !found; d = d->next)
@@ -192,7 +191,7 @@ static const tide_json *of_model_type(const tide_model *model, const tide_job *j
     return found;
 }
 
-/* What peft's LoraConfig aims at without target_modules: its choice by the model_type. */
+/* peft's default targets for LoraConfig, by model_type. */
 static bool choose_lora(tide_model *model, aim *a) {
     const tide_json *names = of_model_type(model, a->job, "lora_targets");
     if (!names || names->kind != TIDE_JSON_STRING)
@@ -202,7 +201,7 @@ static bool choose_lora(tide_model *model, aim *a) {
     return true;
 }
 
-/* What IA3 aims at where the job does not say: peft's choice by the model_type. */
+/* peft's default targets for IA3, by model_type. */
 static bool choose_ia3(tide_model *model, aim *a) {
     const tide_json *pair = of_model_type(model, a->job, "ia3_targets");
     bool is_known = pair && pair->kind == TIDE_JSON_ARRAY && pair->count == 2;
@@ -215,7 +214,7 @@ static bool choose_ia3(tide_model *model, aim *a) {
     return true;
 }
 
-/* ia3/model.py, _check_feedforward: by the end of the path, dot or not. */
+/* ia3/model.py, _check_feedforward: by the end of the path, with or without a dot. */
 static bool is_feedforward(const aim *a, tide_text path) {
     tide_text rest = tide_text_of(a->feedforward_modules), name;
     if (is_pattern(rest.at)) return tide_regex_covers(rest, path) == TIDE_MATCH_YES;
@@ -224,7 +223,7 @@ static bool is_feedforward(const aim *a, tide_text path) {
     return false;
 }
 
-/* What an adapter's class takes besides the module: its rank, or for IA3 whether it rescales the input. */
+/* The constructor argument of an adapter besides the module: its rank, or for IA3 whether it rescales the input. */
 static tide_value argument_of(tide_model *model, const aim *a, tide_text path) {
     if (a->job->adapter == TIDE_adapter_ia3) return tide_of_bool(is_feedforward(a, path));
     tide_value rank = tide_of_int(rank_of(model, a, path));
@@ -252,9 +251,9 @@ static const char *with_name(tide_model *model, const char *names, tide_text nam
     return tide_format(model->m->arena, "%s%s%.*s", names, *names ? "," : "", (int)name.length, name.at);
 }
 
-/* transformers_weight_conversion.py, _resolve_string_target_modules: of these models a regular expression stands for
- * the last names of what it covers, modules and parameters, and names of projections that experts had before they were
- * one tensor. */
+/* transformers_weight_conversion.py, _resolve_string_target_modules: for these models a regular expression is replaced
+ * by the last names of the modules and parameters that it matches, and by the names that projections of experts had
+ * before they were fused. */
 static const char *names_covered(tide_model *model, const aim *a, tide_text projections) {
     const char *names = "";
     uint32_t count, *modules = tide_model_modules(model, &count);
@@ -277,8 +276,8 @@ static const char *names_covered(tide_model *model, const aim *a, tide_text proj
     return names;
 }
 
-/* axolotl's find_all_linear_names, LLaMA-Factory's find_all_linear_modules and ms-swift's find_all_linears: last names
- * of layers whose class is called a linear one, but for the output head's and what is left out. */
+/* axolotl's find_all_linear_names, LLaMA-Factory's find_all_linear_modules and ms-swift's find_all_linears: the last
+ * names of layers whose class is called linear, except for the output head and for exclusions. */
 static const char *linear_names(tide_model *model, const tide_job *job) {
     const char *names = "", *left_out = job->adapter_exclude_modules;
     uint32_t count, head = tide_output_head(model), *modules = tide_model_modules(model, &count);
@@ -293,7 +292,8 @@ static const char *linear_names(tide_model *model, const tide_job *job) {
     return names;
 }
 
-/* all-linear of such a model: last names of linear layers but for the output head, and all that experts had. */
+/* all-linear for such a model: last names of linear layers except the output head, and all projections that experts
+ * had. */
 static const char *names_of_all(tide_model *model, tide_text projections) {
     const char *names = projections.at;
     uint32_t count, head = tide_output_head(model), *modules = tide_model_modules(model, &count);
@@ -303,8 +303,8 @@ static const char *names_of_all(tide_model *model, tide_text projections) {
     return names;
 }
 
-/* _convert_peft_config_moe, _MOE_TARGET_MODULE_MAPPING: targets that become target_parameters, and which those are, by
- * the places of their names in "fused_experts". */
+/* _convert_peft_config_moe, _MOE_TARGET_MODULE_MAPPING: targets that become target_parameters, and which ones, by the
+ * position of their names in "fused_experts". */
 enum { ROUTER = 1, GATE = 2, UP = 4, DOWN = 8 };
 
 static uint32_t take_experts(tide_model *model, aim *a) {
@@ -330,7 +330,7 @@ static uint32_t take_experts(tide_model *model, aim *a) {
     return taken;
 }
 
-/* tuners_utils.py, _inject_parameters: a name is the whole one, or its end behind a dot. */
+/* tuners_utils.py, _inject_parameters: a name is the whole path, or its end after a dot. */
 static bool is_parameter_named(const tide_job *job, tide_text path) {
     for (uint32_t i = 0; i < job->adapter_target_parameters.count; i++) {
         tide_text name = tide_text_of(job->adapter_target_parameters.names[i]);
@@ -366,7 +366,7 @@ static bool may_adapt_parameters(tide_model *model, const tide_job *job, uint32_
     return true;
 }
 
-/* ParamWrapper over a parameter of a module, or of one that is wrapped already; 0 after an error. */
+/* Wraps a parameter of a module, or of an existing wrapper, in a ParamWrapper; 0 after an error. */
 static uint32_t wrap_parameter(tide_model *model, const aim *a, const tide_parameter_row *p, uint32_t wrapper,
                                bool is_fused) {
     tide_text path = tide_text_of(p->name), name = leaf_of(path);
@@ -390,7 +390,7 @@ static uint32_t wrap_parameter(tide_model *model, const aim *a, const tide_param
     return made;
 }
 
-/* tuners_utils.py, _inject_parameters: in the order of the modules. */
+/* tuners_utils.py, _inject_parameters: in module order. */
 static bool adapt_parameters(tide_model *model, const aim *a, uint32_t taken) {
     uint32_t wrapper = 0, wrapped = 0;
     uint64_t adapted = 0;
@@ -449,7 +449,7 @@ static bool add_adapters(tide_model *model, const aim *a, bool is_loaded) {
     return !model->m->has_failed;
 }
 
-/* utils/other.py, _set_trainable: by the end of the path, dot or not. */
+/* utils/other.py, _set_trainable: by the end of the path, with or without a dot. */
 static bool save_modules(tide_model *model, const aim *a) {
     uint32_t count, *modules = tide_model_modules(model, &count);
     bool is_found = a->job->adapter_modules_to_save.count == 0;
@@ -478,7 +478,7 @@ static void cast_adapters(tide_model *model) {
         if (is_adapter(model, modules[i])) tide_model_call(model, modules[i], TIDE_TEXT("cast"), TIDE_FACTOR_PARAMETER);
 }
 
-/* What of the model trains besides its adapters. */
+/* Chooses what trains besides the adapters. */
 static void choose_biases(tide_model *model, const aim *a) {
     bool is_all = a->job->adapter_bias == TIDE_adapter_bias_all,
          is_idle = a->job->adapter_bias != TIDE_adapter_bias_none;
@@ -496,7 +496,7 @@ static void choose_biases(tide_model *model, const aim *a) {
                     "changes nothing: none of these layers has a bias", NULL);
 }
 
-/* A copy that trains lies below modules_to_save, what it was made of does not train. */
+/* The copy below modules_to_save trains, the original does not. */
 static void choose_saved(tide_model *model) {
     for (uint32_t i = 0; i < model->parameter_count; i++) {
         tide_parameter_row *p = &model->parameters[i];
@@ -509,7 +509,7 @@ static bool merges(const tide_model *model, uint32_t instance) {
     return tide_method_find(model->instances[instance].of, TIDE_TEXT("merge")) != NULL;
 }
 
-/* PeftModel.merge_and_unload(): module after module; wrappers around one another together (lora/layer.py,
+/* PeftModel.merge_and_unload(): module by module; nested wrappers together (lora/layer.py,
  * ParamWrapper.unload_and_optionally_merge_module). */
 static void merge_and_unload(tide_model *model) {
     uint32_t count, *modules = tide_model_modules(model, &count);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finding the architecture of a job's model: the description that came with it, the one that covers its model_type, or
- * what stands in for it by its keys; and its class. */
+/* Finding the architecture of a job's model: the description that came with it, the one for its model_type, or a
+ * stand-in chosen by its keys; and the class in it. */
 #include "train/run.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@
 
 /* ---- descriptions ---- */
 
-/* The name of the description that came with the job; it goes before one that is built in. */
+/* The name of the description that came with the job, which takes precedence over built-in ones. */
 static tide_text given_name(const tide_job *job) {
     const tide_json *name = tide_json_at(job->description, "architecture");
     return name && name->kind == TIDE_JSON_STRING ? name->text : TIDE_TEXT("");
@@ -42,14 +42,14 @@ static bool find_model(void *user, tide_text model_type, tide_text *description,
     return true;
 }
 
-/* Whether a configuration has a key, in which `*` is any run of characters. */
+/* Whether a configuration has a key, in which `*` matches any characters. */
 static bool has_key(const tide_json *config, const tide_json *key) {
     for (const tide_json *entry = config->first; entry && key->kind == TIDE_JSON_STRING; entry = entry->next)
         if (entry->kind != TIDE_JSON_NULL && tide_text_matches(entry->key, key->text)) return true;
     return false;
 }
 
-/* Every key, or of those in an array any. */
+/* All keys; of keys in an array, any. */
 static bool has_keys(const tide_json *config, const tide_json *keys) {
     for (const tide_json *key = keys ? keys->first : NULL; key; key = key->next) {
         bool is_there = has_key(config, key);
@@ -63,7 +63,7 @@ static bool name_ends_in(tide_text name, tide_text ending) {
     return name.length >= ending.length && memcmp(name.at + name.length - ending.length, ending.at, ending.length) == 0;
 }
 
-/* Whether the class that architectures[0] names ends in one of the tasks; true where there are none. */
+/* Whether the class in architectures[0] ends in one of the tasks; true if no tasks are given. */
 static bool has_task(const tide_json *config, const tide_json *tasks) {
     const tide_json *architectures = tide_json_at(config, "architectures");
     const tide_json *named = architectures && architectures->kind == TIDE_JSON_ARRAY ? architectures->first : NULL;
@@ -72,10 +72,10 @@ static bool has_task(const tide_json *config, const tide_json *tasks) {
     return !tasks;
 }
 
-#define STAND_INS "library/stand_ins" /* read where no description covers a configuration */
+#define STAND_INS "library/stand_ins" /* read if no description covers a configuration */
 
-/* Whether a configuration is of a kind that nothing stands in for: an entry of a library's "unranged" has one of its
- * keys, or its task. False, and reported, then. */
+/* Whether a stand-in is possible for a configuration: an entry of a library's "unranged" with one of its keys, or its
+ * task, excludes it, which is reported. */
 static bool can_be_ranged(const tide_finder *f, const tide_json *list, const tide_json *config) {
     for (const tide_json *entry = list ? list->first : NULL; entry; entry = entry->next) {
         const tide_json *keys = tide_json_at(entry, "keys"), *tasks = tide_json_at(entry, "tasks"),
@@ -93,8 +93,8 @@ static bool can_be_ranged(const tide_finder *f, const tide_json *list, const tid
     return true;
 }
 
-/* The first entry of a library's "stand_ins" that fits: it has the keys of "needs" and not all of those of "lacks", and
- * is for one of "tasks". */
+/* Finds the first entry of a library's "stand_ins" that fits: the configuration has the keys of "needs", not all of
+ * those of "lacks", and one of "tasks". */
 static bool find_stand_in(void *user, const tide_json *config, tide_text *description, tide_text *class_name) {
     const tide_finder *f = user;
     if (!tide_description_load(&f->run->descriptions, TIDE_TEXT(STAND_INS))) return false;
@@ -128,13 +128,13 @@ static bool find_stand_in(void *user, const tide_json *config, tide_text *descri
     return false;
 }
 
-/* XModel, and not XLMHeadModel. */
+/* XModel, but not XLMHeadModel. */
 static bool is_without_head(tide_text name) {
     return name_ends_in(name, TIDE_TEXT("Model")) && !name_ends_in(name, TIDE_TEXT("HeadModel")) &&
            !name_ends_in(name, TIDE_TEXT("HeadsModel"));
 }
 
-/* Of a class that no root is named after, the root whose name ends in the same "ForTask", or in "Model". */
+/* For a class without a root of its name, the root with the same ending "ForTask", or "Model". */
 static const tide_json *root_of_task(const tide_json *roots, tide_text name) {
     tide_text task = is_without_head(name) ? TIDE_TEXT("Model") : (tide_text){0};
     for (size_t i = 0; i + 3 < name.length && !task.length; i++)
@@ -144,8 +144,8 @@ static const tide_json *root_of_task(const tide_json *roots, tide_text name) {
     return roots->first;
 }
 
-/* Whether XModel, or XTextModel of a model_type "x_text", is what the heads XForTask and XLMHeadModel among the roots
- * stand on: the module of AutoModel. */
+/* Whether XModel, or XTextModel of a model_type "x_text", is the base model of XForTask and XLMHeadModel among the
+ * roots: the module of AutoModel. */
 static bool is_base_model(const tide_json *config, const tide_json *roots, tide_text name) {
     const tide_json *type = tide_config_type(config);
     bool is_text = type && type->kind == TIDE_JSON_STRING && tide_text_ends(type->text, TIDE_TEXT("_text"));
@@ -158,14 +158,14 @@ static bool is_base_model(const tide_json *config, const tide_json *roots, tide_
     return false;
 }
 
-/* Whether a root is of this module: what AutoModel is described by has a head then. */
+/* Whether a root is this module: then the description of AutoModel includes a head. */
 static bool is_of_root(const tide_json *roots, tide_text module) {
     for (const tide_json *root = roots->first; root; root = root->next)
         if (root->kind == TIDE_JSON_STRING && tide_text_equal(root->text, module)) return true;
     return false;
 }
 
-/* transformers, utils/output_capturing.py: the model's output keeps the logits of all routers. */
+/* transformers, utils/output_capturing.py: the model's output refers to the logits of all routers. */
 static bool check_router_logits(tide_run *run, const tide_job *job) {
     const tide_json *keeps = tide_json_at(job->config, "output_router_logits");
     if (!keeps || !keeps->is_true) return true;
@@ -181,8 +181,7 @@ static const char *roots_named(tide_arena *arena, const tide_json *roots) {
     return names;
 }
 
-/* The class that the configuration's architectures[0] names; class_name is that of AutoModel, and "" where none is
- * known. */
+/* Finds the root for the class in architectures[0]; class_name is that of AutoModel, or "" if unknown. */
 static bool root_class(tide_run *run, const tide_job *job, const tide_description *description, tide_text *class_name) {
     tide_diagnostics *diags = run->machine.diags;
     tide_arena *arena = run->machine.arena;
@@ -234,7 +233,8 @@ static const char *find_place(void *user, const tide_json *config, tide_text key
     const tide_finder *f = user;
     const char *name = tide_text_copy(f->arena, key);
     if (is_default_setting(f->job, key, is_default)) {
-        if (tide_text_is(key, "seq") && tide_job_has_lengths(f->job)) *is_default = false; /* of the longest sample */
+        if (tide_text_is(key, "seq") && tide_job_has_lengths(f->job))
+            *is_default = false; /* that of the longest sample */
         return tide_format(f->arena, "/settings/%s", name);
     }
     *is_default = false;
@@ -252,8 +252,8 @@ void tide_set_finder(tide_model *model, tide_finder *finder) {
 
 /* ---- the library, and the model ---- */
 
-/* Half of the library is of adapters, quantised layers, trainers and parts of layers, which few jobs have: reading it
- * would take a tenth of their time. core/CMakeLists.txt leaves the same out of what a first visit fetches. */
+/* Half of the library is about adapters, quantised layers, trainers and parts of layers that few jobs need, and reading
+ * it would take a tenth of the time. core/CMakeLists.txt excludes the same files from a page's first download. */
 static bool needs(const tide_job *job, tide_text name) {
     if (tide_text_is(name, "library/adapters") || tide_text_is(name, "library/prompts"))
         return job->adapter != TIDE_adapter_none;
@@ -282,8 +282,8 @@ static bool load_library(tide_run *run, const tide_job *job) {
     return true;
 }
 
-/* modeling_utils.py, _check_and_adjust_attn_implementation: a class with one kind of attention takes it where none was
- * asked for, and refuses another. */
+/* modeling_utils.py, _check_and_adjust_attn_implementation: a class with only one attention implementation uses it by
+ * default, and refuses any other. */
 static bool take_attention(tide_run *run, const tide_job *job, const tide_description *description, tide_arena *arena,
                            tide_diagnostics *diags) {
     const tide_json *only = tide_description_at(description, "attention");
@@ -307,7 +307,7 @@ tide_description *tide_load_given_description(tide_run *run, const tide_job *job
     return load_library(run, job) ? tide_description_load(&run->descriptions, given_name(job)) : NULL;
 }
 
-/* Why a framework's dialect has no description of an architecture: NULL where the framework makes no such model. */
+/* Why a framework's dialect has no description of an architecture; NULL: the framework does not have that model. */
 static const char *why_not_in_dialect(const char *dialect, tide_text architecture) {
     static const struct {
         const char *dialect, *architectures, *why;
@@ -338,7 +338,7 @@ static bool refuse_in_dialect(const tide_job *job, const char *dialect, tide_tex
                       tide_format(arena, "it is for %s; parallel.kind=fsdp2, zero3 or ddp play others", described));
 }
 
-/* The model as a framework writes it anew, over the same configuration. */
+/* Builds the model as a framework reimplements it, over the same configuration. */
 static bool make_dialect(tide_run *run, const tide_job *job, const char *dialect) {
     tide_diagnostics *diags = run->machine.diags;
     tide_arena *arena = run->machine.arena;
@@ -358,7 +358,7 @@ bool tide_make_model(tide_run *run, const tide_job *job) {
     uint32_t errors = diags->error_count;
     const tide_json *own_types = tide_json_at(job->description, "model_type");
     bool has_type = type && type->kind == TIDE_JSON_STRING;
-    if (job->description && !job->config->first) { /* all sizes are in the description */
+    if (job->description && !job->config->first) { /* the description has all sizes */
         description_name = given_name(job);
         if (!load_library(run, job)) return false;
         tide_description *alone = tide_description_load(&run->descriptions, description_name);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a model is given, and the loss among what it returns. */
+/* The inputs of a model, and the loss in its outputs. */
 #include <string.h>
 
 #include "train/run.h"

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Descriptions that have been read, kept for the next job. */
+/* Descriptions read so far, kept for later jobs. */
 #include "train/run.h"
 
-/* Descriptions in a cache before it begins anew: far enough from what one set may have for any model. */
+/* How many descriptions a cache holds before it is reset: well below the limit of a set. */
 enum { KEPT_MOST = 32 };
 
-/* What is read and bound of a built-in description follows from its text alone, so that any job may use it. */
+/* A built-in description depends only on its text, so any job may reuse what was read and bound. */
 void tide_take_descriptions(tide_run *run, const tide_job *job, tide_finder *found) {
     tide_arena *arena = run->machine.arena;
     tide_diagnostics *diags = run->machine.diags;

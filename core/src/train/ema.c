@@ -8,15 +8,15 @@ struct tide_ema {
     tide_model *model;
     tide_ema_choice kind;
     tide_tensor **averages; /* one per parameter */
-    bool is_begun;          /* AveragedModel copies the weights the first time */
+    bool is_begun;          /* AveragedModel copies the weights at the first update */
 };
 
 static tide_tensor *copy_of(tide_machine *m, const tide_tensor *t) {
     return tide_empty_like(m, t, t->dtype);
 }
 
-/* copy.deepcopy(model): a module's parameters, then its buffers, then its children. Each Tensor.__deepcopy__ of a
- * buffer makes an empty tensor that takes over the copied storage. */
+/* copy.deepcopy(model): a module's parameters, then its buffers, then its children. Tensor.__deepcopy__ makes an empty
+ * tensor for each buffer, which takes over the copied storage. */
 static void copy_model(tide_ema *ema) {
     tide_model *model = ema->model;
     tide_machine *m = model->m;
@@ -55,7 +55,7 @@ tide_ema *tide_ema_new(tide_model *model, tide_ema_choice kind) {
     return ema;
 }
 
-/* multi_avg_fn: torch._foreach_lerp_ for each dtype, in place, while a copy of n_averaged is on the device. */
+/* multi_avg_fn: torch._foreach_lerp_ for each dtype, in place; meanwhile n_averaged has a copy on the device. */
 static void lerp(const tide_ema *ema) {
     bool is_known[TIDE_DTYPE_COUNT] = {false};
     tide_shape scalar = {.dims = 0};

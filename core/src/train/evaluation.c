@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* transformers/trainer.py, evaluation_loop and prediction_step; TRL's trainers have a prediction_step of their own. */
+/* transformers/trainer.py, evaluation_loop and prediction_step; TRL's trainers override prediction_step. */
 #include "train/evaluation.h"
 
 #include "base/units.h"
 #include "train/predictions.h"
 
-enum { BATCHES_ALIKE = 3 }; /* after which an evaluation for the loss alone repeats itself */
+enum { BATCHES_ALIKE = 3 }; /* after so many, an evaluation that only computes the loss repeats itself */
 
-/* What evaluation_loop() holds. */
+/* The local state of evaluation_loop(). */
 typedef struct evaluation {
     tide_trainer_run *t;
-    tide_job job; /* of a batch that is evaluated */
+    tide_job job; /* for the evaluated batch */
     int64_t samples, ranks;
     bool keeps_predictions;
     tide_batch inputs;
-    tide_value losses, logits, labels;             /* of the batch before */
+    tide_value losses, logits, labels;             /* of the previous batch */
     tide_value all_losses, all_logits, all_labels; /* EvalLoopContainer */
 } evaluation;
 
@@ -61,7 +61,7 @@ static void add_to(evaluation *e, tide_value *all, tide_value added) {
 
 /* ---- several ranks ---- */
 
-/* The most columns that a rank has in batch `index`, those of this one where all are alike. */
+/* The most columns on any rank in batch `index`; if all batches are alike, those of this one. */
 static int64_t most_columns(const evaluation *e, int64_t index, int64_t own) {
     if (!tide_job_has_lengths(e->t->job)) return own;
     for (int64_t rank = 0; rank < e->ranks; rank++) {
@@ -71,8 +71,8 @@ static int64_t most_columns(const evaluation *e, int64_t index, int64_t own) {
     return own;
 }
 
-/* accelerate/utils/operations.py, _pad_across_processes: shapes are compared on the device. A tensor of fewer columns
- * than another rank's is copied behind zeros that have become the value which pads. */
+/* accelerate/utils/operations.py, _pad_across_processes: shapes are compared on the device. A tensor with fewer columns
+ * than another rank's is copied into a padded one. */
 static void pad_across_processes(evaluation *e, tide_value *v, int64_t index) {
     tide_machine *m = &e->t->run->machine;
     for (uint32_t i = 0; v->kind == TIDE_VALUE_LIST && i < v->list->count; i++)
@@ -94,8 +94,8 @@ static void pad_across_processes(evaluation *e, tide_value *v, int64_t index) {
     v->tensor = padded;
 }
 
-/* gather_for_metrics(): what all ranks have, on each; of the last batches the rows that are there twice are left out of
- * the view. */
+/* gather_for_metrics(): what all ranks have, on each rank; duplicated rows of the last batches are excluded by a view.
+ */
 static void gather_for_metrics(evaluation *e, tide_value *v, int64_t index) {
     tide_machine *m = &e->t->run->machine;
     int64_t all = e->ranks * e->t->job->trainer_per_device_eval_batch_size, left = e->samples - index * all;
@@ -132,12 +132,12 @@ static void take_rows(evaluation *e, int64_t rows, int64_t index) {
     tide_take_samples(run, job, &of);
 }
 
-/* past_key_values, of a list for each layer: keys_to_ignore_at_inference. */
+/* past_key_values, a list of one item per layer: keys_to_ignore_at_inference. */
 static bool is_cache(tide_value v) {
     return v.kind == TIDE_VALUE_LIST && (!v.list->count || v.list->items[0].kind == TIDE_VALUE_LIST);
 }
 
-/* outputs without "loss", of several a list. */
+/* outputs without "loss"; a list if there are several. */
 static tide_value predictions_of(tide_machine *m, tide_value outputs) {
     tide_value found = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
     bool has_loss = false;
@@ -160,7 +160,7 @@ static tide_value labels_of_inputs(const evaluation *e) {
     return tide_none();
 }
 
-/* loss.detach().mean(); takes the loss over. */
+/* loss.detach().mean(); takes ownership of the loss. */
 static tide_value mean_of(tide_trainer_run *t, tide_tensor *loss) {
     tide_machine *m = &t->run->machine;
     tide_function *mean = tide_trainer_function(t, "mean_of_loss");
@@ -170,7 +170,7 @@ static tide_value mean_of(tide_trainer_run *t, tide_tensor *loss) {
     return made;
 }
 
-/* Trainer.prediction_step; the loss is owned by the caller. */
+/* Trainer.prediction_step; the caller owns the loss. */
 static tide_value prediction_step(evaluation *e, tide_value *logits, tide_value *labels) {
     tide_trainer_run *t = e->t;
     tide_machine *m = &t->run->machine;
@@ -191,7 +191,7 @@ static tide_value prediction_step(evaluation *e, tide_value *logits, tide_value 
     return made;
 }
 
-/* The same of TRL's, but for RewardTrainer, which has Trainer's. */
+/* The same for TRL's trainers, except RewardTrainer, which uses Trainer's. */
 static tide_value predict_trl(evaluation *e) {
     tide_trainer_run *t = e->t;
     tide_machine *m = &t->run->machine;
@@ -208,7 +208,7 @@ static tide_value predict_trl(evaluation *e) {
     return loss ? tide_of_tensor(loss) : tide_none();
 }
 
-/* preprocess_logits_for_metrics(), as examples of transformers have it: of several outputs the first one's. */
+/* preprocess_logits_for_metrics(), as in transformers' examples: for several outputs, of the first one. */
 static void preprocess_logits(evaluation *e) {
     bool is_list = e->logits.kind == TIDE_VALUE_LIST && e->logits.list->count;
     tide_value of = is_list ? e->logits.list->items[0] : e->logits;
@@ -220,7 +220,7 @@ static void preprocess_logits(evaluation *e) {
     e->logits = made;
 }
 
-/* losses.repeat(batch_size), which is that of whole batches. */
+/* losses.repeat(batch_size), the size of a full batch. */
 static void keep_losses(evaluation *e, int64_t index) {
     tide_function *repeat = tide_trainer_function(e->t, "repeated_loss");
     const tide_value arguments[] = {e->losses, tide_of_int(e->t->job->trainer_per_device_eval_batch_size)};
@@ -287,7 +287,7 @@ static void evaluate_batch(evaluation *e, int64_t index) {
 
 /* ---- all of it ---- */
 
-/* What a batch of another size is known by. */
+/* Settings that depend on the size of the batch. */
 static const char *const of_a_batch[] = {"batch",   "seq",          "row_tokens", "sequences_of_row", "scored",
                                          "padding", "mask_is_full", "training",   "loss_function",    "use_cache"};
 

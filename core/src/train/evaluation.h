@@ -5,9 +5,9 @@
 
 #include "train/trainer_run.h"
 
-/* Whether one follows the step, from 1. */
+/* Whether one follows a step, counted from 1. */
 bool tide_evaluates_behind(const tide_job *job, unsigned step);
-/* Runs something on a batch of those that are evaluated, before the training. */
+/* Runs something for the batch size of evaluation, before training. */
 void tide_with_evaluated_rows(tide_trainer_run *t, void (*run)(tide_trainer_run *t, const tide_job *job));
 /* Trainer.evaluate, as a phase of the step. */
 void tide_evaluate(tide_trainer_run *t, unsigned step);

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Note [Growing]: two steps, one after the other, tell by how much each size grows: of what the loop holds (dimensions,
- * strides), and of each request. Whether a later step is so too is tried: the loop's values are copied, the copies
- * grown as if the steps between had been played, the step is played with them, and all that it did is taken back. From
- * the last step that is so, what lies between is kept once, with the bytes by which requests grow (tide_repetition).
+/* Note [Growing]: two consecutive steps tell by how much each size grows: in the values of the loop (dimensions,
+ * strides), and in each request. Whether a later step continues this is tested: the loop's values are copied, the
+ * copies are grown as if the steps in between had been played, the step is played with them, and everything that it did
+ * is undone. From the last step that passes, those in between are folded into one, with the bytes by which requests
+ * grow (tide_repetition).
  *
- * What is not linear in the number of steps begins or ends at some step: a window is full, a kernel splits the keys in
- * more parts. Operations that choose by ranges of a length say how far theirs reaches (tide_machine.same_keys), so no
- * step outside of it is taken for granted. Other conditions compare a length with a bound, so that steps in between two
- * that are alike are alike; some of them are tried as well. */
+ * What is not linear in the number of steps starts or ends at some step: a window is full, or a kernel splits the keys
+ * into more parts. Operations whose choice depends on ranges of a length tell how far theirs extends
+ * (tide_machine.same_keys), so no step outside of it is assumed. Other conditions compare a length with a bound, so
+ * steps between two that are alike are alike, too; some of them are tested anyway. */
 #include "train/growing.h"
 
 #include "memo/memo.h"
 
 #include <string.h>
 
-/* LONG_PLAY: events that the allocator answers in a fraction of a second; LONGEST_PLAY: in more than one. */
+/* LONG_PLAY: events that the allocator processes in a fraction of a second; LONGEST_PLAY: in more than a second. */
 enum {
     FEWEST_STEPS = 8,
     COPIES_LIMIT = 4096,
@@ -24,7 +25,7 @@ enum {
     SMALL_POOL_SEGMENT = 2 << 20
 };
 
-/* Numbers that say what values are like, in the order in which they are met. */
+/* Numbers that describe values, in the order in which they are found. */
 typedef struct numbers {
     int64_t *at;
     uint32_t count, capacity;
@@ -36,7 +37,7 @@ typedef struct growing_steps {
     tide_timeline_place place; /* of the second of the two steps */
     uint32_t last;             /* its last event */
     int64_t step;              /* its number */
-    numbers values, by;        /* of the loop after it, and how much they grew */
+    numbers values, by;        /* of the loop after it, and by how much they grew */
     uint64_t *bytes;           /* by which each of its allocations grew */
     uint64_t key;              /* of the model */
 } growing_steps;
@@ -147,7 +148,7 @@ static void grow_tensor(copies *c, tide_tensor *t) {
 
 static tide_value grow_value(copies *c, tide_value v) {
     bool is_new;
-    int64_t by = *++c->by; /* behind the kind */
+    int64_t by = *++c->by; /* after the kind */
     c->by++;
     if (v.kind == TIDE_VALUE_TENSOR) {
         int dims = v.tensor->shape->dims;
@@ -183,7 +184,7 @@ static tide_value grow_value(copies *c, tide_value v) {
     return v;
 }
 
-/* The loop's values as they are so many steps later; copies of them, or they themselves. */
+/* The loop's values as they will be so many steps later: copies, or the values themselves. */
 static uint32_t grow_values(const growing_steps *g, int64_t times, bool is_copied, tide_value *grown) {
     tide_value values[TIDE_LOOP_VALUES];
     uint32_t count = g->loop->values(g->loop->user, values);
@@ -196,8 +197,8 @@ static uint32_t grow_values(const growing_steps *g, int64_t times, bool is_copie
 
 /* ---- steps ---- */
 
-/* Whether the stretch from `at` to the end is the second of the two steps, so many steps later; of the step right after
- * it, by how much it grew is noted. */
+/* Whether the events from `at` to the end are those of the second step, so many steps later; for the step right after
+ * it, records by how much it grew. */
 static bool is_alike_later(const growing_steps *g, tide_timeline_place at, int64_t times) {
     return tide_timeline_grows(&g->m->timeline, g->place, g->last, at, g->bytes, times);
 }
@@ -209,7 +210,7 @@ static bool numbers_are(const growing_steps *g, const numbers *now, int64_t time
     return true;
 }
 
-/* Whether a step is as the second one grown: played with copies, and taken back. */
+/* Whether a step continues the growth of the second one: plays it with copies, and undoes it. */
 static bool is_so_at(const growing_steps *g, int64_t step) {
     tide_machine *m = g->m;
     tide_value values[TIDE_LOOP_VALUES], grown[TIDE_LOOP_VALUES];
@@ -232,13 +233,13 @@ static bool is_so_at(const growing_steps *g, int64_t step) {
     tide_layer_memo_forget(&g->loop->run->model, at.event);
     m->op_count = op_count;
     m->diags->count = said.count;
-    m->diags->error_count = said.error_count; /* a window that is full there makes other shapes */
+    m->diags->error_count = said.error_count; /* a full window makes other shapes */
     m->diags->first_error = said.first_error;
     m->has_failed = false;
     return is_so;
 }
 
-/* The last of `good` + 1 ... `bad` - 1 that is so, where all before it are. */
+/* The last of `good` + 1 ... `bad` - 1 that continues it, if all before it do. */
 static int64_t last_good(const growing_steps *g, int64_t good, int64_t bad) {
     while (bad - good > 1 && !g->m->has_failed) {
         int64_t middle = good + (bad - good) / 2;
@@ -250,7 +251,8 @@ static int64_t last_good(const growing_steps *g, int64_t good, int64_t bad) {
     return good;
 }
 
-/* Steps from `good` to `end`, of which both are so: the first of some between them that is not; else `end`. */
+/* Of steps from `good` to `end`, both of which continue it: the first tested one in between that does not; else `end`.
+ */
 static int64_t first_bad(const growing_steps *g, int64_t good, int64_t end) {
     for (int i = 1; i < 4; i++) {
         int64_t between = good + (end - good) * i / 4;
@@ -259,7 +261,7 @@ static int64_t first_bad(const growing_steps *g, int64_t good, int64_t end) {
     return end;
 }
 
-/* The last step before `count` up to which all are so. */
+/* The last step before `count` up to which all continue it. */
 static int64_t last_alike(const growing_steps *g, int64_t same_keys, int64_t count) {
     int64_t good = g->step;
     while (good + 1 < count && !g->m->has_failed) {
@@ -277,7 +279,7 @@ static int64_t last_alike(const growing_steps *g, int64_t same_keys, int64_t cou
     return good;
 }
 
-/* What the model holds, without the settings that steps change. */
+/* A key of the model without the settings that steps change. */
 static uint64_t key_of_model(const growing_steps *g) {
     tide_model *model = &g->loop->run->model;
     tide_value *past = tide_model_setting(model, "past_key_values"), *length = tide_model_setting(model, "past_length");
@@ -289,7 +291,7 @@ static uint64_t key_of_model(const growing_steps *g) {
     return key;
 }
 
-/* Plays steps `step` and the next, and looks at how they differ. */
+/* Plays `step` and the next one, and records how they differ. */
 static bool take_two(growing_steps *g, int64_t step) {
     tide_machine *m = g->m;
     numbers before = {0};
@@ -315,28 +317,28 @@ static bool take_two(growing_steps *g, int64_t step) {
 
 /* ---- small requests of long loops ---- */
 
-/* Note [Small requests]: scores of attention in the eager form are small requests that grow, and where those do the
- * small pool has no state that comes again: each step would be played. Of a long loop they are as large in each step as
- * in the last one, which has the peak. What is reserved is then good to the bytes by which they are larger than they
- * were, and the rounding of segments: a range (run->margin). Of the longest loops the same holds for small ones that
- * stay to the next step, as the rotary keys that DeepSeek's attention caches: their places are others in each step, and
- * the small pool is taken to reserve no more once it has settled. */
+/* Note [Small requests]: the scores of eager attention are small requests that grow, and with these the state of the
+ * small pool never recurs, so every step would have to be played. In a long loop they are instead taken to have the
+ * size of the last step, which has the peak. Reserved memory is then exact up to the bytes by which they are too large,
+ * and the rounding to segments: a range (run->margin). In the longest loops the same holds for small requests that live
+ * to the next step, such as the rotary keys cached by DeepSeek's attention: their addresses differ in each step, and
+ * the small pool is assumed to stop growing once it has settled. */
 
 static int64_t events_of_steps(const growing_steps *g, int64_t end) {
     return (end - g->step) * (int64_t)(g->last - g->place.event);
 }
 
-/* Whether an allocation of a step that ends before event `last` is given back in it. */
+/* Whether an allocation of a step, which ends before event `last`, is freed in it. */
 static bool is_passing(const tide_allocation *a, uint32_t last) {
     return a->died != TIDE_NEVER && a->died < last;
 }
 
-/* Whether an allocation of such a step is taken as in the last one. */
+/* Whether such an allocation is taken to have the size of the last step. */
 static bool is_taken_as_last(const tide_allocation *a, uint32_t last, int64_t events) {
     return a->bytes <= SMALL_REQUEST && (events > LONGEST_PLAY || (events > LONG_PLAY && is_passing(a, last)));
 }
 
-/* The last step before `end` in which what is taken so is small, if it is small now. */
+/* The last step before `end` in which requests so treated are small, if they are small now. */
 static int64_t last_small(const growing_steps *g, int64_t end, int64_t events) {
     const tide_timeline *t = &g->m->timeline;
     for (uint32_t i = 0; i < t->allocation_count - g->place.allocation; i++) {
@@ -348,7 +350,8 @@ static int64_t last_small(const growing_steps *g, int64_t end, int64_t events) {
     return end;
 }
 
-/* Small requests no longer grow: by how many bytes those that live at once are larger than in the first step. */
+/* Stops the growth of small requests: returns by how many bytes those alive at the same time are larger than in the
+ * first step. */
 static uint64_t keep_small_as_last(growing_steps *g, tide_timeline_place at, int64_t times, int64_t events) {
     const tide_timeline *t = &g->m->timeline;
     uint64_t live = 0, most = 0, stay = 0;
@@ -378,7 +381,7 @@ static bool keep_last_step(growing_steps *g, int64_t end, int64_t events) {
     tide_timeline_place at = tide_timeline_here(&m->timeline);
     int64_t times = end - g->step;
     grow_values(g, times - 1, false, values);
-    g->loop->exchange(g->loop->user, values); /* numbers among them */
+    g->loop->exchange(g->loop->user, values); /* including numbers */
     if (!g->loop->play(g->loop->user, end)) return false;
     if (!is_alike_later(g, at, times)) {
         tide_fail(m, TIDE_ERR_LIMIT, "a token is not as it was when it was tried");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The greedy loop that people write around a causal language model, call by call; transformers: generation/utils.py. */
+/* The usual greedy loop around a causal language model, call by call; transformers: generation/utils.py. */
 #include "train/growing.h"
 
 #include "memo/memo.h"
@@ -12,14 +12,14 @@ typedef struct generation {
     tide_run *run;
     const tide_job *job;
     const char *token_name;
-    tide_batch batch; /* what the loop's own dictionary holds; values owned */
+    tide_batch batch; /* the loop's dictionary; owns its values */
     tide_value output;
     tide_tensor *logits, *token;
-    tide_value past; /* keys and values, and what else is kept of the tokens */
+    tide_value past; /* the keys and values of the tokens, and other state */
     int64_t prompt;  /* tokens */
 } generation;
 
-/* What the first pass alone is given. */
+/* Inputs of the first pass only. */
 static bool is_of_prompt(const char *name) {
     static const char *const names[] = {"pixel_values",      "image_grid_thw",    "image_sizes",
                                         "mm_token_type_ids", "token_type_ids",    "pixel_attention_mask",
@@ -29,8 +29,7 @@ static bool is_of_prompt(const char *name) {
     return false;
 }
 
-/* What the decoder begins with where an encoder has read the prompt: the description's decoder_start(), or one token.
- */
+/* The first input of a decoder whose encoder has read the prompt: the description's decoder_start(), or one token. */
 static tide_tensor *decoder_start(generation *g) {
     tide_machine *m = &g->run->machine;
     tide_value start = tide_model_method(&g->run->model, TIDE_TEXT("decoder_start"), NULL, NULL, 0);
@@ -43,7 +42,7 @@ static tide_tensor *decoder_start(generation *g) {
     return tide_empty(m, &one, TIDE_INT64);
 }
 
-/* Releases the prompt, which the encoder has read. Returns how many tokens the decoder begins with. */
+/* Releases the prompt, which the encoder has read. Returns the number of the decoder's first tokens. */
 static int64_t take_encoded(generation *g, tide_value encoded) {
     tide_machine *m = &g->run->machine;
     tide_batch batch = {.count = 0};
@@ -86,7 +85,7 @@ static tide_tensor *logits_of(tide_value output) {
     return output.kind == TIDE_VALUE_TENSOR ? output.tensor : NULL;
 }
 
-/* out = model(**batch): what the name held before goes afterwards. */
+/* out = model(**batch): releases the previous value of the name afterwards. */
 static bool run_model(generation *g) {
     tide_machine *m = &g->run->machine;
     tide_value output = tide_model_forward(&g->run->model, g->batch.names, g->batch.values, g->batch.count),
@@ -99,7 +98,7 @@ static bool run_model(generation *g) {
     return !m->has_failed;
 }
 
-/* logits[:, -1, :].to(copy=True, dtype=float32), and argmax of it. */
+/* logits[:, -1, :].to(copy=True, dtype=float32), and its argmax. */
 static void choose_token(generation *g) {
     tide_machine *m = &g->run->machine;
     const tide_tensor *all = logits_of(g->output);
@@ -125,7 +124,7 @@ static void mark_cache(tide_machine *m, tide_value v) {
     for (uint32_t i = 0; v.kind == TIDE_VALUE_LIST && i < v.list->count; i++) mark_cache(m, v.list->items[i]);
 }
 
-/* Token i behind the prompt. */
+/* Token i after the prompt. */
 static bool next_token(void *user, int64_t i) {
     generation *g = user;
     feed_token(g);
@@ -136,7 +135,7 @@ static bool next_token(void *user, int64_t i) {
     return !g->run->machine.has_failed;
 }
 
-enum { OF_GENERATION = 5 }; /* values beside the batch */
+enum { OF_GENERATION = 5 }; /* values besides the batch */
 
 static uint32_t values_between(void *user, tide_value *values) {
     generation *g = user;
@@ -184,7 +183,7 @@ static void greedy(generation *g, unsigned step, const tide_batch *batch) {
             g, tide_model_method(model, TIDE_TEXT("encode"), g->batch.names, g->batch.values, g->batch.count));
         *tide_model_setting(model, "cache") = (tide_value){.kind = TIDE_VALUE_TEXT, .text = TIDE_TEXT("dynamic")};
     }
-    tide_value *kept = tide_model_setting(model, "past_key_values"); /* the model may put something else there */
+    tide_value *kept = tide_model_setting(model, "past_key_values"); /* the model may replace it */
     if (generates) *kept = tide_value_retain(g->past);
     tide_value *length = tide_model_setting(model, "past_length");
     length->integer = 0;
@@ -208,7 +207,7 @@ static void greedy(generation *g, unsigned step, const tide_batch *batch) {
     tide_release(m, g->token);
 }
 
-/* Whether the steps that are left do what this one did: it left nothing behind, and the model as it was. */
+/* Whether the remaining steps do what this one did: it left nothing behind, and the model unchanged. */
 static bool repeats(const tide_run *run, tide_timeline_place from, uint64_t key) {
     const tide_timeline *t = &run->machine.timeline;
     return !run->plays_all && !t->repetition_count && t->event_count - from.event > TIDE_KEPT_EVENTS &&

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Jobs that differ in the step alone: the model is loaded once. */
+/* Jobs that differ only in settings of the step share a loaded model. */
 #include "train/run.h"
 
 #include <string.h>
 
-/* Whether the two have the same settings, but for those of the step. */
+/* Whether two jobs have the same settings, except those of the step. */
 static bool jobs_are_alike(const tide_job *one, const tide_job *job) {
     if (one->row_count != job->row_count) return false;
     for (uint32_t i = 0; i < job->row_count; i++) {
@@ -17,7 +17,7 @@ static bool jobs_are_alike(const tide_job *one, const tide_job *job) {
     return true;
 }
 
-/* Loads the model in the cache's arena for this, and keeps it if nothing in it follows a setting of the step. */
+/* Loads the model in the cache's arena, and keeps it if nothing in it depends on a setting of the step. */
 static bool load_kept(tide_description_cache *cache, const tide_job *job, bool plays_loops, tide_diagnostics *diags) {
     tide_arena *arena = &cache->loaded;
     tide_run *run = cache->run = TIDE_NEW(arena, tide_run, 1);
@@ -30,17 +30,17 @@ static bool load_kept(tide_description_cache *cache, const tide_job *job, bool p
     return true;
 }
 
-/* Makes the loaded model that of a job which differs from its own in settings of the step. */
+/* Makes the loaded model that of a job which differs only in settings of the step. */
 static bool take_kept(tide_description_cache *cache, const tide_job *job, tide_diagnostics *diags) {
     tide_run *run = cache->run;
-    uint32_t events = run->machine.timeline.event_count; /* of the run before */
+    uint32_t events = run->machine.timeline.event_count; /* of the previous run */
     tide_arena_return(&cache->loaded);
     tide_timeline_reserve(&run->machine.timeline, events);
     tide_setting_value *of_step = run->model.settings;
     tide_finder *found = run->model.user;
     found->job = job;
     found->diags = run->machine.diags = diags;
-    run->descriptions = cache->descriptions; /* more of their functions have been read since */
+    run->descriptions = cache->descriptions; /* more of their functions have been read by now */
     run->descriptions.diags = diags;
     run->descriptions.user = found;
     run->model.size_names = cache->size_names;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Micro-batches of samples of different lengths: what forward() finds of the one that comes next. */
+/* Micro-batches of samples with different lengths: what forward() reads for the next one. */
 #include "train/run.h"
 
 void tide_put_size(tide_run *run, const char *name, int64_t value) {
@@ -14,7 +14,7 @@ void tide_take_micro_batch(tide_run *run, const tide_job *job, uint64_t index) {
 }
 
 void tide_take_samples(tide_run *run, const tide_job *job, const tide_micro_batch *of) {
-    bool is_flat = tide_sequences_of_row(job) > 0; /* next to one another, without padding */
+    bool is_flat = tide_sequences_of_row(job) > 0; /* concatenated, without padding */
     tide_put_size(run, "seq", of->seq);
     tide_put_size(run, "row_tokens", of->tokens);
     tide_put_size(run, "scored", of->scored);

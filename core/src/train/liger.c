@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Liger Kernel, as apply_liger_kernel() of transformers puts it into a model: which functions and modules of a family
- * are replaced says "liger" in models/architectures/library/liger.json, and what takes their place follows there. */
+/* Liger Kernel, applied as by apply_liger_kernel() of transformers: "liger" in models/architectures/library/liger.json
+ * lists the functions and modules of a family that are replaced, followed by the replacements. */
 #include "train/liger.h"
 
 #include "base/units.h"
@@ -26,7 +26,7 @@ static const tide_json *liger_table(const tide_run *run) {
     return table;
 }
 
-/* The row of a description; NULL: Liger has none. */
+/* The row of a description; NULL: Liger does not have it. */
 static const tide_json *liger_row(const tide_json *table, tide_text description) {
     const tide_json *row = tide_json_find(table, description);
     return row && row->kind == TIDE_JSON_STRING ? tide_json_find(table, row->text) : row;
@@ -40,7 +40,7 @@ static bool liger_fails(liger_patch *p, const char *setting, const char *family)
                       tide_format(m->arena, "%s=false leaves it out", setting));
 }
 
-/* The class that takes the place of a module of this name; empty: it stays. */
+/* The replacement class for a module of this name; empty: none. */
 static tide_text liger_class(const tide_json *classes, tide_text name) {
     for (const tide_json *one = classes->first; one; one = one->next) {
         tide_text rest = one->kind == TIDE_JSON_STRING ? one->text : TIDE_TEXT(""), piece;
@@ -50,8 +50,8 @@ static tide_text liger_class(const tide_json *classes, tide_text name) {
     return TIDE_TEXT("");
 }
 
-/* _bind_method_to_module(): the module keeps what it holds and gets another forward(). One that holds or takes other
- * things is of another kind, as the experts where others have an MLP. */
+/* _bind_method_to_module(): the module keeps its members and gets another forward(). If its members or arguments
+ * differ, it is of another kind, such as experts where others have an MLP. */
 static bool is_alike(tide_descriptions *set, const tide_class *a, const tide_class *b) {
     if (a->parameter_count != b->parameter_count || a->member_count != b->member_count || !a->forward || !b->forward)
         return false;
@@ -74,7 +74,7 @@ static void replace_modules(liger_patch *p, liger_option *o, tide_description *d
     }
 }
 
-/* Functions that the description calls by other names would stay as they are. */
+/* Functions under other names in the description are not replaced. */
 static bool replace_functions(liger_patch *p, tide_description *description, const tide_json *functions) {
     for (const tide_json *one = functions ? functions->first : NULL; one; one = one->next)
         if (!tide_function_find(p->run->model.descriptions, description, one->key))
@@ -83,7 +83,7 @@ static bool replace_functions(liger_patch *p, tide_description *description, con
     return true;
 }
 
-/* One family of the model: its own, or one inside of it. */
+/* For one family: the model's own, or that of a part. */
 static bool replace_in(liger_patch *p, tide_description *description, const tide_json *row) {
     if (row->kind != TIDE_JSON_OBJECT) return liger_fails(p, "use_liger_kernel", description->name.at);
     for (size_t i = 0; i < OPTIONS; i++) {
@@ -95,7 +95,7 @@ static bool replace_in(liger_patch *p, tide_description *description, const tide
             return liger_fails(p, tide_format(p->run->machine.arena, "liger.%s", o->name), description->name.at);
         replace_modules(p, o, description, classes);
     }
-    description->replaced = NULL; /* of another run of the same settings */
+    description->replaced = NULL; /* from another run with the same settings */
     return replace_functions(p, description, p->job->liger_rope ? tide_json_at(row, "rope") : NULL);
 }
 
@@ -104,7 +104,8 @@ bool tide_trl_fuses_head(const tide_job *job) {
            job->trainer == TIDE_trainer_grpo || job->trainer == TIDE_trainer_rloo;
 }
 
-/* The loss is the root's: by chunks with its head, or of its logits, which then hold their gradient. */
+/* The loss is that of the root: chunked together with its head, or on its logits, which are then overwritten by their
+ * gradient. */
 static void replace_loss(liger_patch *p, const tide_json *row) {
     const tide_json *own = tide_json_at(row, "cross_entropy");
     bool is_of_logits = p->job->liger_cross_entropy == TIDE_liger_cross_entropy_default
@@ -136,7 +137,7 @@ static bool replace_all(liger_patch *p, const tide_json *table, const tide_json 
     return true;
 }
 
-/* The installed Liger does not get along with the installed transformers; "fails_with" is the option that it takes. */
+/* The installed Liger fails with the installed transformers; "fails_with" is the option to blame. */
 static bool fails_itself(liger_patch *p, const tide_json *root) {
     tide_arena *arena = p->run->machine.arena;
     const tide_json *words = tide_json_at(root, "fails"), *option = tide_json_at(root, "fails_with");

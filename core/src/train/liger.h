@@ -5,12 +5,12 @@
 
 #include "train/run.h"
 
-/* transformers: integrations/liger.py, apply_liger_kernel(), on the model that was made. A family that Liger does not
- * know stays as it is, which is said. False after an error: a kernel of it is not described. */
+/* transformers: integrations/liger.py, apply_liger_kernel(), on a constructed model. A family that Liger does not know
+ * is unchanged, which is reported. False after an error: one of its kernels is not described. */
 bool tide_apply_liger(tide_run *run, const tide_job *job);
 
-/* TRL's trainers that call the backbone and the head by themselves: liger_kernel_config's fused_linear_cross_entropy is
- * false there (sft_trainer.py and its kin, __init__). */
+/* TRL's trainers that call backbone and head themselves: they set fused_linear_cross_entropy in liger_kernel_config to
+ * false (sft_trainer.py and others, __init__). */
 bool tide_trl_fuses_head(const tide_job *job);
 
 #endif

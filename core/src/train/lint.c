@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every expression and function of a description, read and bound to meanings; errors with their line and column. */
+/* Reads and binds every expression and function of a description; errors have line and column. */
 #include "train/lint.h"
 
 #include <string.h>
@@ -51,8 +51,8 @@ static const char *position(const linted *l, const tide_json *node) {
     return at;
 }
 
-/* Behind the part of a place that a key stands for, which may have taken over the parameters of what it extends; NULL
- * if it stands for another. */
+/* Skips the component of a place that a key stands for, which may have inherited parameters; NULL if it stands for
+ * another. */
 static const char *after_key(tide_text key, const char *place) {
     bool is_head = *place == '/' && strncmp(place + 1, key.at, key.length) == 0;
     if (!is_head) return NULL;
@@ -68,7 +68,7 @@ static const char *after_index(uint32_t index, const char *place) {
     return end > place + 1 && number == index && (!*end || *end == '/') ? end : NULL;
 }
 
-/* The node below `node` that the rest of a place names. */
+/* The node below `node` at the rest of a place. */
 static const tide_json *node_below(const tide_json *node, const char *place) {
     if (!*place) return node;
     uint32_t index = 0;
@@ -80,13 +80,13 @@ static const tide_json *node_below(const tide_json *node, const char *place) {
     return NULL;
 }
 
-/* The node that a place "/NAME/modules/..." names. */
+/* The node at a place "/NAME/modules/...". */
 static const tide_json *json_node_at(const linted *l, const char *place) {
     const char *rest = after_key(l->name, place);
     return rest ? node_below(l->root, rest) : NULL;
 }
 
-/* "column 7 of ..." in a message counts within the statement. */
+/* "column 7 of ..." in a message is relative to the statement. */
 static uint32_t column_within(const char *message) {
     uint32_t column = 0;
     if (strncmp(message, "column ", 7) != 0) return 1;
@@ -124,7 +124,7 @@ static uint32_t write_found(tide_writer *w, const linted *l, const tide_diagnost
     return errors;
 }
 
-/* One size and function after the other, so that an error in one hides none in the next. */
+/* Reads sizes and functions one by one, so that an error in one does not hide errors in others. */
 static uint32_t lint_functions(tide_writer *w, const linted *l, tide_run *run, tide_diagnostics *diags,
                                tide_description *d) {
     tide_descriptions *set = &run->descriptions;
@@ -164,7 +164,7 @@ static void endless(tide_arena *arena, tide_diagnostics *diags, const tide_descr
                    "let an if end it");
 }
 
-/* Of functions that are bound. */
+/* Requires bound functions. */
 static void lint_recursion(tide_run *run, tide_arena *arena, tide_diagnostics *diags, tide_description *d) {
     tide_descriptions *set = &run->descriptions;
     for (uint32_t i = 0; i < d->function_count; i++)
@@ -190,7 +190,7 @@ void tide_write_lint(tide_writer *w, tide_arena *arena, tide_text text) {
     if (name && name->kind == TIDE_JSON_STRING) l.name = name->text;
     l.root = root;
     tide_text model = tide_text_of(
-        tide_format(arena, "model=%s", tide_catalogue_sources[0].name)); /* any job: settings have values */
+        tide_format(arena, "model=%s", tide_catalogue_sources[0].name)); /* any job, so that settings have values */
     tide_job *job = root ? tide_job_build(arena, &model, 1, NULL, 0, &scratch) : NULL;
     errors += write_found(w, &l, &diags, 0, NULL);
     if (job) {

@@ -6,8 +6,8 @@
 #include "base/diagnostics.h"
 #include "base/json_write.h"
 
-/* Writes {"errors": N, "found": [{"severity", "place", "line", "column", "message", "remedy"}]}: what of the text is no
- * JSON, no description, no statement of the language, or a name that means nothing. */
+/* Writes {"errors": N, "found": [{"severity", "place", "line", "column", "message", "remedy"}]}: text that is not JSON,
+ * not a description or not a statement of the language, and undefined names. */
 void tide_write_lint(tide_writer *writer, tide_arena *arena, tide_text text);
 
 #endif

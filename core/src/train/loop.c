@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The training loop that people write, call by call. */
+/* The usual training loop, call by call. */
 #include "train/run.h"
 
 #include <string.h>
@@ -18,16 +18,16 @@ typedef struct loop {
     tide_batch batch;
     tide_optimizer *optimizer;
     tide_scaler scaler;
-    tide_main_grads *main_grads; /* NULL: gradients are the weights' own */
+    tide_main_grads *main_grads; /* NULL: gradients are those of the weights */
     tide_ema *ema;               /* NULL: none */
-    tide_offload *offload;       /* NULL: what is saved stays on the device */
+    tide_offload *offload;       /* NULL: saved tensors stay on the device */
     tide_value held;
     tide_tensor *loss;
     const tide_strategy *strategy;
     tide_wrapper wrapper;
     tide_micro_batch_memo repeats;
     uint64_t op_count; /* before the step */
-    bool has_lengths;  /* no two batches need be alike */
+    bool has_lengths;  /* batches may all differ */
 } loop;
 
 /* Owned by the caller. */
@@ -36,7 +36,7 @@ static tide_tensor *divided(loop *l) {
     return l->job->grad_accum > 1 ? tide_scale(&l->run->machine, l->loss) : tide_retain(l->loss);
 }
 
-/* What trains and is in no module that is played: its gradient is there once backward has run. */
+/* Trainable parameters that are in no module: they have gradients once backward has run. */
 static void make_extra_grads(tide_model *model) {
     tide_machine *m = model->m;
     m->op = "AccumulateGrad";
@@ -53,7 +53,7 @@ static void backward(loop *l) {
     if (l->strategy->backward) {
         l->strategy->backward(&l->wrapper, l->loss);
     } else if (l->strategy != &tide_one_gpu) {
-        tide_tensor *loss = divided(l); /* the whole one lives on */
+        tide_tensor *loss = divided(l); /* the undivided one lives on */
         tide_run_backward(m, loss);
         tide_del(m, "del loss", loss);
     } else if (l->job->scaler) {
@@ -87,7 +87,7 @@ static void del_outputs(tide_machine *m, tide_value outputs) {
     tide_freeing_ends(m, before);
 }
 
-/* model(**batch), without labels where the strategy computes the loss. */
+/* model(**batch), without labels if the strategy computes the loss. */
 static tide_value call_model(loop *l) {
     tide_batch given = {.count = 0};
     for (uint32_t i = 0; i < l->batch.count; i++) {
@@ -113,7 +113,7 @@ static void micro_batch(loop *l, unsigned step) {
     tide_saved_tensors_hooks *hooks = l->offload ? tide_offload_enter(m, l->offload) : NULL;
     tide_value output = call_model(l);
     if (m->has_failed) return;
-    m->module = m->statement = 0; /* what follows is the loop's */
+    m->module = m->statement = 0; /* from here on it is the loop */
     if (l->strategy->after_forward) l->strategy->after_forward(&l->wrapper, &output);
     tide_tensor *loss = tide_loss_of(m, output);
     tide_del(m, "del loss", l->loss);
@@ -165,7 +165,7 @@ static void update(loop *l, unsigned step) {
     tide_timeline_mark(&m->timeline, step, TIDE_PHASE_OPTIMIZER);
 }
 
-/* What strategies and held outputs keep is not looked at. */
+/* What strategies and held outputs refer to is not examined. */
 static bool may_be_replayed(const loop *l) {
     return l->strategy == &tide_one_gpu && !l->job->hold_outputs && !l->run->plays_all && !l->offload &&
            !zeroes_at(l, TIDE_zero_grad_at_before_backward);
@@ -177,7 +177,7 @@ static uint64_t key_of(const loop *l) {
     return tide_micro_batch_key(&l->repeats, &l->run->model, of_scaler, TIDE_SCALER_VALUES, l->loss);
 }
 
-/* Played, or taken from one that began alike. */
+/* Plays a micro-batch, or replays one that started from the same state. */
 static void next_micro_batch(loop *l, unsigned step) {
     tide_model *model = &l->run->model;
     if (!may_be_replayed(l)) {
@@ -196,8 +196,8 @@ static void next_micro_batch(loop *l, unsigned step) {
 
 enum { STEPS_PLAYED = 4 }; /* of those that repeat one another */
 
-/* After some micro-batches of the first step: whether all of them together are more than is played. Where there are
- * more, they are likely to repeat, and are looked at when they have not. */
+/* After some micro-batches of the first step: whether all of them are too many to play. Then they are likely to repeat,
+ * and are examined although they have not yet. */
 static bool is_too_long(const loop *l, uint32_t played) {
     tide_machine *m = &l->run->machine;
     if (m->has_failed || (played <= TIDE_MICRO_BATCHES_KEPT && l->job->grad_accum > TIDE_MICRO_BATCHES_KEPT))
@@ -216,12 +216,12 @@ static bool is_too_long(const loop *l, uint32_t played) {
     return true;
 }
 
-/* Whether a micro-batch leaves the state that it began in, as far as it is not of a strategy or held by the loop. */
+/* Whether a micro-batch ends in the state in which it started, apart from what a strategy or the loop refers to. */
 static bool leaves_state(const loop *l, uint64_t key) {
     return may_be_replayed(l) && key_of(l) == key;
 }
 
-/* for batch in loader: the one before lives until this one is there. */
+/* for batch in loader: the previous one lives until the next is there. */
 static bool next_batch(loop *l, uint64_t index) {
     tide_run *run = l->run;
     tide_batch before = l->batch;
@@ -236,8 +236,8 @@ static bool next_batch(loop *l, uint64_t index) {
     return true;
 }
 
-/* A step's micro-batches: those that would repeat the one before them are kept once (micro_batches.c). The last one is
- * another where there is a strategy: gradients are reduced after it. */
+/* A step's micro-batches: those that repeat the one before are folded (micro_batches.c). With a strategy the last one
+ * differs, because gradients are reduced after it. */
 static void play_micro_batches(loop *l, unsigned step) {
     tide_alike alike = {.run = l->run, .step = step, .count = (uint32_t)l->job->grad_accum};
     for (uint32_t i = 0; i < alike.count && !l->run->machine.has_failed; i++) {
@@ -257,7 +257,7 @@ static void play_micro_batches(loop *l, unsigned step) {
 
 static void play_step(loop *l, unsigned step) {
     tide_machine *m = &l->run->machine;
-    tide_timeline_mark(&m->timeline, step, TIDE_PHASE_LOAD); /* where the step begins */
+    tide_timeline_mark(&m->timeline, step, TIDE_PHASE_LOAD); /* the start of the step */
     if (l->strategy->step) {
         l->strategy->step(&l->wrapper, step);
         return;

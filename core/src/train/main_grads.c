@@ -5,12 +5,12 @@
 struct tide_main_grads {
     tide_model *model;
     tide_optimizer *optimizer;
-    tide_optimized *mains; /* what the optimizer updates */
+    tide_optimized *mains; /* updated by the optimizer */
     uint32_t count;
     tide_tensor *buffer;
 };
 
-/* The hook behind AccumulateGrad: param.main_grad.add_(param.grad.data); param.grad = None */
+/* The hook after AccumulateGrad: param.main_grad.add_(param.grad.data); param.grad = None */
 static void add_to_main_grad(tide_machine *m, tide_tensor *leaf) {
     tide_set_factor(m, leaf->grad, TIDE_FACTOR_TEMPORARY);
     tide_release_at(m, &leaf->grad);

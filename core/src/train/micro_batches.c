@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Micro-batches of a step that repeat one another, and steps of a run that do.
+/* Folding micro-batches of a step, and steps of a run, that repeat each other.
  *
- * Note [Alike]: what a micro-batch does follows from the state in which it begins. Where one has done what the one
- * before it did, event by event, and leaves the state that it began in, those that are left do it again. The state of
- * a strategy and what a loop holds are not looked at; but nothing in them counts micro-batches, only the first and the
- * last of a step are told from the others, and buffers that are used in turn are so from one to the next. There, two
- * that repeat the one before them are asked for, and the last is played. Steps are told from one another by nothing but
- * what loops ask for themselves: evaluation, saving, and generation for some of them. */
+ * Note [Alike]: what a micro-batch does depends on the state in which it starts. If one did the same as the one before
+ * it, event by event, and ends in the state in which it started, the remaining ones do the same. The state of
+ * strategies and of loops is not examined; but nothing in them counts micro-batches, apart from treating the first and
+ * the last of a step differently, and buffers used in turn alternate from one to the next. So with these, two that
+ * repeat the one before are required, and the last one is played. Steps differ only in what loops ask for themselves:
+ * evaluation, saving, and in some of them generation. */
 #include "train/run.h"
 
 #include "memo/memo.h"

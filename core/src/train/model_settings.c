@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What forward() finds of the job. */
+/* The settings of a job as forward() reads them. */
 #include "base/units.h"
 #include "train/run.h"
 
@@ -20,7 +20,7 @@ static tide_value value_of(tide_machine *m, const tide_variable *v) {
     return (tide_value){.kind = TIDE_VALUE_TEXT, .text = tide_text_of(v->text)};
 }
 
-/* What functions and trainers fill in; NAME_is_read: by library/attention.json, where a model comes by. */
+/* Set by functions and trainers; NAME_is_read: set by library/attention.json when a model gets there. */
 static const char *const unset[] = {
     "past_key_values",   "router_logits",        "given_positions",     "num_items",
     "autocast_dtype",    "head_dtype",           "state_is_fp32",       "mask_is_full",
@@ -36,18 +36,18 @@ static tide_setting_value number_of(tide_machine *m, const char *name, int64_t v
     return (tide_setting_value){.name = name, .value = number};
 }
 
-/* The one row that a batch is where nothing is padded: how many sequences it has, and tokens. */
+/* Without padding a batch is one row: the number of its sequences and tokens. */
 static uint32_t add_rows(tide_machine *m, const tide_job *job, tide_setting_value *s, uint32_t n) {
     s[n++] = number_of(m, "sequences_of_row", tide_sequences_of_row(job));
     s[n++] = number_of(m, "row_tokens", job->batch * job->seq);
-    s[n++] = number_of(m, "chosen_short", 0); /* of seq: preferences that are padded apart */
+    s[n++] = number_of(m, "chosen_short", 0); /* out of seq: for preferences that are padded separately */
     s[n++] = number_of(m, "rejected_short", 0);
     for (uint32_t i = n - 3; i < n; i++) s[i].is_of_step = true;
     return n;
 }
 
-/* Ranks that share a sequence: DeepSpeed's Ulysses; and ring attention of torch.distributed.tensor.experimental: how
- * many, which one, and how keys come round. */
+/* Ranks that share a sequence, by DeepSpeed's Ulysses or by ring attention of torch.distributed.tensor.experimental:
+ * how many, which one this is, and how keys are rotated. */
 static uint32_t add_sequence_ranks(tide_machine *m, const tide_job *job, tide_setting_value *s, uint32_t n) {
     bool is_ring = job->parallel_kind == TIDE_parallel_kind_native || tide_trainer_cuts_sequences(job);
     bool is_alone = job->parallel_kind == TIDE_parallel_kind_none;
@@ -133,7 +133,7 @@ void tide_set_model_settings(tide_run *run, const tide_job *job, bool uses_cache
     for (size_t i = 0; i < TIDE_COUNT_OF(unset); i++)
         s[n++] = (tide_setting_value){.name = unset[i], .value = tide_none()};
     TRUTH("loss_is_fused", false);
-    TRUTH("loss_is_read", false); /* by the functions of library/losses.json that know loss_function */
+    TRUTH("loss_is_read", false); /* by functions of library/losses.json that know loss_function */
     TRUTH("use_cache", uses_cache);
     TRUTH("copied_use_cache", tide_copied_use_cache(job));
     TRUTH("checkpointing", run->model.state.is_checkpointing);
@@ -153,6 +153,6 @@ void tide_set_model_settings(tide_run *run, const tide_job *job, bool uses_cache
 #undef DTYPE
     run->model.settings = s;
     run->model.setting_count = n;
-    if (is_training) /* forward() makes a DynamicCache; others are generate()'s */
+    if (is_training) /* forward() makes a DynamicCache; generate() makes others */
         *tide_model_setting(&run->model, "cache") = (tide_value){.kind = TIDE_VALUE_TEXT, .text = TIDE_TEXT("dynamic")};
 }

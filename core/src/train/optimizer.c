@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Optimizer steps, played from the rows of optimizers.def. */
+/* Optimizer steps, driven by the rows of optimizers.def. */
 #include "train/optimizer.h"
 
 #include "base/units.h"
@@ -28,19 +28,19 @@ typedef struct parameter_state {
     bool is_redistributed, is_replicated;
     uint8_t mesh_dims;
     bool is_of_experts;
-    tide_list *state; /* tensors; empty until the first step has made them */
+    tide_list *state; /* tensors; empty before the first step */
     bool has_state;
 } parameter_state;
 
 struct tide_optimizer {
     tide_model *model;
-    const row *row, *rest;       /* the rest: of the second group, where that has another */
-    parameter_state *parameters; /* the first group, then the second */
+    const row *row, *rest;       /* rest: for the second group, if it differs */
+    parameter_state *parameters; /* those of the first group, then of the second */
     uint32_t count;
-    bool has_trainer;           /* transformers' Trainer made it */
-    bool decays;                /* the first group; a second has no weight decay */
-    tide_list *shared;          /* tensors of the optimizer itself */
-    tide_function *init, *body; /* of library/optimizers.json; NULL: none */
+    bool has_trainer;           /* created by transformers' Trainer */
+    bool decays;                /* the first group has weight decay; a second has none */
+    tide_list *shared;          /* tensors that belong to the optimizer as a whole */
+    tide_function *init, *body; /* from library/optimizers.json; NULL: none */
 };
 
 /* isinstance() of a module. */
@@ -54,12 +54,12 @@ static bool is_a(tide_model *model, uint32_t instance, const char *name) {
     return false;
 }
 
-/* A loop of one's own: no weight decay for norms and biases. */
+/* In a loop without a trainer: no weight decay for norms and biases. */
 static bool is_norm_or_bias(const char *name) {
     return tide_text_ends(tide_text_of(name), TIDE_TEXT("bias")) || strstr(name, "norm");
 }
 
-/* transformers/trainer.py, get_decay_parameter_names: what is not among them. */
+/* transformers/trainer.py, get_decay_parameter_names: parameters that are not among them. */
 static bool is_without_decay(tide_model *model, const tide_parameter_row *p) {
     char *lower = tide_text_copy(model->m->arena, tide_text_of(p->name));
     for (char *c = lower; *c; c++)
@@ -107,7 +107,7 @@ static tide_tensor *temporary(tide_optimizer *optimizer, const parameter_state *
     return tide_empty_like(optimizer->model->m, p->tensor, p->tensor->dtype);
 }
 
-/* A list of temporaries that a name of Python's holds. */
+/* Temporaries in a list that a Python name refers to. */
 typedef struct held {
     tide_tensor **made;
     uint32_t count;
@@ -123,15 +123,15 @@ static void let_go(tide_machine *m, held *h) {
     tide_freeing_ends(m, before);
 }
 
-/* What stands before the '|', or after it for a group with weight decay; nothing there: the same for both. */
+/* What comes before the '|', or after it for a group with weight decay; if that is empty, the same for both. */
 static const char *form_of(const char *forms, bool decays, const char **end) {
     const char *bar = strchr(forms, '|');
     *end = bar && !decays ? bar : forms + strlen(forms);
     return bar && decays ? bar + 1 : forms;
 }
 
-/* Each operation that reads gradients, some of them twice, redistributes those of another placement; *last: what the
- * last one made is held. */
+/* Every operation that reads gradients, some of them twice, redistributes those with another placement; *last: the
+ * result of the last one is kept alive. */
 static void redistribute_gradients(tide_optimizer *optimizer, parameter_state **with, uint32_t count, bool decays,
                                    held *last) {
     tide_machine *m = optimizer->model->m;
@@ -163,7 +163,7 @@ typedef struct turns {
 
 enum { BODY_PARAMETERS = 5 };
 
-/* The arguments (param, grad, state, shared, decays) of one turn. */
+/* The arguments (param, grad, state, shared, decays) of one iteration. */
 static void next_turn(void *user, uint32_t turn, tide_value *arguments) {
     const turns *t = user;
     parameter_state *p = t->with[turn];
@@ -290,8 +290,8 @@ static void bind(tide_machine *m, held *name, const held *list) {
     *name = *list;
 }
 
-/* One dtype's turn of the foreach form, by the letters of optimizers.def. names: those that hold lists from one turn to
- * the next; read: what lives until the first list is made. */
+/* The foreach implementation for one dtype, by the letters of optimizers.def. names: those that refer to lists from one
+ * iteration to the next; read: what lives until the first list is made. */
 static void play_lists(tide_optimizer *optimizer, parameter_state **with, uint32_t count, const char *lists,
                        const char *end, bool makes_states, held *read, held *names) {
     tide_machine *m = optimizer->model->m;
@@ -314,7 +314,7 @@ static void let_all_go(tide_machine *m, held *names) {
     for (int i = 0; i < MOST_LISTS; i++) let_go(m, &names[i]);
 }
 
-/* _group_tensors_by_device_and_dtype: an unordered map, whose newest dtype comes first. */
+/* _group_tensors_by_device_and_dtype: an unordered map, in which the newest dtype comes first. */
 static void add_dtype(tide_dtype *dtypes, uint32_t *count, tide_dtype dtype) {
     for (uint32_t i = 0; i < *count; i++)
         if (dtypes[i] == dtype) return;
@@ -334,7 +334,7 @@ static void step_range(tide_optimizer *optimizer, uint32_t from, uint32_t to, he
         if (optimizer->parameters[i].tensor->grad) with[count++] = &optimizer->parameters[i];
     bool decays = optimizer->parameters[from].group == 0 && (optimizer->decays || kind->decays);
     const char *end, *lists = form_of(kind->lists, decays, &end);
-    bool adds = decays && strchr(kind->lists, '|'); /* weight decay to gradients, in new ones */
+    bool adds = decays && strchr(kind->lists, '|'); /* weight decay is added to gradients out of place */
     bool is_late = kind->made == 'l' && lists < end, is_first = count && !with[0]->has_state;
     if (!is_late)
         for (uint32_t i = 0; i < count; i++) make_states(optimizer, with[i]);
@@ -388,9 +388,9 @@ void tide_zero_grad(tide_optimizer *optimizer, bool set_to_none) {
 
 enum { FOREACH_CHUNK = 65536 };
 
-/* torch.linalg.vector_norm(torch.stack(norms)). Those of DTensors have a summand on each rank of the mesh
- * (distributed/tensor/_ops/_math_ops.py, _NormPartial): where one is whole along a dimension of it, it is made so
- * before they are stacked; all are reduced, one dimension of the mesh after the other. */
+/* torch.linalg.vector_norm(torch.stack(norms)). Norms of DTensors are partial on each rank of the mesh
+ * (distributed/tensor/_ops/_math_ops.py, _NormPartial): those that are replicated along a dimension are first made
+ * partial or reduced to match, then stacked; the result is reduced over one dimension of the mesh after the other. */
 static tide_tensor *norm_of_norms(const tide_optimizer *optimizer, bool of_experts, int64_t count, tide_dtype dtype) {
     tide_machine *m = optimizer->model->m;
     int64_t bytes = count * tide_dtype_bytes(dtype);
@@ -460,7 +460,7 @@ static void clip_with(tide_machine *m, tide_dtype dtype) {
     tide_release(m, clamped);
 }
 
-/* torchtitan, distributed/utils.py: _clip_grad_norm_with_ep; rest: what is not of experts. */
+/* torchtitan, distributed/utils.py: _clip_grad_norm_with_ep; rest: everything except experts. */
 static tide_tensor *clip_apart(tide_machine *m, tide_tensor *of_experts, tide_tensor *rest, tide_dtype dtype) {
     tide_tensor *squares[2] = {tide_scalar(m, dtype), tide_scalar(m, dtype)}, *total = tide_scalar(m, dtype);
     for (int i = 0; i < 2; i++) tide_release(m, squares[i]);
@@ -527,15 +527,16 @@ void tide_scaler_unscale(tide_model *model, tide_scaler *scaler) {
     tide_tensor *narrow = tide_scalar(m, TIDE_FP32);
     tide_release(m, inverse);
     tide_tensor *found = tide_scalar(m, TIDE_FP32);
-    scaler->found_inf = tide_scalar(m, TIDE_FP32); /* _MultiDeviceReplicator copies both to the gradients' device */
+    scaler->found_inf =
+        tide_scalar(m, TIDE_FP32); /* _MultiDeviceReplicator copies both to the device of the gradients */
     tide_tensor *replica = tide_scalar(m, TIDE_FP32);
     tide_release(m, narrow);
     tide_release(m, found);
     tide_release(m, replica);
 }
 
-/* Fused optimizers unscale in their kernel: GradScaler.step() hands them the scale and what _check_inf_per_device
- * found, or the found_inf of an unscale_() before. */
+/* Fused optimizers unscale in their kernels: GradScaler.step() passes them the scale and the result of
+ * _check_inf_per_device, or found_inf of an earlier unscale_(). */
 static void step_fused(tide_model *model, tide_scaler *scaler, tide_optimizer *optimizer) {
     tide_machine *m = model->m;
     tide_tensor *scale = NULL;

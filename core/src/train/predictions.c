@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* transformers/trainer_seq2seq.py, prediction_step: generate() of an encoder-decoder, the likeliest token after another
- * (_sample) or by beams (_beam_search), as library/generation.json has both. No end token is drawn: every prediction is
- * as long as it may be. */
+/* transformers/trainer_seq2seq.py, prediction_step: generate() of an encoder-decoder, greedy (_sample) or with beams
+ * (_beam_search), both in library/generation.json. No end token is ever generated: every prediction has the maximum
+ * length. */
 #include "train/predictions.h"
 
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "base/units.h"
 #include "train/growing.h"
 
-enum { DEFAULT_MAX_LENGTH = 20 }; /* GenerationConfig._get_default_generation_params: shorter tokens are padded */
+enum { DEFAULT_MAX_LENGTH = 20 }; /* GenerationConfig._get_default_generation_params: shorter predictions are padded */
 
 bool tide_check_predictions(tide_trainer_run *t) {
     const tide_model *model = &t->run->model;
@@ -30,7 +30,7 @@ static tide_value batch_value(const tide_batch *inputs, const char *name) {
     return tide_none();
 }
 
-/* Keys and values of the tokens and of what was read. */
+/* Keys and values of generated tokens and of the encoder's output. */
 static void mark_generated(tide_machine *m, tide_value v) {
     if (v.kind == TIDE_VALUE_TENSOR) tide_set_factor(m, v.tensor, TIDE_FACTOR_KV_CACHE);
     for (uint32_t i = 0; v.kind == TIDE_VALUE_LIST && i < v.list->count; i++) mark_generated(m, v.list->items[i]);
@@ -39,7 +39,7 @@ static void mark_generated(tide_machine *m, tide_value v) {
 typedef struct generated {
     tide_trainer_run *t;
     tide_function *token;
-    tide_value state, past; /* of the loop, from library/generation.json; keys and values */
+    tide_value state, past; /* of the loop, see library/generation.json; keys and values */
 } generated;
 
 static bool generate_next(void *user, int64_t i) {
@@ -72,7 +72,7 @@ static void exchange_generated(void *user, const tide_value *values) {
     *tide_model_setting(&g->t->run->model, "past_key_values") = values[2];
 }
 
-/* The first token is another: the encoder's keys and values are made with it. */
+/* The first token differs: it also computes the encoder's keys and values. */
 static void generate_tokens(generated *g, int64_t tokens) {
     tide_run *run = g->t->run;
     tide_value *kept = tide_model_setting(&run->model, "past_key_values");

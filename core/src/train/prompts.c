@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* peft's prompt learning: a wrapper around the whole model. What the wrappers do stands in
+/* peft's prompt learning: a wrapper around the whole model. The wrappers are in
  * models/architectures/library/prompts.json. */
 #include "train/adapters.h"
 
@@ -13,7 +13,7 @@ static bool refuse_prompt(tide_model *model, const char *what, const char *remed
     return tide_error(model->m->diags, TIDE_ERR_FIELD_RANGE, "/settings/adapter", what, remedy);
 }
 
-/* The first of these keys that the configuration has, as an integer; 0: none of them. */
+/* The first of these keys in the configuration, as an integer; 0: none. */
 static int64_t first_of(const tide_json *config, const char *const *keys, size_t count) {
     for (size_t i = 0; i < count; i++) {
         const tide_json *value = tide_json_at(config, keys[i]);
@@ -31,7 +31,7 @@ static const tide_json *text_config(const tide_job *job) {
     return text && text->kind == TIDE_JSON_OBJECT ? text : job->config;
 }
 
-/* peft_model.py, _setup_prompt_encoder: the embedding of words is the first parameter with a row for each. */
+/* peft_model.py, _setup_prompt_encoder: the word embedding is the first parameter with a row per token. */
 static uint32_t word_embeddings(const tide_model *model, const tide_job *job) {
     int64_t vocab = FIRST_OF(text_config(job), "vocab_size");
     for (uint32_t i = 0; i < model->parameter_count && vocab; i++)
@@ -39,7 +39,7 @@ static uint32_t word_embeddings(const tide_model *model, const tide_job *job) {
     return 0;
 }
 
-/* A decoder that predicts tokens: what peft's PeftModelForCausalLM wraps. */
+/* A decoder that predicts tokens, for peft's PeftModelForCausalLM. */
 static bool is_causal(tide_model *model, const tide_job *job) {
     const tide_json *names = tide_json_at(job->config, "architectures"), *name = names ? names->first : NULL;
     if (name && name->kind == TIDE_JSON_STRING && tide_text_matches(name->text, TIDE_TEXT("*Classification*")))
@@ -49,7 +49,7 @@ static bool is_causal(tide_model *model, const tide_job *job) {
            tide_model_takes(model, "attention_mask") && !tide_model_takes(model, "pixel_values");
 }
 
-/* An encoder of text with a decoder, whose inputs may be given as embeddings: what PeftModelForSeq2SeqLM wraps. */
+/* A text encoder with a decoder, whose inputs may be embeddings, for PeftModelForSeq2SeqLM. */
 static bool is_seq2seq(tide_model *model) {
     bool has_encoder = tide_method_find(model->instances[model->root].of, TIDE_TEXT("encode")) != NULL;
     return has_encoder && tide_model_takes(model, "input_ids") && tide_model_takes(model, "labels") &&

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bitsandbytes: which modules are quantised. What these modules are and do stands in models/architectures/library,
- * quantised.json. */
+/* bitsandbytes: which modules are quantised. The quantised modules are in models/architectures/library/quantised.json.
+ */
 #include <string.h>
 
 #include "base/regex.h"
 #include "train/adapters.h"
 
-/* quantizers_utils.py, should_convert_module: a pattern covers the path up to a dot, or the path ends in it. */
+/* quantizers_utils.py, should_convert_module: a pattern matches the path up to a dot, or the path ends in it. */
 static bool is_kept(tide_text path, tide_text pattern, tide_arena *arena) {
     if (tide_text_ends(path, pattern)) return true;
     const char *up_to_dot = tide_format(arena, "(%.*s)(\\..*)?", (int)pattern.length, pattern.at);
     return tide_regex_covers(tide_text_of(up_to_dot), path) == TIDE_MATCH_YES;
 }
 
-/* quantizers/base.py, get_keys_to_not_convert, where nothing is named: the output head, what shares a weight, and the
- * last module. By hand, the head alone, besides what is named. */
+/* quantizers/base.py, get_keys_to_not_convert, if nothing is named: the output head, modules with shared weights, and
+ * the last module. In manual quantisation, only the head besides what is named. */
 static bool is_left(tide_model *model, const tide_job *job, uint32_t instance, uint32_t head) {
     const tide_instance *of = &model->instances[instance];
     const tide_name_list *skip = &job->quant_skip;
@@ -27,8 +27,7 @@ static bool is_left(tide_model *model, const tide_job *job, uint32_t instance, u
            (last && last->module == instance && tide_text_ends(tide_text_of(last->name), TIDE_TEXT(".weight")));
 }
 
-/* Experts that are one parameter are no layers, so that quantisers leave them whole; said where they are most of the
- * model. */
+/* Experts in one parameter are not layers, so they are not quantised; reported if they are most of the model. */
 static void say_whole_experts(const tide_model *model, const tide_job *job) {
     int64_t whole = 0, all = 0;
     for (uint32_t i = 0; i < model->parameter_count; i++) {
@@ -48,8 +47,8 @@ static void say_whole_experts(const tide_model *model, const tide_job *job) {
                 "experts=modules has them as layers, as before transformers 5; mode=serve has them as vLLM packs them");
 }
 
-/* transformers replaces nn.Linear itself (integrations/bitsandbytes.py, type(module) is nn.Linear): layers of classes
- * that are made from it stay whole, which is said where they are most of the model. */
+/* transformers replaces nn.Linear itself (integrations/bitsandbytes.py, type(module) is nn.Linear): layers of
+ * subclasses are not quantised, which is reported if they are most of the model. */
 static void say_whole_layers(const tide_model *model, const tide_job *job) {
     tide_text name = TIDE_TEXT("");
     int64_t whole = 0, all = 0;

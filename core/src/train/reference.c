@@ -2,7 +2,7 @@
 /* trl/trainer/utils.py, create_model_from_path(); trl/models/utils.py, prepare_deepspeed() and prepare_fsdp(). */
 #include "train/reference.h"
 
-/* What trades places: storage and dtype, and of views of a flat parameter what made them. */
+/* Exchanges storage and dtype, and for views of a flat parameter their nodes. */
 static void exchange(tide_tensor *one, tide_tensor *other) {
     const tide_tensor was = *one;
     one->storage = other->storage;
@@ -41,7 +41,7 @@ void tide_reference_swap(tide_reference *r) {
     model->setting_changes++;
 }
 
-/* Weights without memory yet, of the types that the policy has now. */
+/* Makes weights without memory, in the policy's current dtypes. */
 static void make_weights(tide_reference *r) {
     tide_model *model = r->wrapper.model;
     tide_machine *m = model->m;
@@ -55,7 +55,7 @@ static void make_weights(tide_reference *r) {
     }
 }
 
-/* Names what came to the device for what it is. */
+/* Labels the allocations of the reference model. */
 static void name_allocations(tide_machine *m, uint32_t first) {
     for (uint32_t i = first; i < m->timeline.allocation_count; i++)
         if (tide_timeline_at(&m->timeline, i)->died == TIDE_NEVER)

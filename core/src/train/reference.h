@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The reference model of TRL's trainers: a second set of weights for the model's modules. */
+/* The reference model of TRL's trainers: a second set of weights for the same modules. */
 #ifndef TIDE_TRAIN_REFERENCE_H
 #define TIDE_TRAIN_REFERENCE_H
 
 #include "train/run.h"
 
-/* Parameters, buffers, hooks and the machine's wrapper of the one that does not run: between passes of the reference
- * they are its own, within one the policy's. */
+/* Parameters, buffers, hooks and wrapper of the model that is not running: those of the reference between its passes,
+ * those of the policy during them. */
 typedef struct tide_reference {
     tide_wrapper wrapper;
     tide_tensor **weights;
@@ -19,10 +19,10 @@ typedef struct tide_reference {
     tide_tensor *(*linear)(tide_machine *m, tide_tensor *x, tide_tensor *weight, tide_tensor *bias);
 } tide_reference;
 
-/* create_model_from_path(), and prepare_deepspeed(), prepare_fsdp() or prepare_model(). It lives as long as the run;
- * NULL after an error. */
+/* create_model_from_path(), then prepare_deepspeed(), prepare_fsdp() or prepare_model(). Lives as long as the run; NULL
+ * after an error. */
 tide_reference *tide_reference_new(tide_run *run, const tide_job *job);
-/* Around its passes: the reference takes the policy's place, and gives it back. */
+/* Called before and after its passes: exchanges the reference and the policy. */
 void tide_reference_swap(tide_reference *r);
 
 #endif

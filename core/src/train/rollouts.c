@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* generate() of transformers with sampling (generation/utils.py, _sample), as trl/trainer/grpo_trainer.py calls it in
- * _generate_single_turn: by library/generation.json, token by token. */
+/* generate() of transformers with sampling (generation/utils.py, _sample), as called by trl/trainer/grpo_trainer.py in
+ * _generate_single_turn: token by token, with library/generation.json. */
 #include "train/rollouts.h"
 
 #include "base/units.h"
@@ -36,7 +36,7 @@ void tide_set_rollouts(tide_run *run, const tide_job *job) {
         tide_of_bool(job->trainer_entropy_coef != 0 || job->trainer_use_adaptive_entropy);
 }
 
-/* Keys and values, and what else is kept of the tokens that were read. */
+/* Keys and values, and other state of the tokens so far. */
 static void mark_rollout_cache(tide_machine *m, tide_value v) {
     if (v.kind == TIDE_VALUE_TENSOR) tide_set_factor(m, v.tensor, TIDE_FACTOR_KV_CACHE);
     for (uint32_t i = 0; v.kind == TIDE_VALUE_LIST && i < v.list->count; i++) mark_rollout_cache(m, v.list->items[i]);
@@ -46,7 +46,7 @@ typedef struct rollouts {
     tide_run *run;
     const tide_job *job;
     tide_function *token;
-    tide_value state, past; /* of the loop, from library/generation.json; keys and values */
+    tide_value state, past; /* of the loop, see library/generation.json; keys and values */
 } rollouts;
 
 static bool sample_token(rollouts *r, int64_t i) {
@@ -62,7 +62,7 @@ static bool sample_token(rollouts *r, int64_t i) {
     return !m->has_failed;
 }
 
-/* Token i behind the one that the prompt gives. */
+/* Token i after the one that the prompt yields. */
 static bool sample_next(void *user, int64_t i) {
     return sample_token(user, i + 1);
 }
@@ -82,9 +82,9 @@ static void exchange_rollouts(void *user, const tide_value *values) {
     *tide_model_setting(&r->run->model, "past_key_values") = values[2];
 }
 
-/* The loop of _sample(). accelerate wraps the forward() of what the trainer holds: over adapters that is peft's, and
- * generate() is the model's own, outside of autocast. No end token is drawn: every completion is as long as it may be.
- */
+/* The loop of _sample(). accelerate wraps the forward() of the trainer's model: with adapters that is peft's, whereas
+ * generate() is the model's own, outside of autocast. No end token is ever sampled: every completion has the maximum
+ * length. */
 static void sample_tokens(rollouts *r) {
     tide_machine *m = &r->run->machine;
     tide_model *model = &r->run->model;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The completions that TRL's GRPOTrainer and RLOOTrainer train on. */
+/* Completions for TRL's GRPOTrainer and RLOOTrainer. */
 #ifndef TIDE_TRAIN_ROLLOUTS_H
 #define TIDE_TRAIN_ROLLOUTS_H
 
 #include "train/run.h"
 
-/* Tells forward() and the library of prompts and completions: their lengths, and what is kept of old policies. */
+/* Sets the lengths of prompts and completions, and what old policies keep, for forward() and the library. */
 void tide_set_rollouts(tide_run *run, const tide_job *job);
 
 /* transformers' generate() with sampling, for the prompts of one generation (phase generate). */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A run: the model loaded as from_pretrained() and .to("cuda") do it, then the loop. */
+/* A run: loads the model like from_pretrained() and .to("cuda"), then runs the loop. */
 #include "train/run.h"
 
 #include <string.h>
@@ -42,12 +42,12 @@ static void prepare(tide_run *run, const tide_job *job, tide_arena *arena, tide_
     bool uses_cache =
         job->use_cache == TIDE_use_cache_default ? !cache || cache->is_true : job->use_cache == TIDE_use_cache_true_;
     if (job->mode != TIDE_mode_train) run->model.state.is_checkpointing = false;
-    if (run->model.state.is_checkpointing) uses_cache = false; /* transformers switches the cache off */
+    if (run->model.state.is_checkpointing) uses_cache = false; /* transformers disables the cache */
     run->model.autocasts = job->mode == TIDE_mode_train && tide_job_autocasts(job);
     run->model.autocast_dtype = job->autocast.dtype;
     run->model.leaves_autocast = tide_job_has_deepspeed(job);
     bool has_text = tide_json_at(job->config, "text_config") != NULL;
-    if (job->trainer != TIDE_trainer_none) /* those of TRL pass use_cache=False */
+    if (job->trainer != TIDE_trainer_none) /* TRL's trainers pass use_cache=False */
         uses_cache = job->trainer == TIDE_trainer_hf && has_text && !run->model.state.is_checkpointing &&
                      tide_copied_use_cache(job);
     tide_set_model_settings(run, job, uses_cache);
@@ -68,20 +68,20 @@ tide_description *tide_run_description(tide_run *run, const tide_job *job, tide_
     return tide_load_given_description(run, job);
 }
 
-/* modeling_utils.py, caching_allocator_warmup: one block of the size of the weights, as they will be kept. */
+/* modeling_utils.py, caching_allocator_warmup: one block of the size of the weights as they will be stored. */
 static void warm_up(tide_run *run, const tide_job *job) {
     int64_t bytes = 0;
     if (job->load != TIDE_load_warmup) return;
     for (uint32_t i = 0; i < run->model.parameter_count; i++) {
         const tide_tensor *t = run->model.parameters[i].tensor;
-        bytes += tide_is_params4bit(&run->model, i) ? tide_count(t) / 2 : tide_bytes(t); /* two of 4 bits in a byte */
+        bytes += tide_is_params4bit(&run->model, i) ? tide_count(t) / 2 : tide_bytes(t); /* two 4-bit values per byte */
     }
     run->machine.op = "caching_allocator_warmup";
     tide_alloc_and_free(&run->machine, bytes / 2 * 2);
 }
 
-/* timm's set_grad_checkpointing() and diffusers' enable_gradient_checkpointing() have one form: not reentrant, and
- * nothing of a layer is kept. */
+/* timm's set_grad_checkpointing() and diffusers' enable_gradient_checkpointing() have a single variant: non-reentrant,
+ * nothing of a layer kept. */
 static bool check_form(const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
     const char *library = tide_job_is_of_timm(job) ? "timm" : tide_job_is_of_diffusers(job) ? "diffusers" : NULL;
     if (!library || job->checkpointing == TIDE_checkpointing_full) return true;
@@ -125,7 +125,7 @@ static void cast_to_bf16(tide_machine *m, tide_parameter_row *row) {
     tide_release(m, cast);
 }
 
-/* trl/experimental/utils.py, peft_module_casting_to_bf16: what prepare_model_for_kbit_training() took to fp32. */
+/* trl/experimental/utils.py, peft_module_casting_to_bf16: for what prepare_model_for_kbit_training() cast to fp32. */
 static void cast_embeddings_to_bf16(tide_run *run, const tide_job *job) {
     static const char *const names[] = {"lm_head", "embed_tokens", "wte", "wpe"};
     if (!tide_trainer_casts_to_bf16(job)) return;
@@ -142,7 +142,7 @@ static void cast_embeddings_to_bf16(tide_run *run, const tide_job *job) {
     m->state.factor = TIDE_FACTOR_TEMPORARY;
 }
 
-/* trl/trainer/sft_trainer.py, __init__: adapters over quantised weights are taken to bf16. */
+/* trl/trainer/sft_trainer.py, __init__: casts adapters on quantised weights to bf16. */
 static void cast_adapters_to_bf16(tide_run *run, const tide_job *job) {
     tide_machine *m = &run->machine;
     bool casts = job->trainer == TIDE_trainer_sft || job->trainer == TIDE_trainer_dpo ||
@@ -178,7 +178,7 @@ bool tide_load(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagn
     run->model.state.is_on_meta = run->model.state.is_on_meta || (is_on_host && !run->model.parameter_made);
     tide_model_to_device(&run->model);
     if (strategy && strategy->loaded) strategy->loaded(&run->model, job);
-    /* where the weights are, there peft puts adapters */
+    /* peft creates adapters where the weights are */
     m->makes_on_host = (is_on_host && !run->model.parameter_made) || run->model.state.is_on_meta;
     tide_choose_trainable(run, job);
     if (tide_prepares_kbit(job)) tide_prepare_kbit(&run->model);
@@ -192,13 +192,13 @@ bool tide_load(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagn
     return !m->has_failed && check_quantised_training(run, job, diags);
 }
 
-/* Whether the model reads the loss that it was given, or that Liger's kernels brought. */
+/* Whether the model computes the given loss, or the one from Liger's kernels. */
 static bool check_loss(tide_run *run, const tide_job *job) {
     tide_diagnostics *diags = run->machine.diags;
     tide_text loss = tide_model_setting(&run->model, "loss_function")->text;
     bool is_fused = tide_text_is(loss, "liger") || tide_text_is(loss, "cut_cross_entropy"),
          is_read = tide_model_setting(&run->model, is_fused ? "loss_is_fused" : "loss_is_read")->truth;
-    bool is_unused = job->trainer > TIDE_trainer_hf; /* TRL's have losses of their own */
+    bool is_unused = job->trainer > TIDE_trainer_hf; /* TRL's trainers have their own losses */
     if (!is_unused && (is_read || tide_text_is(loss, "default"))) return true;
     if (!is_unused && job->use_liger_kernel == TIDE_use_liger_kernel_true_ && job->labels &&
         job->loss == TIDE_loss_default)
@@ -213,14 +213,14 @@ static bool check_loss(tide_run *run, const tide_job *job) {
     return true;
 }
 
-/* Whether all that folded loops have saved was freed: a graph that no backward has run holds it. */
+/* Whether everything saved by folded loops was freed: it is not if a graph remains that no backward has run. */
 static bool loops_are_unwound(const tide_timeline *t) {
     for (uint32_t i = 0; i < t->repetition_count; i++)
         if (t->repetitions[i].saved_count && !t->repetitions[i].is_unwound) return false;
     return true;
 }
 
-/* Whether all attention is of the kind that Ulysses takes the place of: library/ulysses.json has come by. */
+/* Whether all attention is of the kind that Ulysses replaces: library/ulysses.json was reached. */
 static bool is_shared_by_ulysses(tide_run *run, const tide_job *job) {
     if (job->parallel_sequence_parallel_size == 1 || tide_model_setting(&run->model, "ulysses_is_read")->truth)
         return true;

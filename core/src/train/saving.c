@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* transformers/trainer.py, save_model() and _save_optimizer_and_scheduler(). What a rank holds whole goes to the host
- * as it is; what is cut is gathered, one tensor or one module at a time. */
+/* transformers/trainer.py, save_model() and _save_optimizer_and_scheduler(). Full tensors are copied to the host as
+ * they are; sharded ones are gathered, one tensor or one module at a time. */
 #include "train/saving.h"
 
 #include "train/adapters.h"
@@ -12,7 +12,7 @@ bool tide_saves_behind(const tide_job *job, unsigned step) {
     return step == (unsigned)job->steps || (is_regular && step % every == 0);
 }
 
-/* A function of library/trainers.json, of so many. */
+/* Calls a function of library/trainers.json with a count. */
 static void call_of_count(tide_trainer_run *t, const char *name, int64_t count) {
     tide_function *function = tide_trainer_function(t, name);
     const tide_value argument = tide_of_int(count);
@@ -28,8 +28,8 @@ static void copy_quant_maps(tide_trainer_run *t) {
     if (count && t->job->quant_double) call_of_count(t, "nested_quant_maps", count);
 }
 
-/* transformers/core_model_loading.py, revert_weight_conversion(): weights that a checkpoint has in other parts than the
- * model are copied, by saved() of their modules, and all copies are there before the first file is written. */
+/* transformers/core_model_loading.py, revert_weight_conversion(): weights that a checkpoint stores differently from the
+ * model are copied, by saved() of their modules, and all copies exist before the first file is written. */
 static void revert_weight_conversion(tide_trainer_run *t) {
     tide_model *model = &t->run->model;
     tide_machine *m = model->m;
@@ -44,7 +44,7 @@ static void revert_weight_conversion(tide_trainer_run *t) {
     m->module = m->statement = 0;
 }
 
-/* module.named_parameters(recurse=False); how many. */
+/* module.named_parameters(recurse=False); returns their number. */
 static uint32_t params_of_module(const tide_model *model, uint32_t instance, tide_tensor **params) {
     const tide_instance *of = &model->instances[instance];
     uint32_t count = 0;
@@ -64,7 +64,7 @@ static tide_tensor **room_for_params(const tide_model *model) {
 
 /* ---- DeepSpeed: runtime/engine.py ---- */
 
-/* _zero3_consolidated_16bit_state_dict: of each module by itself, frozen ones too. */
+/* _zero3_consolidated_16bit_state_dict: module by module, frozen ones included. */
 static void consolidate_16bit(tide_trainer_run *t) {
     const tide_model *model = &t->run->model;
     tide_tensor **params = room_for_params(model);
@@ -78,17 +78,17 @@ static void consolidate_16bit(tide_trainer_run *t) {
     t->strategy->checkpoint_event(&t->wrapper, true);
 }
 
-/* engine.save_checkpoint(): parts as they are. */
+/* engine.save_checkpoint(): partitions as they are. */
 static void save_engine(tide_trainer_run *t) {
     if (t->strategy->checkpoint_event)
         t->strategy->checkpoint_event(&t->wrapper, false);
     else
-        tide_keep_barrier(t); /* that of stage 3 is of zero.Init */
+        tide_keep_barrier(t); /* for stage 3, zero.Init has one already */
     call_of_count(t, "checkpoint_tag_validation", 0);
     if (t->strategy->checkpoint_event) t->strategy->checkpoint_event(&t->wrapper, true);
 }
 
-/* Without the weights of all ranks save_model() saves the engine in their place. */
+/* Without the gathered weights, save_model() saves the engine instead. */
 static void save_deepspeed(tide_trainer_run *t) {
     const tide_job *job = t->job;
     if (t->strategy->checkpoint_event &&
@@ -116,8 +116,8 @@ static bool is_before(const tide_model *model, uint32_t instance, const tide_ten
     return false;
 }
 
-/* get_model_state_dict(), tied weights under both names. Those of adapters leave out what is frozen, but for the second
- * name of a tied one. */
+/* get_model_state_dict(), tied weights under both names. With adapters it leaves out frozen parameters, except for the
+ * second name of a tied one. */
 static void gather_model(tide_trainer_run *t, bool leaves_frozen) {
     const tide_model *model = &t->run->model;
     tide_tensor **params = room_for_params(model), **room = room_for_params(model);
@@ -129,7 +129,7 @@ static void gather_model(tide_trainer_run *t, bool leaves_frozen) {
     }
 }
 
-/* get_optimizer_state_dict(): states are of their parameter's shape. */
+/* get_optimizer_state_dict(): states have the shape of their parameter. */
 static void gather_optimizer(tide_trainer_run *t) {
     tide_optimizer *optimizer = t->wrapper.optimizer;
     uint32_t count = tide_optimizer_members(optimizer, NULL);
@@ -146,7 +146,7 @@ static void save_fsdp2(tide_trainer_run *t) {
     gather_optimizer(t);
 }
 
-/* accelerate/utils/fsdp_utils.py: save_fsdp_model() and save_fsdp_optimizer(), behind save_model(). */
+/* accelerate/utils/fsdp_utils.py: save_fsdp_model() and save_fsdp_optimizer(), after save_model(). */
 static void save_fsdp1(tide_trainer_run *t) {
     t->strategy->state_dict(&t->wrapper);
     if (t->job->trainer_save_only_model) return;
@@ -154,7 +154,7 @@ static void save_fsdp1(tide_trainer_run *t) {
     t->strategy->optim_state_dict(&t->wrapper);
 }
 
-/* The first rank writes them, as they lie on its device; DeepSpeed and FSDP have copied them to the host before. */
+/* The first rank writes them from its device; DeepSpeed and FSDP have already copied them to the host. */
 static bool saves_whole_weights(const tide_trainer_run *t) {
     return t->job->adapter == TIDE_adapter_none && t->wrapper.rank == 0 && !tide_job_has_deepspeed(t->job) &&
            !t->strategy->full_tensor && !t->strategy->state_dict;

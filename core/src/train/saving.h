@@ -5,7 +5,7 @@
 
 #include "train/trainer_run.h"
 
-/* Whether a checkpoint is written behind a step. */
+/* Whether a checkpoint is written after a step. */
 bool tide_saves_behind(const tide_job *job, unsigned step);
 void tide_save_checkpoint(tide_trainer_run *t, unsigned step);
 

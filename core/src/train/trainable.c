@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which parameters train, and how many there are. */
+/* Which parameters train, and their number. */
 #include "train/run.h"
 
 #include <string.h>
 
 #include "train/adapters.h"
 
-/* Each prefix is the beginning of some parameter's name. */
+/* Whether each prefix matches the name of some parameter. */
 static bool check_prefixes(const tide_run *run, const char *setting, const char **prefixes, uint32_t count) {
     tide_machine *m = run->model.m;
     for (uint32_t i = 0; i < count; i++) {
@@ -14,7 +14,7 @@ static bool check_prefixes(const tide_run *run, const char *setting, const char 
         for (uint32_t k = 0; k < run->model.parameter_count && !is_found; k++)
             is_found = tide_is_named(run->model.parameters[k].name, &prefixes[i], 1);
         for (uint32_t k = 1; k < run->model.instance_count && !is_found;
-             k++) /* of tied parameters, which have another's name */
+             k++) /* a tied parameter may have the other name */
             is_found = tide_is_named(run->model.instances[k].path, &prefixes[i], 1);
         if (is_found) continue;
         const char **parts = TIDE_NEW(m->arena, const char *, run->model.part_count);

@@ -22,7 +22,7 @@ static bool has_ulysses_batches(const tide_trainer_run *t) {
     return t->job->parallel_sequence_parallel_size > 1;
 }
 
-/* The step's batches, while those of the step before are there still: the last of them, `inputs`, for longest. */
+/* Gets the step's batches while those of the previous step are still alive: the last of them, `inputs`, for longest. */
 static bool get_batch_samples(tide_trainer_run *t, unsigned step) {
     tide_machine *m = &t->run->machine;
     int64_t count = t->job->grad_accum;
@@ -56,7 +56,7 @@ static void generate(tide_trainer_run *t, unsigned step) {
     if (t->strategy->generation_ends && !t->run->machine.has_failed) t->strategy->generation_ends(&t->wrapper);
 }
 
-/* _generate_and_score_completions: a generation, and what its micro-batches are given. */
+/* _generate_and_score_completions: one generation, and the inputs of its micro-batches. */
 static void generate_and_score(tide_trainer_run *t, unsigned step) {
     tide_machine *m = &t->run->machine;
     tide_model *model = &t->run->model;
@@ -126,7 +126,7 @@ static void forget_given(tide_trainer_run *t) {
         *tide_model_setting(&t->run->model, settings[i]) = tide_none();
 }
 
-/* del inputs: what layers compute again from is held by their checkpoints, as long as there is one. */
+/* del inputs: checkpoints still refer to the inputs from which their layers are recomputed. */
 static void del_inputs(tide_trainer_run *t, tide_batch *batch) {
     tide_model *model = &t->run->model;
     if (!has_ulysses_batches(t)) return;
@@ -136,7 +136,7 @@ static void del_inputs(tide_trainer_run *t, tide_batch *batch) {
     if (!model->state.is_checkpointing) forget_given(t);
 }
 
-/* Accelerator.backward: the loss is divided, but for DeepSpeed, whose engine updates behind the last of a step. */
+/* Accelerator.backward: divides the loss, except with DeepSpeed, whose engine updates after the last one of a step. */
 static void accelerator_backward(tide_trainer_run *t, unsigned step, tide_tensor *loss) {
     tide_machine *m = &t->run->machine;
     bool has_engine = t->strategy->updates_in_backward;
@@ -158,8 +158,8 @@ static void accelerator_backward(tide_trainer_run *t, unsigned step, tide_tensor
     if (t->strategy->after_backward && !m->has_failed) t->strategy->after_backward(&t->wrapper);
 }
 
-/* Trainer._prepare_input: with DeepSpeed, floats are taken to the engine's type, as log-probabilities that were
- * computed ahead. Returns what was made for it, which lives as long as the inputs. */
+/* Trainer._prepare_input: with DeepSpeed, floating-point inputs such as precomputed log-probabilities are cast to the
+ * engine's dtype. Returns the casts, which live as long as the inputs. */
 static tide_value take_floats_to_half(tide_trainer_run *t, tide_batch *inputs) {
     tide_machine *m = &t->run->machine;
     tide_value made = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
@@ -191,7 +191,7 @@ static void forward_and_backward(tide_trainer_run *t, unsigned step, tide_batch 
     del_inputs(t, batch);
     if (!loss || m->has_failed) return;
     if (empties && (step - 1) % empties == 0) tide_timeline_empty_cache(&m->timeline);
-    /* The loss is no sum over counted labels: loss / self.current_gradient_accumulation_steps. */
+    /* The loss is not a sum over counted labels: loss / self.current_gradient_accumulation_steps. */
     if (!t->num_items && !t->kind->scales_loss) {
         m->op = "div";
         tide_tensor *mean = tide_scale(m, loss);
@@ -221,7 +221,7 @@ static void training_step(tide_trainer_run *t, unsigned step, tide_batch *inputs
 
 /* ---- the end of a step ---- */
 
-/* model.zero_grad(): in the order of parameters. */
+/* model.zero_grad(): in parameter order. */
 static void trainer_zero_grad(tide_trainer_run *t) {
     tide_machine *m = &t->run->machine;
     tide_model *model = &t->run->model;
@@ -231,7 +231,7 @@ static void trainer_zero_grad(tide_trainer_run *t) {
     tide_freeing_ends(m, before);
 }
 
-/* Clipped or not, the norm is computed (_get_grad_norm), and kept until the next. */
+/* Whether or not gradients are clipped, the norm is computed (_get_grad_norm) and kept until the next one. */
 static void clip_and_step(tide_trainer_run *t) {
     tide_machine *m = &t->run->machine;
     tide_del(m, "del grad_norm", t->wrapper.grad_norm);
@@ -258,8 +258,8 @@ static void trainer_update(tide_trainer_run *t, unsigned step) {
 
 /* ---- before the training ---- */
 
-/* _precompute_ref_logps: over the data set, of which every batch is alike; those after the third find the allocator as
- * it left it. A batch is on the device before the name of the last one is bound to it. */
+/* _precompute_ref_logps over the data set, all of whose batches are alike; from the third on the allocator's state
+ * recurs. A batch is on the device before its name is rebound to it. */
 static void precompute(tide_trainer_run *t, const tide_job *job) {
     tide_machine *m = &t->run->machine;
     tide_batch last = {0};
@@ -278,8 +278,7 @@ static void precompute(tide_trainer_run *t, const tide_job *job) {
     tide_drop_batch(m, &last);
 }
 
-/* prepare_deepspeed(self.model): an engine without an optimizer casts and places what comes under that of the training
- * later. */
+/* prepare_deepspeed(self.model): an engine without an optimizer casts and moves what the training engine gets later. */
 static void prepare_for_precomputing(tide_trainer_run *t) {
     const tide_strategy *strategy = t->run->strategy;
     tide_wrapper w = {
@@ -287,8 +286,8 @@ static void prepare_for_precomputing(tide_trainer_run *t) {
     if (tide_job_has_deepspeed(t->job) && strategy->prepare_reference) strategy->prepare_reference(&w);
 }
 
-/* aux_loss_enabled of sft_trainer.py and its kin: of models whose configuration has router_aux_loss_coef the router's
- * load-balancing loss is trained. */
+/* aux_loss_enabled of sft_trainer.py and others: if the configuration has router_aux_loss_coef, the router's
+ * load-balancing loss is added. */
 static void add_aux_loss(tide_run *run, const tide_job *job) {
     tide_model *model = &run->model;
     for (uint32_t i = 0; i < model->scope_count && tide_trl_fuses_head(job); i++) {
@@ -303,7 +302,7 @@ static void add_aux_loss(tide_run *run, const tide_job *job) {
     }
 }
 
-/* DPOConfig's loss_type, which may be several. */
+/* loss_type of DPOConfig, which may be several. */
 static void set_loss_types(tide_trainer_run *t) {
     tide_machine *m = &t->run->machine;
     const char *given = t->job->trainer_loss_type;
@@ -338,14 +337,14 @@ static bool prepare_trl(tide_trainer_run *t) {
     return !t->run->machine.has_failed;
 }
 
-/* DPOConfig and its kin: disable_dropout, of torch.nn.Dropout alone. */
+/* disable_dropout of DPOConfig and others, for torch.nn.Dropout only. */
 static bool disables_dropout(const tide_job *job) {
     if (job->trainer_disable_dropout != TIDE_trainer_disable_dropout_default)
         return job->trainer_disable_dropout == TIDE_trainer_disable_dropout_true_;
     return job->trainer > TIDE_trainer_sft && !tide_trainer_generates(job);
 }
 
-/* The micro-batches of a step. Where several generations are in one step, each is played. */
+/* The micro-batches of a step. If a step has several generations, each is played. */
 static void play_training_steps(tide_trainer_run *t, unsigned step) {
     const tide_job *job = t->job;
     tide_alike alike = {.run = t->run, .step = step, .count = (uint32_t)job->grad_accum};
@@ -364,9 +363,9 @@ static void play_training_steps(tide_trainer_run *t, unsigned step) {
     }
 }
 
-enum { BATCHES_LIMIT = 10000 }; /* of a step, which are held together */
+enum { BATCHES_LIMIT = 10000 }; /* of a step, all alive at the same time */
 
-/* _load_optimizer_and_scheduler: states go to the device one after another, or all ranks read them there. */
+/* _load_optimizer_and_scheduler: states are copied to the device one by one, or all ranks read them there. */
 static void load_checkpoint(tide_trainer_run *t) {
     tide_machine *m = &t->run->machine;
     m->op = "load_state_dict";
@@ -393,7 +392,7 @@ static bool refills_in_step(const tide_job *job, unsigned step) {
     return ranks > 1 && (first % ranks == 0 || first / ranks != (first + job->grad_accum - 1) / ranks);
 }
 
-/* How many steps after this one end as it does, with nothing behind them. */
+/* How many steps after this one end in the same way, with nothing after them. */
 static uint32_t steps_alike(const tide_job *job, unsigned step) {
     uint32_t left = 0;
     if (tide_trainer_generates(job) || tide_job_has_lengths(job)) return 0;
@@ -412,7 +411,7 @@ static void play_steps(tide_trainer_run *t) {
         steps.step = step;
         tide_alike_begins(&steps);
         if (!get_batch_samples(t, step)) return;
-        tide_timeline_mark(&m->timeline, step, TIDE_PHASE_LOAD); /* where the step begins */
+        tide_timeline_mark(&m->timeline, step, TIDE_PHASE_LOAD); /* the start of the step */
         play_training_steps(t, step);
         if (!m->has_failed) trainer_update(t, step);
         if (!m->has_failed && tide_evaluates_behind(job, step)) tide_evaluate(t, step);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranks that share sequences, of a trainer: trainer.py, _prepare_context_parallel_inputs(), and accelerate's
+/* Sequences shared by several ranks, in a trainer: trainer.py, _prepare_context_parallel_inputs(), and accelerate's
  * maybe_context_parallel() around a micro-batch; deepspeed/runtime/sequence_parallel/ulysses_sp.py. */
 #include <string.h>
 

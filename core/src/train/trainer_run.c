@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What transformers' Trainer and those of TRL make of a batch: inputs, the model's call, the loss. */
+/* How transformers' Trainer and TRL's trainers process a batch: inputs, the call of the model, the loss. */
 #include <string.h>
 
 #include "base/units.h"
@@ -37,7 +37,7 @@ void tide_keep_barrier(tide_trainer_run *t) {
 
 /* ---- batches ---- */
 
-/* Whether the model's forward() takes one. */
+/* Whether the model's forward() takes a mask. */
 static bool takes_mask(tide_trainer_run *t) {
     const tide_model *model = &t->run->model;
     tide_function *forward = tide_method_find(model->instances[model->root].of, TIDE_TEXT("forward"));
@@ -47,7 +47,7 @@ static bool takes_mask(tide_trainer_run *t) {
     return false;
 }
 
-/* The mask that a collator makes, of ones where nothing is padded. */
+/* The collator's mask, all ones without padding. */
 static void add_mask(tide_trainer_run *t, tide_batch *b) {
     tide_machine *m = &t->run->machine;
     const tide_value *ids = NULL;
@@ -92,7 +92,7 @@ static tide_tensor *labels_of(const tide_batch *b) {
     return NULL;
 }
 
-/* Trainer's model_accepts_loss_kwargs: of few classes of transformers an attribute says that it does not. */
+/* Trainer's model_accepts_loss_kwargs: a few classes of transformers have an attribute that denies it. */
 static bool accepts_loss_kwargs(tide_model *model) {
     bool is_given = tide_size_find(model->descriptions, model->scopes[0].description, TIDE_TEXT("accepts_loss_kwargs"));
     return !is_given || tide_model_size(model, "accepts_loss_kwargs").truth;
@@ -110,7 +110,7 @@ tide_tensor *tide_count_items(tide_trainer_run *t, const tide_batch *batches, in
     tide_text name = model->instances[model->root].of->name;
     const tide_json *encodes = tide_json_at(t->job->config, "is_encoder_decoder");
     bool generates = tide_text_contains(name, TIDE_TEXT("ForConditionalGeneration")) && !(encodes && encodes->is_true);
-    /* ForCausalLMLoss shifts, by LOSS_MAPPING of the class */
+    /* ForCausalLMLoss shifts, according to the LOSS_MAPPING of the class */
     const tide_value arguments[] = {list,
                                     tide_of_bool(generates || tide_text_contains(name, TIDE_TEXT("ForCausalLM")))};
     if (list.list->count && count && accepts_loss_kwargs(&t->run->model))
@@ -134,7 +134,7 @@ void tide_set_num_items(tide_trainer_run *t, tide_tensor *num_items) {
 
 /* ---- the model's call ---- */
 
-/* accelerate/utils/operations.py, convert_to_fp32: outputs of the model's forward under autocast. */
+/* accelerate/utils/operations.py, convert_to_fp32: for outputs of forward() under autocast. */
 static void convert_to_fp32(tide_machine *m, tide_value *output) {
     bool is_list = output->kind == TIDE_VALUE_LIST;
     tide_value *items = is_list ? output->list->items : output;
@@ -172,7 +172,7 @@ void tide_trainer_call_ends(tide_model *model, tide_value *outputs, bool replace
     m->statement = statement;
 }
 
-/* The call of the model, as accelerate wraps its forward. */
+/* Calls the model as accelerate wraps its forward(). */
 static tide_value trainer_call_model(tide_trainer_run *t, const tide_batch *inputs) {
     tide_machine *m = &t->run->machine;
     tide_model *model = &t->run->model;
@@ -185,7 +185,7 @@ static tide_value trainer_call_model(tide_trainer_run *t, const tide_batch *inpu
     return output;
 }
 
-/* Trainer.compute_loss: the model's own. With average_tokens_across_devices it is multiplied in place by the number of
+/* Trainer.compute_loss with the model's own loss. average_tokens_across_devices multiplies it in place by the number of
  * processes. Owned by the caller. */
 tide_tensor *tide_compute_loss(tide_trainer_run *t, const tide_batch *inputs, tide_value *outputs) {
     tide_machine *m = &t->run->machine;
@@ -220,7 +220,8 @@ tide_value tide_call_without_grad(tide_trainer_run *t, tide_function *function, 
     model->m->state.grad_enabled = has_grad;
     model->state.is_checkpointing = checkpoints;
     model->makes_grad_last |= checkpoints;
-    tide_skip_layers(model, 1); /* trl/models/utils.py, disable_gradient_checkpointing: then it is on for every layer */
+    tide_skip_layers(
+        model, 1); /* trl/models/utils.py, disable_gradient_checkpointing: afterwards it is enabled for every layer */
     model->setting_changes++;
     return made;
 }
@@ -258,7 +259,7 @@ void tide_accelerator_autocast_begin(tide_trainer_run *t) {
     tide_autocast_begin(&t->run->machine, t->job->autocast.dtype);
 }
 
-/* Where the head's backward follows, it computes in the type of its forward. */
+/* If the head's backward follows, it computes in the dtype of its forward. */
 void tide_accelerator_autocast_end(tide_trainer_run *t) {
     if (!is_mixed_unwrapped(t->job)) return;
     if (!tide_trainer_generates(t->job)) *tide_model_setting(&t->run->model, "head_dtype") = tide_none();
@@ -291,7 +292,7 @@ tide_tensor *tide_compute_trl_loss(tide_trainer_run *t, tide_value batch) {
     return loss.kind == TIDE_VALUE_TENSOR ? loss.tensor : NULL;
 }
 
-/* Texts alone are described, of models that take more; in rollouts those of models of text. */
+/* For models that take other inputs as well, only texts are described; in rollouts only models of text. */
 static bool plays_media(tide_trainer_run *t) {
     const tide_model *model = &t->run->model;
     const tide_json *inputs = model->instances[model->root].of->inputs;
@@ -308,8 +309,8 @@ static bool plays_media(tide_trainer_run *t) {
                       "images=0 plays texts alone; trainer=hf plays images, with the model's own loss");
 }
 
-/* model.base_model and get_output_embeddings(): the only modules of a causal language model. A reward model has a score
- * for each row, and no output embeddings. */
+/* model.base_model and get_output_embeddings(): the only modules of a causal language model. A reward model has one
+ * score per row, and no output embeddings. */
 bool tide_find_parts(tide_trainer_run *t) {
     tide_model *model = &t->run->model;
     const tide_instance *root = &model->instances[model->root];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A trainer at work: what its loop and its evaluation do with a batch. */
+/* A running trainer: what its loop and its evaluation do with a batch. */
 #ifndef TIDE_TRAIN_TRAINER_RUN_H
 #define TIDE_TRAIN_TRAINER_RUN_H
 
@@ -9,14 +9,14 @@
 #include "train/run.h"
 #include "train/vllm_generation.h"
 
-/* Of TRL, by functions of library/trainers.json: NAME_batch() makes a batch, NAME_policy() calls the model,
+/* A trainer of TRL, by functions of library/trainers.json: NAME_batch() makes a batch, NAME_policy() calls the model,
  * NAME_reference() the reference model, and NAME_loss() is the rest of compute_loss(). */
 typedef struct tide_trl {
-    const char *name;   /* NULL: Trainer's own, with what the model takes */
+    const char *name;   /* NULL: Trainer itself, with the inputs of the model */
     bool counts_labels; /* the third column is "labels", which are counted */
     bool has_reference;
     bool builds_logits; /* calls the model as it is, without the fused head */
-    bool scales_loss;   /* by itself, for the micro-batches of a step */
+    bool scales_loss;   /* it divides the loss by the micro-batches of a step itself */
 } tide_trl;
 
 typedef struct tide_trainer_run {
@@ -25,63 +25,63 @@ typedef struct tide_trainer_run {
     const tide_trl *kind;
     const tide_strategy *strategy;
     tide_wrapper wrapper;
-    tide_batch *batch_samples;                                         /* those of a step, which are fetched together */
+    tide_batch *batch_samples;                                         /* of a step, fetched together */
     tide_tensor *num_items;                                            /* of their labels */
-    tide_tensor *loss;                                                 /* tr_loss_step: of the micro-batch before */
+    tide_tensor *loss;                                                 /* tr_loss_step: of the previous micro-batch */
     tide_function *nan_inf_filter, *policy, *reference, *compute_loss; /* NULL: Trainer's own, or none */
-    tide_reference *reference_model; /* NULL: none, or the model without its adapters */
-    bool calls_bare_model;           /* and not what a strategy has put around it */
-    tide_value buffered;             /* of trainers that generate: what is left of one generation, by micro-batches */
+    tide_reference *reference_model; /* NULL: none, or the model with its adapters disabled */
+    bool calls_bare_model;           /* rather than a strategy's wrapper */
+    tide_value buffered;             /* of trainers that generate: the rest of a generation, by micro-batches */
     int64_t micro;                   /* micro-batches so far */
     tide_tensor *entropy_stats;      /* of the micro-batches so far; NULL: none */
     tide_value base_model, lm_head;
-    bool scales; /* by scaler: mixed precision of fp16 (accelerate/accelerator.py) */
+    bool scales; /* by the scaler: mixed precision in fp16 (accelerate/accelerator.py) */
     tide_scaler scaler;
     tide_vllm_generation vllm;
     tide_offload *offload; /* activation_offloading; NULL: none */
     tide_context_parallel context;
-    tide_value whole_batch; /* of DeepSpeed's Ulysses: what the loader has on the device until its next one */
+    tide_value whole_batch; /* for DeepSpeed's Ulysses: what the loader keeps on the device until its next batch */
 } tide_trainer_run;
 
 extern const tide_trl tide_trls[TIDE_trainer_COUNT];
 
-/* Of torch.amp.autocast("cuda") around compute_loss(): float16 by itself. Inside of it accelerate has its own, but for
- * FSDP2. */
+/* The dtype of torch.amp.autocast("cuda") around compute_loss(): float16 by default. Inside of it accelerate uses its
+ * own, except for FSDP2. */
 tide_dtype tide_loss_dtype(const tide_trainer_run *t);
 
-/* self.accelerator.autocast() of TRL, around calls of a model that accelerate has not wrapped, which is FSDP2's: of
- * those that it has, the forward's own is the same. */
+/* self.accelerator.autocast() of TRL around calls of a model that accelerate has not wrapped, as with FSDP2; for a
+ * wrapped one it changes nothing. */
 void tide_accelerator_autocast_begin(tide_trainer_run *t);
 void tide_accelerator_autocast_end(tide_trainer_run *t);
 
-/* A function of library/trainers.json; an error and NULL if there is none. */
+/* A function of library/trainers.json; reports an error and returns NULL if there is none. */
 tide_function *tide_trainer_function(tide_trainer_run *t, const char *name);
-/* The tensor of torch.distributed.barrier(), which the first of a run leaves: that of
- * PartialState().main_process_first() around the data set, which trainers that generate leave as it is, or where vLLM
- * has started. */
+/* The tensor of torch.distributed.barrier(), which the first barrier of a run leaves: in
+ * PartialState().main_process_first() around the data set, which trainers that generate do not use, or after vLLM has
+ * started. */
 void tide_keep_barrier(tide_trainer_run *t);
-/* Fills an empty batch with what the collator makes; the job says of how many rows. False after an error. */
+/* Fills an empty batch with what the collator makes, for as many rows as the job says. False after an error. */
 bool tide_trainer_batch(tide_trainer_run *t, const tide_job *job, tide_batch *b);
 void tide_drop_batch(tide_machine *m, tide_batch *b);
 /* _get_num_items_in_batch; NULL: there is nothing to count. */
 tide_tensor *tide_count_items(tide_trainer_run *t, const tide_batch *batches, int64_t count);
-/* The number that the model divides its loss by: num_items, owned by the trainer; NULL: none. */
+/* Sets the number by which the model divides its loss, num_items, owned by the trainer; NULL: none. */
 void tide_set_num_items(tide_trainer_run *t, tide_tensor *num_items);
 /* A pass without gradients and checkpointing. Owned by the caller. */
 tide_value tide_call_without_grad(tide_trainer_run *t, tide_function *function, tide_value batch, tide_value policy);
-/* The reference's pass, of the model itself without its adapters, or of its copy in eval mode, which allocates as the
- * model does. Owned by the caller. */
+/* The reference pass: by the model itself with adapters disabled, or by its copy in evaluation mode, which allocates
+ * alike. Owned by the caller. */
 tide_value tide_call_reference(tide_trainer_run *t, tide_value batch, tide_value policy);
 tide_value tide_list_of_batch(tide_machine *m, const tide_batch *inputs);
-/* Trainer.compute_loss, with what the model returned where outputs is not NULL. Owned by the caller. */
+/* Trainer.compute_loss; if outputs is not NULL it receives the model's outputs. Owned by the caller. */
 tide_tensor *tide_compute_loss(tide_trainer_run *t, const tide_batch *inputs, tide_value *outputs);
 /* compute_loss() of one of TRL's trainers. Owned by the caller, who keeps the batch. */
 tide_tensor *tide_compute_trl_loss(tide_trainer_run *t, tide_value batch);
-/* context_parallel() around a micro-batch, where the job has context parallel ranks: inputs become this rank's parts,
- * and get shift_labels and position_ids besides. */
+/* context_parallel() around a micro-batch, if the job has context parallel ranks: inputs become this rank's parts, and
+ * get shift_labels and position_ids as well. */
 void tide_trainer_context_begins(tide_trainer_run *t, tide_batch *inputs);
 void tide_trainer_context_ends(tide_trainer_run *t);
-/* UlyssesSPDataLoaderAdapter.__next__(): of micro-batch `index` of the run, from 0. Parts of sequences wait on the
+/* UlyssesSPDataLoaderAdapter.__next__() for micro-batch `index` of the run, from 0. Parts of sequences wait on the
  * host. */
 void tide_ulysses_next(tide_trainer_run *t, uint64_t index);
 /* What strategies do around model(...), for tide_model. */

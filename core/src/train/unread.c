@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What was given and nothing reads: overrides, images, and sizes of a configuration that something stands in for. */
+/* Finding what was given and nothing reads: overrides, images, and sizes of a configuration with a stand-in. */
 #include "train/run.h"
 
 #include <string.h>
 
 #include "base/units.h"
 
-/* Whether a description reads a key of this object: the one played over it, or over an object that holds it. */
+/* Whether a description reads a key of this object: the one being played over it, or over an object that contains it.
+ */
 static bool is_read(const tide_run *run, const tide_json *object, tide_text key) {
     const tide_json *below = NULL;
     for (const tide_json *node = object; node; below = node, node = node->parent)
@@ -33,8 +34,8 @@ static bool matches_one_of(tide_text key, const tide_json *patterns) {
     return false;
 }
 
-/* Numbers of a configuration that its stand-in does not read may be sizes of parts that it does not have: the range is
- * that of a library's "unread", but for the keys of its "besides". */
+/* Numbers of a configuration that its stand-in does not read may be sizes of parts that the stand-in lacks: then the
+ * range is that of the library's "unread", except for keys in its "besides". */
 static void check_stand_in(tide_run *run, const tide_job *job) {
     tide_machine *m = run->model.m;
     const tide_json *unread = NULL;
@@ -59,12 +60,12 @@ static void check_stand_in(tide_run *run, const tide_job *job) {
                 NULL);
 }
 
-/* Warns of an override that the model's descriptions do not read: a misspelt key, or one without memory. */
+/* Warns of an override that the model's descriptions do not read: a misspelt key, or one without effect on memory. */
 static void check_override(const tide_run *run, const tide_job *job, const char *name) {
     tide_machine *m = run->model.m;
     const tide_json *above = job->config, *at = job->config;
     tide_text key = {"", 0};
-    for (const char *part = name + strlen("overrides"); *part == '.';) { /* the last part that is a key */
+    for (const char *part = name + strlen("overrides"); *part == '.';) { /* the last component that is a key */
         tide_text text = {part + 1, strcspn(part + 1, ".")};
         part += 1 + text.length;
         if (!at || at->kind != TIDE_JSON_OBJECT) break;
@@ -84,7 +85,7 @@ static void check_override(const tide_run *run, const tide_job *job, const char 
                 near ? tide_format(m->arena, "did you mean %s?", near) : NULL);
 }
 
-/* Images given to a model that takes none, or another number of them. */
+/* Reports images for a model that takes none, or another number of them. */
 static void check_images(const tide_run *run, const tide_job *job) {
     static const char *const settings[][2] = {
         {"images", "images"}, {"image_size", "image_height"}, {"video", "video_frames"}, {"audio", "audio_seconds"}};
@@ -119,13 +120,14 @@ static void check_lengths_read(const tide_run *run, const tide_job *job) {
                     "changes nothing: the model does not read seq", NULL);
 }
 
-/* Settings that a description reads under another name, or under two; others count as read. */
+/* Whether a description marks a setting as read, which it reads under one or two other names; all others count as read.
+ */
 static bool is_marked(const tide_run *run, tide_setting_id id) {
     if (id == TIDE_SET_use_cache) return model_reads(run, "use_cache") || model_reads(run, "copied_use_cache");
     return id != TIDE_SET_trainer_disable_dropout || model_reads(run, "dropout_is_disabled");
 }
 
-/* Settings of a generation, in one forward pass of a class that has none. */
+/* Settings of generation, for a class whose inference is a single forward pass. */
 static bool is_of_generation(const tide_run *run, const tide_job *job, tide_setting_id id) {
     return job->mode == TIDE_mode_infer && !run->has_decoded && job->cache != TIDE_cache_none &&
            (id == TIDE_SET_decode || id == TIDE_SET_cache || id == TIDE_SET_logits_to_keep);
@@ -137,7 +139,7 @@ static bool is_warned(const tide_diagnostics *diags, const char *place) {
     return false;
 }
 
-/* Whether a default that was assumed before the model was known is one that it does not read. */
+/* Whether a default that was assumed before the model was known is one that the model does not read. */
 static bool is_idle_assumption(const tide_run *run, const tide_job *job, const tide_diagnostic *d) {
     static const char settings[] = "/settings/";
     if (d->severity != TIDE_ASSUMPTION || strncmp(d->place, settings, sizeof settings - 1) != 0) return false;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine's memory is played as blocks of its own: weights, cache, what else it keeps, and what a forward pass
- * takes. In its own process on other GPUs it has none here but for what the weights are sent in. */
+/* The engine's memory is played as a few blocks: weights, cache, other permanent memory, and the memory of a forward
+ * pass. An engine in its own process on other GPUs only has memory here for the transfer of weights. */
 #include "train/vllm_generation.h"
 
 #include <string.h>
@@ -40,7 +40,7 @@ static void wake_cache(tide_vllm_generation *v, tide_machine *m, const tide_job 
     if (!v->cache) v->cache = take(m, "vLLM: KV cache", TIDE_FACTOR_KV_CACHE, v->engine.cache, pool_of(job));
 }
 
-/* sleep(level=2): both are given back, and the caching allocator's free segments with them. */
+/* sleep(level=2): both are released, and the free segments of the caching allocator with them. */
 static void sleep_engine(tide_vllm_generation *v, tide_machine *m) {
     tide_del(m, "LLM.sleep", v->weights);
     tide_del(m, "LLM.sleep", v->cache);
@@ -101,7 +101,7 @@ static void sync_weights(tide_vllm_generation *v, tide_run *run, tide_wrapper *w
     bool sends = !is_colocated && w->rank == 0;
     if (!sends || !v->loaded_step) tide_walk_weights(run, w, strategy);
     if (!is_colocated && !sends && !v->loaded_step)
-        tide_walk_weights(run, w, strategy); /* for names, and with rank 0 */
+        tide_walk_weights(run, w, strategy); /* for their names, on rank 0 too */
     if (sends) tide_send_weights(run, w, strategy);
 }
 

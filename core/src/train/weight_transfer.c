@@ -5,7 +5,7 @@
 
 /* ---- merge_adapter() ---- */
 
-/* lora/layer.py, get_delta_weight() and merge(): the product, what it is scaled to, added in place. */
+/* lora/layer.py, get_delta_weight() and merge(): the product, scaled, added in place. */
 static void merge_layer(tide_machine *m, tide_tensor *a, tide_tensor *b) {
     tide_value of[] = {tide_of_tensor(b), tide_of_tensor(a)};
     bool has_grad = m->state.grad_enabled;
@@ -17,7 +17,7 @@ static void merge_layer(tide_machine *m, tide_tensor *a, tide_tensor *b) {
     m->state.grad_enabled = has_grad;
 }
 
-/* merge_adapter(), and unmerge_adapter() alike, of every pair of A and B. */
+/* merge_adapter() or unmerge_adapter(), for every pair of A and B. */
 static void merge_adapters(tide_run *run, const tide_job *job) {
     tide_model *model = &run->model;
     for (uint32_t i = 0; job->adapter != TIDE_adapter_none && i + 1 < model->parameter_count; i++) {
@@ -29,14 +29,14 @@ static void merge_adapters(tide_run *run, const tide_job *job) {
 
 /* ---- _iter_named_params() ---- */
 
-/* A generator: what it holds lives until the next is asked for. */
+/* A generator, which keeps its local state until the next item is requested. */
 typedef struct named_params {
     tide_run *run;
     tide_wrapper *w;
     const tide_strategy *strategy;
     uint32_t next;
-    tide_tensor *param, *gathered; /* FSDP2's, and the one that a context has */
-    tide_tensor **all;             /* over adapters one context has all */
+    tide_tensor *param, *gathered; /* that of FSDP2, and the one gathered by a context */
+    tide_tensor **all;             /* with adapters, one context gathers all */
     uint32_t count;
     bool has_ended;
 } named_params;
@@ -70,7 +70,7 @@ static bool is_of_adapter(const char *name) {
     return strstr(name, "lora_") != NULL;
 }
 
-/* Owned by the caller; NULL: there is none any more. */
+/* Owned by the caller; NULL: there are no more. */
 static tide_tensor *next_param(named_params *n) {
     tide_machine *m = &n->run->machine;
     tide_model *model = &n->run->model;
@@ -101,7 +101,7 @@ static tide_tensor *next_param(named_params *n) {
 void tide_walk_weights(tide_run *run, tide_wrapper *w, const tide_strategy *strategy) {
     named_params n = {.run = run, .w = w, .strategy = strategy};
     tide_tensor *held = NULL, *next;
-    while ((next = next_param(&n))) { /* bound to the name before the last is let go of */
+    while ((next = next_param(&n))) { /* the name is rebound before the previous one is released */
         tide_release(&run->machine, held);
         held = next;
     }
@@ -110,7 +110,7 @@ void tide_walk_weights(tide_run *run, tide_wrapper *w, const tide_strategy *stra
 
 enum { BUFFERS = 2, BUFFER_BYTES = 1 << 30 };
 
-/* pack_tensors(): weights are put together until they are more than a buffer's size. NULL: there are none. */
+/* pack_tensors(): joins weights until they exceed the size of a buffer. NULL: there are none. */
 static tide_tensor *pack_tensors(named_params *n, tide_tensor **tensors) {
     tide_machine *m = &n->run->machine;
     tide_tensor *packed = NULL, *next;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a checkpoint holds against what the model has. From here on "stored" is what lies in the file. */
+/* Comparing a checkpoint with the model. "Stored" refers to what is in the file. */
 #include "train/weights.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* The end of a stored tensor's name. */
+/* The last components of a stored tensor's name. */
 typedef struct name_end {
     tide_text name;
     uint32_t id;
@@ -15,8 +15,8 @@ typedef struct matcher {
     tide_model *model;
     const tide_job *job;
     const tide_checkpoint *stored;
-    int32_t *stored_of; /* by number of the parameter; -1: none */
-    bool *is_taken;     /* by number of the stored tensor */
+    int32_t *stored_of; /* by parameter; -1: none */
+    bool *is_taken;     /* by stored tensor */
     const char *text;   /* a few names */
     uint32_t named;
 } matcher;
@@ -54,7 +54,7 @@ static int by_module_name(const void *a, const void *b) {
     return order ? order : (x->name.length > y->name.length) - (x->name.length < y->name.length);
 }
 
-/* The names of stored tensors that nothing has taken, without their first `cuts` parts; sorted. */
+/* The names of stored tensors that are still unmatched, without their first `cuts` components; sorted. */
 static uint32_t list_ends(const matcher *m, name_end *ends, unsigned cuts) {
     uint32_t count = 0;
     for (uint32_t i = 0; i < m->stored->count; i++) {
@@ -69,7 +69,7 @@ static uint32_t list_ends(const matcher *m, name_end *ends, unsigned cuts) {
     return count;
 }
 
-/* Takes the stored tensor whose end is this name, of the same shape where is_exact is false. */
+/* Matches a stored tensor that ends in this name, and has the same shape unless is_exact. */
 static bool take_match(matcher *m, uint32_t parameter, const name_end *ends, uint32_t count, tide_text name,
                        bool is_exact) {
     uint32_t low = 0, high = count;
@@ -93,8 +93,8 @@ static bool take_match(matcher *m, uint32_t parameter, const name_end *ends, uin
     return false;
 }
 
-/* By whole names first, then by what is left of them without leading parts, as "model.language_model." and
- * "language_model.model.": what both keep longest wins. */
+/* First by full names, then with leading components such as "model.language_model." and "language_model.model."
+ * removed: the longest common ending wins. */
 static void match_names(matcher *m) {
     tide_arena *arena = m->model->m->arena;
     name_end *ends = TIDE_NEW(arena, name_end, m->stored->count + 1);
@@ -114,7 +114,7 @@ static void match_names(matcher *m) {
         }
 }
 
-/* What is left, by shape alone: names of another library. */
+/* Matches the rest by shape alone: the names of another library. */
 static void match_shapes(matcher *m) {
     for (uint32_t i = 0; i < m->model->parameter_count; i++)
         for (uint32_t k = 0; k < m->stored->count && m->stored_of[i] < 0; k++)
@@ -144,7 +144,7 @@ static void say(const matcher *m, tide_severity severity, const char *what, cons
                 tide_format(machine->arena, "%s (%u): %s", what, m->named, m->text), remedy);
 }
 
-/* Numbers of a quantised weight. */
+/* The number of elements of a quantised weight. */
 static bool is_packed(const tide_stored *s) {
     return tide_text_is(s->dtype, "U8") || tide_text_is(s->dtype, "I8") || tide_text_is(s->dtype, "I32") ||
            tide_text_starts(s->dtype, TIDE_TEXT("F8_"));
@@ -169,8 +169,8 @@ static bool check_shapes(matcher *m) {
                       "give the config.json that lies beside the checkpoint; overrides.KEY=VALUE changes it");
 }
 
-/* Several stored tensors may be one parameter, and the other way round (experts, fused projections): then as many
- * elements are left on both sides. */
+/* Several stored tensors may form one parameter, or the other way round (experts, fused projections): then both sides
+ * have the same number of elements left. */
 static bool differs(const matcher *m) {
     int64_t ours = 0, theirs = 0;
     for (uint32_t i = 0; i < m->model->parameter_count; i++)
@@ -186,7 +186,7 @@ static bool is_tied_copy(const matcher *m, const tide_stored *s) {
         if (s->name.at[i] == '.') path.length = i; /* "lm_head" of "lm_head.weight" */
     for (unsigned k = 0; rest.at && k < CUT_LIMIT; k++) {
         uint32_t at = tide_model_find(m->model, path);
-        if (at) return true; /* there is such a module: its parameter is listed under another name */
+        if (at) return true; /* the module exists: its parameter is listed under another name */
         const char *next = cut(path);
         if (!next) break;
         path = (tide_text){next, path.length - (size_t)(next - path.at)};
@@ -246,7 +246,8 @@ static tide_tensor *stored_tensor(tide_model *model, const tide_stored *s) {
     return t;
 }
 
-/* What the checkpoint lacks takes no memory; what it holds besides is there, trains, and is in no product. */
+/* What the checkpoint lacks takes no memory; what it has in addition is loaded and trains, but is used in no product.
+ */
 static void take_over(matcher *m) {
     tide_model *model = m->model;
     uint32_t absent = 0, extra = 0;

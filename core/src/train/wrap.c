@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The optimizer of a loop, and the strategy around the model. */
+/* Creating the optimizer of a loop and applying its strategy to the model. */
 #include "train/run.h"
 
 const tide_strategy tide_one_gpu;
@@ -22,7 +22,7 @@ const tide_strategy *tide_wrap_model(tide_run *run, const tide_job *job, tide_wr
                         .plays_all = run->plays_all,
                         .has_barrier = run->has_barrier,
                         .has_trainer = job->mode == TIDE_mode_train && job->trainer != TIDE_trainer_none};
-    /* the optimizer of DeepSpeed and of a trainer is given the model as it was, but for FSDP1 */
+    /* DeepSpeed's optimizer and that of a trainer are created with the unwrapped model, except for FSDP1 */
     bool is_made_first =
         tide_job_has_deepspeed(job) || (w->has_trainer && job->parallel_kind != TIDE_parallel_kind_fsdp1);
     if (optimizer && is_made_first) tide_optimizer_construct(optimizer);
