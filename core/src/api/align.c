@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A prediction beside a recording. */
+/* Comparing a prediction with a recording. */
 #include "api/calls.h"
 
 static bool answer_align(call *c) {

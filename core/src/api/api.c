@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one door: a JSON request in, a JSON answer out. */
+/* The entry point: a JSON request in, a JSON answer out. */
 #include "tidemark/tidemark.h"
 
 #include <string.h>
@@ -46,7 +46,7 @@ static void free_arenas(call *c) {
     tide_arena_free(&c->arena);
 }
 
-/* What changes after setjmp is the caller's: a longjmp leaves it defined. */
+/* What changes after setjmp belongs to the caller, so a longjmp leaves it defined. */
 static int answer(call *c, tide_text request, const tide_allocator *memory, char **response, size_t *response_len) {
     jmp_buf escape;
     tide_arena_init(&c->arena, *memory, &escape);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* {"call": "gguf", "base64": the first bytes of a GGUF file}: its header as the JSON that a job takes for the file,
- * {"text": ...}, or {"is_cut": true} where it goes on behind them. */
+/* {"call": "gguf", "base64": the first bytes of a GGUF file}: its header as the JSON that a job accepts instead of the
+ * file, {"text": ...}, or {"is_cut": true} if more bytes are needed. */
 #include "base/gguf.h"
 #include "api/calls.h"
 
@@ -11,7 +11,7 @@ static int base64_value(char c) {
     return c == '+' ? 62 : c == '/' ? 63 : -1;
 }
 
-/* RFC 4648, 4; what comes after the padding is not read. */
+/* RFC 4648, 4; anything after the padding is ignored. */
 static bool decode_base64(tide_arena *arena, tide_text text, tide_text *bytes) {
     char *out = tide_arena_alloc(arena, text.length / 4 * 3 + 3);
     uint32_t bits = 0;

@@ -28,7 +28,7 @@ static void write_vocabulary(call *c) {
     tide_write_close(&c->writer, ']');
 }
 
-/* "of": "form" leaves out what a form can do without until a list opens. */
+/* "of": "form" leaves out what a form does not need until a list is opened. */
 static bool answer_describe(call *c) {
     const tide_json *check = tide_json_at(c->request, "check");
     call_open_answer(c);
@@ -62,13 +62,13 @@ static bool is_asked(const call *c, const char *key) {
     return member && member->is_true;
 }
 
-/* "brief": true leaves out what other jobs are played for, and is in the answer where there was something of that. */
+/* "brief": true leaves out what requires playing other jobs, and is in the answer if something was left out. */
 static bool answer_estimate(call *c) {
     tide_job *job = call_build_job(c);
     tide_query q;
     tide_run *run = call_run_job(c, job);
     if (!run || !read_question(c, &q, "settings")) return false;
-    q.cache = NULL; /* the run reads its descriptions still */
+    q.cache = NULL; /* the run still uses its descriptions */
     bool is_brief = is_asked(c, "brief") && tide_plays_others(run, job);
     if (!is_brief && !tide_run_stages(run, job, &c->arena)) return !c->diags.error_count && call_out_of_memory(c);
     call_open_answer(c);
@@ -77,7 +77,7 @@ static bool answer_estimate(call *c) {
     return tide_write_estimate(&c->writer, run, job, &c->diags, parts, is_brief ? NULL : &q) || call_out_of_memory(c);
 }
 
-/* "cells": the job with other words, several times; {"cells": [what measure answers to each, without the place of the
+/* "cells": the job with other words, several times; {"cells": [the answer of measure to each, without the place of the
  * peak and of what does not fit]}. */
 static bool answer_cells(call *c, const tide_json *cells) {
     tide_query q;
@@ -150,8 +150,8 @@ static bool answer_state(call *c) {
     return tide_write_job_state(&c->writer, run, job, &query) || call_out_of_memory(c);
 }
 
-/* "view", "sel", "sweep"; else those of the link. What is selected in another job than that of the link may not be in
- * this one. */
+/* "view", "sel", "sweep", or those of the link. A selection belongs to the job of the link, and may not exist in
+ * another one. */
 static tide_link_view view_of(call *c, bool is_other_job) {
     tide_link_view view = c->link ? c->link->view : (tide_link_view){TIDE_TEXT(""), TIDE_TEXT(""), TIDE_TEXT("")};
     if (is_other_job) view.sel = TIDE_TEXT("");
@@ -161,7 +161,7 @@ static tide_link_view view_of(call *c, bool is_other_job) {
     return view;
 }
 
-/* "with": the words of a baseline, else that of the link; "was": true notes what it comes to now; and the view. */
+/* "with": the words of a baseline, or that of the link; "was": true records its current result; and the view. */
 static bool answer_link(call *c) {
     tide_job *job = call_build_job(c), *baseline = NULL;
     tide_text *words, was = TIDE_TEXT("");
@@ -199,7 +199,7 @@ static void write_words(call *c, const char *key, const tide_text *words, uint32
     tide_write_close(&c->writer, ']');
 }
 
-/* What a link says, and what of it could not be read. */
+/* The content of a link, and which of it could not be read. */
 static bool answer_read_link(call *c) {
     const tide_link *link = call_link_of(c);
     if (!link) return tide_error(&c->diags, TIDE_ERR_REQUEST, "/link", "read_link needs \"link\"", NULL);
@@ -229,7 +229,7 @@ static bool answer_read_link(call *c) {
     return true;
 }
 
-/* {"call": "command", "text": ...}: whether the text is a command that starts training or a server, to be given as a
+/* {"call": "command", "text": ...}: whether the text is a command that starts training or a server, to be treated as a
  * file, or the words of a job. */
 static bool answer_command(call *c) {
     call_open_answer(c);
@@ -243,7 +243,7 @@ static void not_expressed(call *c, const char *reason) {
     tide_write_string_at(&c->writer, "reason", reason);
 }
 
-/* A case of the oracle, and what tidemark says of it. */
+/* A recorded case, and tidemark's answer to it. */
 static bool answer_verify(call *c) {
     const tide_json *of_case = tide_json_at(c->request, "case");
     tide_text *words;

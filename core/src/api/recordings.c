@@ -10,7 +10,7 @@ static int base64_digit(char c) {
     return found ? (int)(found - digits) : -1;
 }
 
-/* False at a letter that is none of base64. */
+/* False at a character that is not base64. */
 static bool feed_base64(tide_recording *r, tide_text text) {
     unsigned char piece[3072];
     size_t length = 0;
@@ -47,11 +47,11 @@ static tide_recording *recording_of_request(call *c) {
     return NULL;
 }
 
-/* The recording at hand, or in the request. */
+/* The recording supplied by the caller or in the request. */
 bool call_find_recording(call *c) {
     if (!c->recording) c->recording = recording_of_request(c);
     if (!c->recording) return false;
-    const tide_json *damage = tide_json_at(c->request, "damage"); /* what the caller saw go wrong while reading */
+    const tide_json *damage = tide_json_at(c->request, "damage"); /* an error that the caller found while reading */
     if (damage && damage->kind == TIDE_JSON_STRING && (!c->recording->broken || c->recording->ends_early))
         c->recording->broken = tide_text_copy(c->recording->arena, damage->text);
     return true;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What answers share: the request taken apart, the answer begun. */
+/* Shared by all answers: parsing the request, starting the answer. */
 #include "api/calls.h"
 
 #include <string.h>
@@ -14,7 +14,7 @@ tide_text call_text_at(const call *c, const char *key) {
     return found && found->kind == TIDE_JSON_STRING ? found->text : TIDE_TEXT("");
 }
 
-/* "link": the words and files of a link, which those of the request hold over. */
+/* "link": its words and files are overridden by those of the request. */
 const tide_link *call_link_of(call *c) {
     const tide_json *text = tide_json_at(c->request, "link");
     if (c->link || !text || text->kind != TIDE_JSON_STRING) return c->link;
@@ -23,7 +23,7 @@ const tide_link *call_link_of(call *c) {
     return c->link;
 }
 
-/* What was said of the words once is not said again where they are read again. */
+/* Diagnostics about words are not repeated when the words are read again. */
 static tide_diagnostics *diags_of(call *c, const char *key) {
     bool is_job = strcmp(key, "settings") == 0, is_again = is_job && c->has_read_words;
     c->has_read_words = c->has_read_words || is_job;
@@ -60,7 +60,7 @@ bool call_read_words_at(call *c, const char *key, tide_text **words, uint32_t *c
 bool call_read_words(call *c, tide_text **words, uint32_t *count) {
     if (!call_read_words_at(c, "settings", words, count)) return false;
     if (!call_link_of(c)) return true;
-    if (*count) c->link->was = TIDE_TEXT(""); /* another job than that of the link */
+    if (*count) c->link->was = TIDE_TEXT(""); /* a job other than that of the link */
     *count = tide_words_join(&c->arena, c->link->words, c->link->word_count, *words, *count, words);
     return true;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which calls a library answers: TIDEMARK_JOBS, TIDEMARK_RECORDINGS. */
+/* The calls that a library has: TIDEMARK_JOBS, TIDEMARK_RECORDINGS. */
 #include "api/calls.h"
 
 const call_table *const call_tables[] = {

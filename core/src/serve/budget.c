@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine's events through the caching allocator, and what is left for the cache. */
+/* Plays the engine's events through the caching allocator, and computes what is left for the cache. */
 #include "allocator/allocator.h"
 #include "serve/serve.h"
 
-/* gpu_worker.py, _scoped_allocator_max_split: loading and profiling split no block above 20 MiB. */
+/* gpu_worker.py, _scoped_allocator_max_split: during loading and profiling no block above 20 MiB is split. */
 enum { MAX_SPLIT = 20 << 20, SLEEPING_POOL = 1 };
 
 /* format_size */
@@ -30,7 +30,7 @@ static uint64_t requested_bytes(const tide_serve_run *run) {
     return total / 1000000 * ppm + (total % 1000000 * ppm + 999999) / 1000000;
 }
 
-/* CUDAGraph::capture_begin: the seed and the offset of the generator, of each graph. */
+/* CUDAGraph::capture_begin: seed and offset of the generator, for each graph. */
 static void register_graphs(tide_serve_run *run, tide_caching_allocator *a) {
     uint64_t reserved = tide_caching_reserved(a);
     int64_t pieces = 1 + run->spec_count, count = 0;
@@ -43,7 +43,7 @@ static void register_graphs(tide_serve_run *run, tide_caching_allocator *a) {
     run->figures.graph_bytes += tide_caching_reserved(a) - reserved;
 }
 
-/* device_allocator/cumem.py, use_memory_pool("weights"): weights are in a pool of their own, as on another stream. */
+/* device_allocator/cumem.py, use_memory_pool("weights"): weights are in a separate pool, like on another stream. */
 static void pool_weights(tide_serve_run *run) {
     const tide_timeline *t = &run->machine.timeline;
     for (uint32_t i = 0; i < t->allocation_count; i++)
@@ -51,7 +51,7 @@ static void pool_weights(tide_serve_run *run) {
             tide_timeline_at(t, i)->stream = SLEEPING_POOL;
 }
 
-/* Whether so much is free at all; v1/worker/utils.py, request_memory. */
+/* Whether that much memory is free at all; v1/worker/utils.py, request_memory. */
 static bool may_request(tide_serve_run *run) {
     tide_serve_figures *f = &run->figures;
     f->requested = requested_bytes(run);

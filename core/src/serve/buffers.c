@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The buffers of engines that make them themselves. */
+/* The buffers of engines that allocate them directly. */
 #include "serve/serve.h"
 
 #include <string.h>

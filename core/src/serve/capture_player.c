@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Note [Equal layers]: a captured pass asks for the same in every layer. Where a layer finds the allocators as one
- * before it did, and what it will free of the layer before in the same places, those that follow go round between the
- * two: they are not played. What they would leave is where that of these is. Most often layers take turns, as the
- * output of one is made while that of the one before lives. */
+/* Note [Equal layers]: a captured pass makes the same requests in every layer. If a layer finds the allocators in the
+ * state in which an earlier layer found them, with the blocks that it will free of the layer before in the same places,
+ * then the layers after it repeat those in between: they are not played, and what they leave alive has the same
+ * addresses. Most often layers alternate, because the output of one is allocated while that of the one before is alive.
+ */
 #include "serve/capture_player.h"
 
 enum {
-    LEFT_LIMIT = 8,    /* of what a layer leaves to the next one */
-    FEWEST_LAYERS = 4, /* that are looked for */
-    LAYERS_LIMIT = 12  /* that are played before it is given up */
+    LEFT_LIMIT = 8,    /* what a layer leaves to the next one */
+    FEWEST_LAYERS = 4, /* required before layers are folded */
+    LAYERS_LIMIT = 12  /* played before giving up */
 };
 
-/* Stretches that do the same, one after the other, of so many events and allocations each. */
+/* Adjacent ranges of events that are alike, with so many events and allocations each. */
 typedef struct layers {
     uint32_t first, end, events, allocations;
 } layers;
 
-/* What a layer finds: what is reserved, and what it frees of the layer before. */
+/* The state at the start of a layer: what is reserved, and the blocks that it frees of the layer before. */
 typedef struct found {
     uint64_t pool, beside;
     uint32_t count, allocations[LEFT_LIMIT];
@@ -28,7 +29,7 @@ static tide_caching_allocator *allocator_of(const tide_capture_player *p, uint32
                                                                                                           : p->pool;
 }
 
-/* Whether event `at` does what that of a stretch before did. */
+/* Whether event `at` repeats the one in the range before. */
 static inline bool is_repeated(const tide_timeline *t, uint32_t at, const layers *of) {
     uint32_t before = t->events[at - of->events], now = t->events[at];
     if (before == TIDE_EMPTY_CACHE || now != before + of->allocations) return false;
@@ -37,7 +38,7 @@ static inline bool is_repeated(const tide_timeline *t, uint32_t at, const layers
     return a->bytes == b->bytes && a->stream == b->stream;
 }
 
-/* The layers of a capture, from those in its middle on: each frees as much as it makes. */
+/* The layers of a capture, found from its middle outward: each frees as much as it allocates. */
 static bool find_equal_layers(const tide_serve_capture *c, layers *of) {
     const tide_timeline *t = &c->of->machine.timeline;
     uint32_t middle = c->from + (c->to - c->from) / 2;
@@ -55,7 +56,7 @@ static bool find_equal_layers(const tide_serve_capture *c, layers *of) {
     return false;
 }
 
-/* The events up to `to`. */
+/* Plays the events up to `to`. */
 static bool play_events(tide_capture_player *p, uint32_t from, uint32_t to) {
     const tide_serve_capture *c = p->of;
     const tide_timeline *t = &c->of->machine.timeline;
@@ -77,7 +78,7 @@ static bool play_events(tide_capture_player *p, uint32_t from, uint32_t to) {
     return true;
 }
 
-/* False: more than is looked at. */
+/* False: more than is recorded. */
 static bool find_found(const tide_capture_player *p, const layers *of, uint32_t at, found *f) {
     const tide_timeline *t = &p->of->of->machine.timeline;
     *f = (found){.pool = tide_caching_reserved(p->pool), .beside = tide_caching_reserved(p->beside)};
@@ -93,7 +94,7 @@ static bool find_found(const tide_capture_player *p, const layers *of, uint32_t 
     return true;
 }
 
-/* Whether a layer finds what another did so many layers before. */
+/* Whether a layer starts from the same state as one so many layers before. */
 static bool is_found_again(const layers *of, const found *before, const found *now, uint32_t layers_between) {
     if (before->pool != now->pool || before->beside != now->beside || before->count != now->count) return false;
     for (uint32_t i = 0; i < now->count; i++)
@@ -103,7 +104,8 @@ static bool is_found_again(const layers *of, const found *before, const found *n
     return true;
 }
 
-/* Plays layers until one finds what another did, and goes on to the last that finds it too. False: out of memory. */
+/* Plays layers until one starts from the state of an earlier one, and continues with the last layer that does too.
+ * False: out of memory. */
 static bool play_layers(tide_capture_player *p, const layers *of, uint32_t *at) {
     found known[LAYERS_LIMIT];
     for (uint32_t n = 0; n < LAYERS_LIMIT && *at + of->events <= of->end; n++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine that TRL starts in the trainer's process: trl/generation/vllm_generation.py, _init_vllm(). */
+/* The engine that TRL starts inside of the trainer's process: trl/generation/vllm_generation.py, _init_vllm(). */
 #include "base/units.h"
 #include "serve/serve.h"
 

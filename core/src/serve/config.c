@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the engine reads in config.json: transformers_utils/config.py and config/model.py of vLLM 0.32.0. */
+/* What the engine reads from config.json: transformers_utils/config.py and config/model.py of vLLM 0.32.0. */
 #include "serve/config.h"
 
 #include <string.h>
@@ -16,7 +16,7 @@ const tide_json *tide_serve_text_config(const tide_json *config) {
     return config;
 }
 
-/* The first of these keys, in the language model's configuration or the whole one. */
+/* The first of these keys found in the language model's configuration or in the whole one. */
 int64_t tide_serve_number(const tide_json *config, const char *const *keys, int64_t otherwise) {
     const tide_json *places[2] = {tide_serve_text_config(config), config};
     for (int place = 0; place < 2; place++)
@@ -35,7 +35,7 @@ int64_t tide_serve_layers(const tide_json *config) {
     return TIDE_SERVE_NUMBER(config, 0, "num_hidden_layers", "n_layer", "num_layers", "n_layers", "decoder_layers");
 }
 
-/* rope_parameters of transformers 5, or rope_scaling of those before it. */
+/* rope_parameters of transformers 5, or rope_scaling of earlier versions. */
 static const tide_json *rope_parameters(const tide_json *text) {
     const tide_json *found = tide_json_at(text, "rope_parameters");
     return found && found->kind == TIDE_JSON_OBJECT ? found : tide_json_at(text, "rope_scaling");
@@ -78,7 +78,7 @@ int64_t tide_serve_derived_length(const tide_json *config, const char **key) {
     return scaled >= 1 && scaled < (double)INT32_MAX ? (int64_t)scaled : least;
 }
 
-/* What max_model_len is where it is not given. */
+/* The default of max_model_len. */
 int64_t tide_serve_default_length(const tide_json *config) {
     const tide_json *text = tide_serve_text_config(config),
                     *original = tide_json_at(text, "original_max_position_embeddings");

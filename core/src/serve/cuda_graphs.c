@@ -2,8 +2,8 @@
 /* CUDA graphs: v1/worker/gpu/cudagraph_utils.py, profile_cudagraph_memory. Every piecewise graph and the two largest
  * full ones are captured; what that leaves in the allocator is measured, and the other full graphs are extrapolated.
  *
- * A capture has a private pool, whose segments stay while a graph lives, and a stream of its own, whose cache is
- * emptied before each graph. Two allocators play them. */
+ * A capture has a private pool, whose segments stay as long as a graph lives, and a stream of its own, whose cache is
+ * emptied before each graph. Two allocators play these. */
 #include "allocator/allocator.h"
 #include "serve/capture_player.h"
 #include "serve/serve.h"
@@ -25,14 +25,14 @@ static void capture_graph(tide_serve_run *run, tide_serve_forward *forward, int6
 
 /* ---- graphs of another start ---- */
 
-/* Captures of so many tokens; NULL: that start has none. */
+/* The capture of so many tokens; NULL: that start has none. */
 static const tide_serve_capture *find_capture(const tide_serve_run *like, int64_t tokens, tide_capture_kind kind) {
     for (uint32_t i = 0; like && i < like->capture_count; i++)
         if (like->captures[i].tokens == tokens && like->captures[i].kind == kind) return &like->captures[i];
     return NULL;
 }
 
-/* The first allocation of a capture: what it frees of an earlier number is not its own. */
+/* The first allocation of a capture: lower indices that it frees belong to earlier events. */
 static uint32_t first_allocation(const tide_serve_capture *c) {
     const tide_timeline *t = &c->of->machine.timeline;
     for (uint32_t i = c->from; i < c->to; i++)
@@ -40,7 +40,7 @@ static uint32_t first_allocation(const tide_serve_capture *c) {
     return t->allocation_count;
 }
 
-/* Whether both ask for the same, of what they allocate themselves. */
+/* Whether two captures make the same requests. */
 static bool asks_the_same(const tide_serve_capture *a, const tide_serve_capture *b) {
     const tide_timeline *one = &a->of->machine.timeline, *other = &b->of->machine.timeline;
     uint32_t first = first_allocation(a), second = first_allocation(b);
@@ -59,7 +59,7 @@ static bool asks_the_same(const tide_serve_capture *a, const tide_serve_capture 
     return true;
 }
 
-/* Whether all that a capture allocates is freed in it, and nothing else. */
+/* Whether a capture frees everything that it allocates, and nothing else. */
 static bool leaves_nothing(const tide_serve_capture *c) {
     const tide_timeline *t = &c->of->machine.timeline;
     uint32_t first = first_allocation(c), made = 0, freed = 0;
@@ -73,8 +73,8 @@ static bool leaves_nothing(const tide_serve_capture *c) {
     return made == freed;
 }
 
-/* A graph of `like` in place of a capture, where that of the most tokens asked for the same in both starts: the model
- * is the same, and what differs between them made no difference there. */
+/* Reuses a graph of `like` instead of capturing, if the largest graphs of both starts made the same requests: the model
+ * is the same, and the differences between the two did not matter there. */
 static bool take_capture(tide_serve_run *run, int64_t tokens) {
     const tide_serve_capture *of = find_capture(run->like, tokens, TIDE_CAPTURE_PIECEWISE);
     if (!of || !leaves_nothing(of)) return false;
@@ -82,7 +82,7 @@ static bool take_capture(tide_serve_run *run, int64_t tokens) {
     return true;
 }
 
-/* Whether every graph is one of `like`, in the same order, so that its measure holds. */
+/* Whether all graphs are those of `like`, in the same order, so that its measurement applies. */
 static bool captures_the_same(const tide_serve_run *run) {
     const tide_serve_run *like = run->like;
     if (!like || !like->captured_bytes || like->capture_count != run->capture_count ||
@@ -97,7 +97,7 @@ static bool captures_the_same(const tide_serve_run *run) {
     return true;
 }
 
-/* Pieces of every batch, from the largest to the smallest. */
+/* Piecewise graphs for every batch, from the largest to the smallest. */
 static void capture_pieces(tide_serve_run *run, tide_serve_forward *forward) {
     const tide_graph_sizes *g = &run->graphs;
     capture_graph(run, forward, g->sizes[g->count - 1], TIDE_CAPTURE_FIRST_RUN);
@@ -109,7 +109,7 @@ static void capture_pieces(tide_serve_run *run, tide_serve_forward *forward) {
             capture_graph(run, forward, g->sizes[i / g->cases], TIDE_CAPTURE_PIECEWISE);
 }
 
-/* Whole passes of batches of which each request decodes a token. */
+/* Full graphs for batches in which each request decodes one token. */
 static void capture_whole(tide_serve_run *run, tide_serve_forward *forward) {
     const tide_graph_sizes *g = &run->graphs;
     for (uint32_t i = g->cases * g->count; i-- > 0;) {
@@ -130,7 +130,8 @@ void tide_serve_capture_graphs(tide_serve_run *run, tide_serve_forward *forward)
     if (captures_the_same(run)) run->captured_bytes = run->like->captured_bytes;
 }
 
-/* What a full graph took of the device: its pool's growth, less what emptying the cache before it gave back. */
+/* The device memory that a full graph took: the growth of its pool, minus what emptying the cache before it released.
+ */
 static int64_t sample(tide_caching_allocator *stream, uint64_t cached_before, uint64_t pool_before,
                       uint64_t pool_after) {
     return (int64_t)(pool_after - pool_before) - (int64_t)(cached_before - tide_caching_reserved(stream));
@@ -170,10 +171,10 @@ bool tide_serve_graphs(tide_serve_run *run) {
                                         .is_lean = true};
     tide_caching_allocator *stream = NULL, *pool = NULL;
     if (!run->capture_count && !run->job.enforce_eager && !run->is_pooling)
-        run->figures.uncertain += UINT64_C(2) * TIDE_SERVE_SEGMENT; /* of those below the two that are left */
+        run->figures.uncertain += UINT64_C(2) * TIDE_SERVE_SEGMENT; /* for those below the two that are left */
     if (!run->capture_count) return true;
-    /* Inductor chooses its buffers: a segment more or less in the pool, on the stream and at the profile run's peak,
-     * and one that compiling leaves. */
+    /* Inductor chooses its buffers: a segment more or less in the pool, on the stream and at the peak of the profile
+     * run, and one left by compilation. */
     run->figures.uncertain += UINT64_C(4) * TIDE_SERVE_SEGMENT;
     run->figures.graph_bytes = run->captured_bytes;
     if (run->captured_bytes) return true;

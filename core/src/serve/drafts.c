@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Speculative decoding: what speculative_config says (config/speculative.py of vLLM 0.32.0), and what proposing takes
- * in the profile run (v1/worker/gpu/spec_decode). */
+/* Speculative decoding: speculative_config (config/speculative.py of vLLM 0.32.0), and the memory of proposing in the
+ * profile run (v1/worker/gpu/spec_decode). */
 #include "serve/drafts.h"
 
 #include <string.h>
@@ -14,7 +14,7 @@ static const char *const copied_keys[] = {"hidden_size",         "intermediate_s
                                           "num_key_value_heads", "head_dim",          "vocab_size",
                                           "rope_theta",          "rope_parameters",   "max_position_embeddings"};
 
-enum { EAGLE3_VOCABULARY = 32000 }; /* draft_vocab_size of the published heads of SafeAILab and AngelSlim */
+enum { EAGLE3_VOCABULARY = 32000 }; /* draft_vocab_size of the heads published by SafeAILab and AngelSlim */
 
 static void put_size(tide_arena *arena, tide_json *object, const char *key, int64_t number) {
     tide_json *value = tide_json_new(arena, TIDE_JSON_NUMBER);
@@ -40,7 +40,7 @@ static tide_json *config_of_class(tide_arena *arena, const char *architecture) {
     return config;
 }
 
-/* A head of EAGLE is a layer of the target's sizes; what its config.json says is not read. */
+/* A head of EAGLE is a layer with the sizes of the target; its own config.json is not read. */
 static const tide_json *head_of_target(tide_serve_run *run, tide_arena *arena, tide_diagnostics *diags) {
     const tide_json *target = tide_serve_text_config(run->job.config);
     tide_json *config =
@@ -60,7 +60,7 @@ static const tide_json *head_of_target(tide_serve_run *run, tide_arena *arena, t
 }
 
 /* config/speculative.py, hf_config_override: the class that predicts further tokens, by model_type; NULL: vLLM has one
- * that no description covers. */
+ * without a description here. */
 static const struct {
     const char *model_type, *architecture;
 } mtp_classes[] = {{"deepseek_v3", "DeepSeekMTPModel"},
@@ -78,7 +78,7 @@ static const struct {
                    {"qwen3_5_moe_text", NULL},
                    {"qwen3_5_text", NULL}};
 
-/* The layers that predict further tokens are in the target's checkpoint: its config.json is theirs. */
+/* The layers that predict further tokens are part of the target's checkpoint and use its config.json. */
 static bool read_predictor(tide_serve_run *run, tide_arena *arena, tide_diagnostics *diags) {
     const tide_json *target = tide_serve_text_config(run->job.config), *type = tide_json_at(target, "model_type");
     const char *place = "/settings/speculative_config";
@@ -132,7 +132,7 @@ static bool read_draft_model(tide_serve_run *run, const char *name, tide_arena *
                       "give the name of a model that `tidemark describe models` lists");
 }
 
-/* config/speculative.py, __post_init__: where it is not said, by the name. */
+/* config/speculative.py, __post_init__: derived from the name if it is not given. */
 static const char *method_of(const tide_serve_run *run, const tide_json *given, const char *name, tide_arena *arena) {
     const tide_json *method = tide_json_at(given, "method");
     if (tide_json_is(method, TIDE_JSON_STRING)) return method->text.at;
@@ -154,7 +154,8 @@ bool tide_serve_read_drafts(tide_serve_run *run, const tide_json *given, tide_ar
     const char *method = method_of(run, given, name, arena);
     d->are_ngrams = strcmp(method, "ngram") == 0;
     d->is_eagle3 = strcmp(method, "eagle3") == 0;
-    d->is_mtp = tide_text_ends(tide_text_of(method), TIDE_TEXT("mtp")); /* deepseek_mtp and others are old words */
+    d->is_mtp =
+        tide_text_ends(tide_text_of(method), TIDE_TEXT("mtp")); /* deepseek_mtp and others are deprecated names */
     d->is_head = d->is_eagle3 || d->is_mtp || strcmp(method, "eagle") == 0;
     if (!d->are_ngrams && !d->is_head && strcmp(method, "draft_model") != 0)
         return tide_error(diags, TIDE_ERR_UNSUPPORTED, "/settings/speculative_config",
@@ -184,7 +185,7 @@ tide_value tide_serve_item(tide_value list, uint32_t at) {
 
 enum {
     AUX_LAYERS = 3,
-    HEAD_LOGITS = 4 /* those of its vocabulary and of the target's, in two sets of graphs */
+    HEAD_LOGITS = 4 /* for its vocabulary and for the target's, in two sets of graphs */
 };
 
 /* models/interfaces.py, get_eagle3_default_aux_hidden_state_layers. */
@@ -203,8 +204,8 @@ static void sample_draft(tide_serve_run *run, tide_description *runner, tide_val
     tide_value_release(&run->machine, logits);
 }
 
-/* standalone_ar/speculator.py, propose: the draft's pass over the tokens of the target, then a token at a time, of
- * which none takes as much. */
+/* standalone_ar/speculator.py, propose: the draft's pass over the tokens of the target; the passes after it, of one
+ * token each, need less. */
 static void propose_by_model(tide_serve_run *run, tide_description *runner, const tide_value *inputs,
                              int64_t requests) {
     tide_machine *m = &run->machine;
@@ -261,8 +262,8 @@ void tide_serve_propose(tide_serve_run *run, tide_description *runner, const tid
 
 enum { AUX_STREAM_TOKENS = 256 }; /* envs.py, VLLM_SHARED_EXPERTS_STREAM_TOKEN_THRESHOLD */
 
-/* fused_moe/runner/shared_experts.py: in steps behind the first, shared experts of few requests run on a stream of
- * their own, whose products have workspaces there. */
+/* fused_moe/runner/shared_experts.py: in steps after the first, shared experts with few requests run on a stream of
+ * their own, where products have their own workspaces. */
 uint64_t tide_serve_draft_steps(const tide_serve_run *run, int64_t requests) {
     bool has_shared = TIDE_SERVE_NUMBER(run->job.config, 0, "n_shared_experts", "shared_expert_intermediate_size") > 0;
     if (!run->drafts.is_mtp || run->drafts.tokens < 2 || requests > AUX_STREAM_TOKENS || !has_shared) return 0;
@@ -274,8 +275,8 @@ uint64_t tide_serve_draft_steps(const tide_serve_run *run, int64_t requests) {
     return UINT64_C(2) * TIDE_SERVE_SEGMENT;
 }
 
-/* target_dependent_ar/speculator.py, capture: graphs of the head's first pass and of those behind it are measured with
- * the target's, and hold its logits, of the target's vocabulary too; and a first start compiles with its embedding. */
+/* target_dependent_ar/speculator.py, capture: graphs of the head's first pass and of later ones are measured with the
+ * target's, and include its logits, for the target's vocabulary too; a first start also compiles with its embedding. */
 uint64_t tide_serve_head_graphs(tide_serve_run *run) {
     if (!run->drafts.is_head) return 0;
     const tide_json *config = run->job.config;

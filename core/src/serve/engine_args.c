@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine's arguments: what a job says, and the defaults of this card and model. vllm/engine/arg_utils.py of 0.32.0.
- */
+/* The engine's arguments: those of the job, and the defaults for this GPU and model. vllm/engine/arg_utils.py of
+ * 0.32.0. */
 #include "serve/engine_args.h"
 
 #include <string.h>
@@ -43,7 +43,7 @@ bool tide_serve_chunks_prefill(const tide_serve_run *run) {
     return run->job.enable_chunked_prefill && !run->is_pooling;
 }
 
-/* arg_utils.py, get_batch_defaults: by memory and name of the card. */
+/* arg_utils.py, get_batch_defaults: by memory and name of the GPU. */
 static void batch_defaults(tide_serve_run *run) {
     tide_job *job = &run->job;
     uint64_t gib = run->device.total_bytes >> 30;
@@ -82,17 +82,17 @@ tide_dtype tide_serve_dtype(const tide_serve_run *run) {
         preferred = tide_serve_bars_fp16(run->job.config) ? TIDE_FP32 : TIDE_FP16;
     if (tide_dtype_named(given, &dtype) && dtype != TIDE_FP32)
         return dtype == TIDE_BF16 && run->device.capability < 80 ? preferred : dtype;
-    return preferred; /* of float32, and of nothing; config/model.py, _resolve_auto_dtype */
+    return preferred; /* for float32, and if none is given; config/model.py, _resolve_auto_dtype */
 }
 
 bool tide_serve_has_fp8_cache(const tide_job *job) {
     return job->kv_cache_dtype == TIDE_kv_cache_dtype_fp8 || job->kv_cache_dtype == TIDE_kv_cache_dtype_fp8_e4m3;
 }
 
-/* v1/kv_cache_interface.py, KVQuantMode; attention/backends/triton_attn.py, customize_spec: a scale in fp32 behind the
- * keys of each head and token, and one behind its values. */
+/* v1/kv_cache_interface.py, KVQuantMode; attention/backends/triton_attn.py, customize_spec: an fp32 scale after the
+ * keys of each head and token, and one after its values. */
 static const struct {
-    int64_t bits; /* 0: of the model's type */
+    int64_t bits; /* 0: the model's dtype */
     int64_t scale_bytes;
 } cache_types[] = {
     [TIDE_kv_cache_dtype_auto] = {0, 0},
@@ -121,7 +121,7 @@ enum {
     MAX_PIXELS = 12845056     /* transformers, models/qwen2_vl/image_processing_qwen2_vl.py */
 };
 
-/* limit_mm_per_prompt, of a modality: a number, or an object with a count. */
+/* limit_mm_per_prompt for a modality: a number, or an object with a count. */
 static int64_t item_limit(const tide_serve_run *run, const char *modality) {
     if (run->job.language_model_only) return 0;
     const tide_json *given = tide_json_at(run->limits, modality), *count = tide_json_at(given, "count");
@@ -137,7 +137,7 @@ static bool supports_media(const tide_serve_run *run) {
            (item_limit(run, "image") > 0 || (tide_json_at(config, "video_token_id") && item_limit(run, "video") > 0));
 }
 
-/* transformers_utils/model_arch_config_convertor.py, is_mm_prefix_lm: images see all of themselves. */
+/* transformers_utils/model_arch_config_convertor.py, is_mm_prefix_lm: images attend to all of themselves. */
 static bool has_image_prefix(const tide_serve_run *run) {
     const tide_json *said = tide_json_at(run->job.config, "is_mm_prefix_lm"),
                     *type = tide_json_at(run->job.config, "model_type");
@@ -146,7 +146,7 @@ static bool has_image_prefix(const tide_serve_run *run) {
     return tide_json_is_text(type, "gemma3") || tide_json_is_text(type, "paligemma");
 }
 
-/* attention/backends/triton_flashinfer.py: on Blackwell, for heads of these sizes, blocks of its own. */
+/* attention/backends/triton_flashinfer.py: on Blackwell it has its own block size for heads of these sizes. */
 static int64_t attention_block_size(const tide_serve_run *run) {
     int64_t head = TIDE_SERVE_NUMBER(run->job.config, 256, "head_dim"); /* Gemma3TextConfig's default */
     bool is_composite = run->device.capability / 10 == 10 && has_image_prefix(run) && (head == 256 || head == 512) &&
@@ -154,7 +154,8 @@ static int64_t attention_block_size(const tide_serve_run *run) {
     return is_composite ? 64 : 16;
 }
 
-/* The smallest block of the first backend in cuda.py, _get_backend_priorities: FlashInfer's, FlashMLA's, others'. */
+/* The smallest block of the first backend in cuda.py, _get_backend_priorities: that of FlashInfer, FlashMLA, or others.
+ */
 static int64_t latent_block_size(int capability, bool is_fp8) {
     if (capability == 100) return 32;
     return is_fp8 && capability == 90 ? 64 : 16;
@@ -203,14 +204,14 @@ static void layers_of_stage(int64_t layers, int64_t stage, int64_t stages, int64
     }
 }
 
-/* config/vllm.py, with_hf_config: whether embeddings are tied is said by the whole configuration of a composite. */
+/* config/vllm.py, with_hf_config: for a composite model, the whole configuration says whether embeddings are tied. */
 static tide_value composite_ties(const tide_serve_run *run) {
     const tide_json *config = run->job.config, *ties = tide_json_at(config, "tie_word_embeddings");
     bool is_said = tide_json_at(config, "text_config") && tide_json_is(ties, TIDE_JSON_BOOL);
     return is_said ? tide_of_bool(ties->is_true) : tide_none();
 }
 
-/* Tiles of the largest image: transformers, models/got_ocr2/image_processing_got_ocr2.py. */
+/* Number of tiles of the largest image: transformers, models/got_ocr2/image_processing_got_ocr2.py. */
 static int64_t max_patches(const tide_serve_run *run) {
     const tide_json *crops = tide_json_at(run->job.preprocessor, "crop_to_patches");
     if (!crops || !crops->is_true) return 1;
@@ -218,7 +219,7 @@ static int64_t max_patches(const tide_serve_run *run) {
     return given && given->is_integer && given->integer > 0 && given->integer <= 4096 ? given->integer : 12;
 }
 
-/* Of the largest image, as the processor's file says it, or Qwen2VLImageProcessor where it does not. */
+/* Of the largest image, from the processor's file, or the default of Qwen2VLImageProcessor. */
 static int64_t max_pixels(const tide_serve_run *run) {
     const tide_json *given = tide_json_at(run->job.preprocessor, "max_pixels"),
                     *size = tide_json_at(run->job.preprocessor, "size");
@@ -226,7 +227,7 @@ static int64_t max_pixels(const tide_serve_run *run) {
     return given && given->is_integer && given->integer > 0 ? given->integer : MAX_PIXELS;
 }
 
-/* As the processor's file says it; 0: it does not. */
+/* From the processor's file; 0: not given there. */
 static int64_t longest_edge(const tide_serve_run *run) {
     const tide_json *given = tide_json_at(tide_json_at(run->job.preprocessor, "size"), "longest_edge");
     return given && given->is_integer && given->integer > 0 && given->integer <= MAX_PIXELS ? given->integer : 0;
@@ -271,7 +272,7 @@ void tide_serve_set_settings(tide_serve_run *run) {
     set_int(run, "max_model_len", run->figures.max_model_len);
     set_drafts(run);
     set_truth(run, "enable_lora", job->enable_lora);
-    set_truth(run, "takes_lora_pointers", true); /* lora/ops/triton_ops/utils.py: made once, by the profile run */
+    set_truth(run, "takes_lora_pointers", true); /* lora/ops/triton_ops/utils.py: created once, by the profile run */
     set_value(run, "lora_pointers", (tide_value){.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)});
     set_int(run, "max_loras", job->max_loras);
     set_int(run, "max_lora_rank", job->max_lora_rank);
@@ -290,17 +291,17 @@ void tide_serve_set_settings(tide_serve_run *run) {
     bool is_imported = run->drafts.config && !run->drafts.is_head; /* before the model */
     set_truth(run, "imports_flashinfer", is_alone && !is_imported);
     set_value(run, "flashinfer", tide_none());
-    set_value(run, "online_quantization", tide_none()); /* layers/quantization/online: made by its import */
-    set_value(run, "cutlass_workspace", tide_none()); /* v1/attention/backends/mla/cutlass_mla.py: made by its import */
-    set_value(run, "marlin_workspace", tide_none());  /* v1/worker/workspace.py: made once */
+    set_value(run, "online_quantization", tide_none()); /* layers/quantization/online: created on import */
+    set_value(run, "cutlass_workspace", tide_none()); /* v1/attention/backends/mla/cutlass_mla.py: created on import */
+    set_value(run, "marlin_workspace", tide_none());  /* v1/worker/workspace.py: created once */
     set_truth(run, "is_compiled", !job->enforce_eager);
-    set_truth(run, "attention_runs", false);  /* in the profile run it does not: there is no cache */
-    set_truth(run, "captures_pieces", false); /* between which attention runs as it is */
+    set_truth(run, "attention_runs", false);  /* not in the profile run: there is no cache */
+    set_truth(run, "captures_pieces", false); /* between which attention runs eagerly */
     set_media_limits(run);
     set_int(run, "multiprocessors", run->device.sms);
     set_truth(run, "supports_mm_inputs", supports_media(run));
     set_value(run, "composite_ties", composite_ties(run));
-    set_value(run, "rope_by_thw", tide_none()); /* of the vision tower: kept by grid */
+    set_value(run, "rope_by_thw", tide_none()); /* of the vision tower: cached by grid */
     set_truth(run, "enable_expert_parallel", job->enable_expert_parallel);
     set_value(run, "model_dtype", (tide_value){.kind = TIDE_VALUE_DTYPE, .dtype = run->model.state.dtype});
     set_int(run, "pp_size", job->pipeline_parallel_size);

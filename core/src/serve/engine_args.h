@@ -1,32 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine's arguments as the worker takes them. Private to serve/. */
+/* The engine's arguments as the worker uses them. Private to serve/. */
 #ifndef TIDE_SERVE_ENGINE_ARGS_H
 #define TIDE_SERVE_ENGINE_ARGS_H
 
 #include "serve/serve.h"
 
-/* Copies the job; reads what is JSON in it. False after an error. */
+/* Copies the job, and parses arguments in JSON. False after an error. */
 bool tide_serve_take_args(tide_serve_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags);
-/* What is not given, by the card and the model. */
+/* Sets defaults by GPU and model. */
 void tide_serve_take_defaults(tide_serve_run *run);
-/* Which CUDA graphs are captured: what the job and its compilation_config say, and once defaults are known, of which
- * sizes. False after an error. (graph_sizes.c) */
+/* Which CUDA graphs are captured: reads the job and its compilation_config, and when defaults are known determines
+ * their sizes. False after an error. (graph_sizes.c) */
 bool tide_serve_read_graph_sizes(tide_serve_run *run, const tide_json *config, tide_arena *arena,
                                  tide_diagnostics *diags);
 bool tide_serve_find_graph_sizes(tide_serve_run *run);
-/* Type of weights and activations. */
+/* The dtype of weights and activations. */
 tide_dtype tide_serve_dtype(const tide_serve_run *run);
 
-/* Whether keys and values are kept in 8 bits, with one scale for all. */
+/* Whether keys and values are stored in 8 bits with a single scale. */
 bool tide_serve_has_fp8_cache(const tide_job *job);
-/* Bytes of so many values of a head of a token in the cache. */
+/* Bytes of so many values of one head and token in the cache. */
 int64_t tide_serve_cached_bytes(const tide_serve_run *run, int64_t values);
-/* Whether each head of a token has a scale of its own there, which Triton's attention alone does. */
+/* Whether each head of a token has its own scale in the cache, which only Triton's attention supports. */
 bool tide_serve_scales_heads(const tide_job *job);
-/* Whether a prompt may be spread over batches. */
+/* Whether a prompt may be divided into several batches. */
 bool tide_serve_chunks_prefill(const tide_serve_run *run);
 
-/* What descriptions may ask for. */
+/* Sets what descriptions may read. */
 void tide_serve_set_settings(tide_serve_run *run);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engines. */
+/* The table of engines. */
 #include "serve/serve.h"
 
 static const tide_engine *const engines[TIDE_engine_COUNT] = {[TIDE_engine_vllm] = &tide_vllm_engine,

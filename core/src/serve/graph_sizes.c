@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which CUDA graphs are captured: config/compilation.py, and config/vllm.py, _set_cudagraph_sizes. */
+/* Sizes of CUDA graphs: config/compilation.py, and config/vllm.py, _set_cudagraph_sizes. */
 #include <stdlib.h>
 
 #include "base/units.h"
 #include "serve/engine_args.h"
 
 enum {
-    BLACKWELL_SIZES = 1024, /* max_cudagraph_capture_size of capability 10.x */
-    SIZES = 512,            /* of others */
+    BLACKWELL_SIZES = 1024, /* max_cudagraph_capture_size at capability 10.x */
+    SIZES = 512,            /* at others */
     SIZE_MOST = 1 << 20,    /* tokens */
     VLLM_COMPILE = 3        /* CompilationMode */
 };
@@ -43,7 +43,7 @@ static bool read_size_words(tide_serve_run *run, const char *text, tide_diagnost
                                            NULL);
 }
 
-/* arg_utils.py: what is said twice. */
+/* arg_utils.py: given twice. */
 static bool is_said_twice(tide_serve_run *run, tide_setting_id id, const char *name, tide_arena *arena,
                           tide_diagnostics *diags) {
     if (!tide_job_sets(&run->job, id)) return false;
@@ -115,7 +115,7 @@ static int compare_sizes(const void *a, const void *b) {
     return (left > right) - (left < right);
 }
 
-/* In order, each once, those up to `tokens`. */
+/* Sorts, removes duplicates, and drops sizes above `tokens`. */
 static void sort_graph_sizes(tide_graph_sizes *g, int64_t tokens) {
     uint32_t kept = 0;
     qsort(g->sizes, g->count, sizeof *g->sizes, compare_sizes);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cache groups, blocks and how many requests they hold: vLLM, v1/core/kv_cache_utils.py, v1/kv_cache_interface.py. */
+/* Cache groups, blocks, and how many requests fit: vLLM, v1/core/kv_cache_utils.py, v1/kv_cache_interface.py. */
 #include "base/units.h"
 #include "serve/serve.h"
 
@@ -16,7 +16,7 @@ static int64_t blocks_of_spec(const tide_serve_run *run, const tide_cache_spec *
         return tide_ceil_div(least(s->window - 1 + run->figures.tokens_in_flight, length), s->block_size) + 1;
     case TIDE_CACHE_CHUNKED:
         return tide_ceil_div(least(s->window + run->figures.tokens_in_flight, length), s->block_size);
-    case TIDE_CACHE_STATE: /* mamba_cache_mode "align": the state, the one before it and a checkpoint */
+    case TIDE_CACHE_STATE: /* mamba_cache_mode "align": the state, the previous one and a checkpoint */
         return s->window + run->drafts.tokens;
     case TIDE_CACHE_CROSS:
         return tide_ceil_div(s->window, s->block_size);
@@ -35,7 +35,7 @@ static bool same_spec(const tide_cache_spec *a, const tide_cache_spec *b) {
     return same_kind(a, b) && a->block_size == b->block_size && a->page_bytes == b->page_bytes;
 }
 
-/* unify_hybrid_kv_cache_specs: windows are stored like full attention. */
+/* unify_hybrid_kv_cache_specs: layers with sliding windows are stored like full attention. */
 static void promote_windows(tide_serve_run *run) {
     bool has_full = false;
     for (uint32_t i = 0; i < run->spec_count; i++)
@@ -47,7 +47,7 @@ static void promote_windows(tide_serve_run *run) {
         }
 }
 
-/* unify_kv_cache_spec_page_size: by larger blocks where the page divides, else by padding. */
+/* unify_kv_cache_spec_page_size: by larger blocks if page sizes divide each other, else by padding. */
 static bool unify_pages(tide_serve_run *run) {
     int64_t most = 0;
     for (uint32_t i = 0; i < run->spec_count; i++)
@@ -74,7 +74,7 @@ static tide_cache_group *add_cache_group(tide_serve_run *run, const tide_cache_s
     return g;
 }
 
-/* _get_kv_cache_groups_uniform_page_size: layers of one kind in groups of equal size. */
+/* _get_kv_cache_groups_uniform_page_size: layers of one kind are divided into groups of equal size. */
 static bool split_groups(tide_serve_run *run) {
     tide_cache_spec kinds[TIDE_CACHE_GROUP_LIMIT];
     int64_t counts[TIDE_CACHE_GROUP_LIMIT], fewest = INT64_MAX, most = 0;
@@ -105,8 +105,8 @@ static bool split_groups(tide_serve_run *run) {
     return true;
 }
 
-/* platforms/interface.py, update_block_size_for_backend: a block of attention becomes as large as a state, which is
- * padded to it. Models of states alone have one block for a request. */
+/* platforms/interface.py, update_block_size_for_backend: a block of attention is enlarged to the size of a state, which
+ * is padded to it. Models with only states have one block per request. */
 static void align_states(tide_serve_run *run) {
     int64_t state = 0, token = 0;
     for (uint32_t i = 0; i < run->spec_count; i++) {
@@ -164,7 +164,7 @@ int64_t tide_cache_blocks_of(const tide_serve_run *run, int64_t requests, int64_
     return tide_serve_each(requests, blocks_of_one(run, length));
 }
 
-/* The longest request whose blocks fit in so many bytes, up to `most`; 0: not even one token. */
+/* The longest request, up to `most`, whose blocks fit into so many bytes; 0: not even one token. */
 static int64_t longest_in(const tide_serve_run *run, int64_t bytes, int64_t most) {
     int64_t left = 1, right = most, found = 0;
     while (left <= right) {
@@ -183,7 +183,7 @@ static const char *gib_number(tide_arena *arena, int64_t bytes) {
     return tide_format(arena, "%.2f", (double)bytes / (1 << 30));
 }
 
-/* Whether the engine starts where it finds `bytes` for its cache. */
+/* Whether the engine starts with `bytes` available for its cache. */
 static bool starts_with(const tide_serve_run *run, int64_t bytes, bool is_auto) {
     const tide_serve_figures *f = &run->figures;
     int64_t checked = bytes - f->block_bytes;
@@ -226,7 +226,7 @@ static void check_enough(tide_serve_run *run, int64_t checked, bool is_auto) {
 void tide_cache_blocks(tide_serve_run *run) {
     tide_serve_figures *f = &run->figures;
     const tide_job *job = &run->job;
-    if (!f->block_bytes) { /* no layer keeps anything: one block */
+    if (!f->block_bytes) { /* no layer caches anything: one block */
         f->num_blocks = 1;
         return;
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A model by its config.json as a GGUF file of a file type: gguf_names as convert_hf_to_gguf.py gives them (conversion/
- * and gguf-py/gguf/tensor_mapping.py of llama.cpp), types as llama-quantize does. Shapes are those of transformers' own
+/* The GGUF file of a model with a config.json at a file type: names as in convert_hf_to_gguf.py (conversion/ and
+ * gguf-py/gguf/tensor_mapping.py of llama.cpp), types as llama-quantize chooses them. Shapes are those of transformers'
  * parameters. */
 #include <inttypes.h>
 #include <string.h>
@@ -17,8 +17,8 @@ static const char *const converted[][2] = {
     {"gemma2", "gemma2"},   {"gemma3_text", "gemma3"}, {"phi3", "phi3"},        {"olmo2", "olmo2"},
     {"granite", "granite"}, {"smollm3", "smollm3"},    {"seed_oss", "seed_oss"}};
 
-/* What stands behind "model.layers.N.", or the whole name; "%" is the layer. Of a gate_up_proj of experts the halves
- * are tensors of their own. */
+/* What follows "model.layers.N.", or the full name; "%" is the layer. The halves of an experts' gate_up_proj are
+ * separate tensors. */
 static const struct {
     const char *from, *to, *second;
 } gguf_names[] = {{"model.embed_tokens.weight", "token_embd.weight", NULL},
@@ -94,7 +94,7 @@ static bool add_tensor(conversion *c, const char *name, int64_t layer, const int
     return true;
 }
 
-/* "model.layers.12.mlp.up_proj.weight": 12, and what follows; -1 and the whole name otherwise. */
+/* "model.layers.12.mlp.up_proj.weight": 12, and the rest; otherwise -1 and the full name. */
 static int64_t layer_and_rest(const char *name, const char **rest) {
     static const char beginning[] = "model.layers.";
     int64_t layer = 0;
@@ -126,7 +126,7 @@ static bool add_parameter(conversion *c, const tide_parameter_row *p) {
            (!gguf_names[row].second || add_tensor(c, gguf_names[row].second, layer, sizes, dims));
 }
 
-/* rope_freqs of Llama 3's scaling, factors of LongRoPE: generate_extra_tensors. */
+/* rope_freqs for Llama 3's scaling, factors for LongRoPE: generate_extra_tensors. */
 static bool add_rope_factors(conversion *c, int64_t head) {
     const tide_json *text = tide_serve_text_config(c->config), *rope = tide_json_at(text, "rope_parameters");
     if (!rope || rope->kind != TIDE_JSON_OBJECT) rope = tide_json_at(text, "rope_scaling");

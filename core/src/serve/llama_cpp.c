@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* llama-server of llama.cpp on one CUDA card: which tensors are where, its llama_caches and its buffers.
- * src/llama-model.cpp (load_tensors, create_memory), src/llama-llama_context.cpp, src/llama-kv-cache.cpp,
- * src/llama-kv-cache-iswa.cpp, src/llama-memory-recurrent.cpp, ggml/src/ggml-cuda/ggml-cuda.cu. */
+/* llama-server of llama.cpp on one CUDA GPU: the placement of tensors, its caches and its buffers. src/llama-model.cpp
+ * (load_tensors, create_memory), src/llama-context.cpp, src/llama-kv-cache.cpp, src/llama-kv-cache-iswa.cpp,
+ * src/llama-memory-recurrent.cpp, ggml/src/ggml-cuda/ggml-cuda.cu. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -12,18 +12,18 @@
 enum {
     CUDA_ALIGNMENT = 128, /* ggml_backend_cuda_buffer_type_get_alignment */
     ROW_PADDING = 512,    /* MATRIX_ROW_PADDING, ggml-cuda/common.cuh */
-    CONTEXT_ALIGN = 256,  /* of n_ctx and windows: llama-llama_context.cpp, llama-kv-cache-iswa.cpp */
+    CONTEXT_ALIGN = 256,  /* of n_ctx and windows: llama-context.cpp, llama-kv-cache-iswa.cpp */
     FLASH_COLUMNS = 64,   /* of a block of attention: ggml-cuda/fattn-mma-f16.cuh */
-    AUTO_PARALLEL = 4     /* tools/server/server.cpp, where -np is not given */
+    AUTO_PARALLEL = 4     /* tools/server/server.cpp, without -np */
 };
 
-/* llama_cparams, as the llama_context makes them of the arguments. */
+/* llama_cparams, as derived from the arguments. */
 typedef struct llama_context {
     tide_serve_run *run;
     tide_llama llama;
     int64_t n_ctx, n_ctx_seq, n_seq_max, n_batch, n_ubatch;
     bool is_unified;
-    int64_t first_on_gpu; /* layers from it on are; block_count: the output alone */
+    int64_t first_on_gpu; /* layers from here on are; block_count: only the output */
     bool output_on_gpu;
     const tide_ggml_type *type_k, *type_v;
 } llama_context;
@@ -68,7 +68,7 @@ static bool refuse_setting(const llama_context *c, const char *name, const char 
                       tide_format(c->run->machine.arena, "/settings/%s", name), message, remedy);
 }
 
-/* llama_init_from_model: a head is whole blocks. */
+/* llama_init_from_model: a head must consist of whole blocks. */
 static bool divides(const llama_context *c, const tide_ggml_type *type, bool is_key) {
     for (int64_t i = 0; i < c->llama.layer_count; i++) {
         const tide_llama_layer *layer = &c->llama.layers[i];
@@ -108,7 +108,7 @@ static bool is_expert(const tide_llama_tensor *t) {
     return false;
 }
 
-/* -ot PATTERN=BUFFER,...: std::regex_search in the name; the first that is found holds. BAD_PLACE after an error. */
+/* -ot PATTERN=BUFFER,...: std::regex_search in the name; the first match wins. BAD_PLACE after an error. */
 static int overridden(const llama_context *c, const tide_llama_tensor *t, int otherwise) {
     tide_text rest = tide_text_of(c->run->job.override_tensor), piece;
     tide_arena *arena = c->run->machine.arena;
@@ -135,7 +135,7 @@ static int overridden(const llama_context *c, const tide_llama_tensor *t, int ot
     return otherwise;
 }
 
-/* llm_tensor_info_for: what belongs to no layer is of the input or of the output. */
+/* llm_tensor_info_for: tensors outside of layers belong to the input or to the output. */
 static bool is_of_input(const tide_llama_tensor *t) {
     static const char *const names[] = {"token_embd.weight", "position_embd.weight", "token_types.weight",
                                         "per_layer_token_embd.weight"};
@@ -146,7 +146,7 @@ static bool is_of_input(const tide_llama_tensor *t) {
 
 static int place_of(const llama_context *c, const tide_llama_tensor *t) {
     bool is_first = t->layer == 0 || tide_text_starts(t->name, TIDE_TEXT("rope_")) ||
-                    tide_text_starts(t->name, TIDE_TEXT("token_embd_norm")); /* in the devices that have layers */
+                    tide_text_starts(t->name, TIDE_TEXT("token_embd_norm")); /* on devices that have layers */
     int place = t->layer > 0     ? t->layer >= c->first_on_gpu
                 : is_of_input(t) ? ON_HOST
                 : is_first       ? c->first_on_gpu == 0
@@ -164,9 +164,9 @@ static int64_t bytes_on_gpu(const tide_llama_tensor *t) {
 }
 
 typedef struct llama_placed {
-    int64_t on_gpu, on_host, drafting; /* drafting: of layers that draft, which are loaded for drafts alone */
+    int64_t on_gpu, on_host, drafting; /* drafting: in layers that are only loaded for drafting */
     const tide_llama_tensor *largest;  /* on the GPU */
-    int64_t layers_on_host;            /* the largest tensor of a layer that is; 0: none */
+    int64_t layers_on_host;            /* the largest tensor of a layer on the host; 0: none */
 } llama_placed;
 
 static bool place_tensors(const llama_context *c, llama_placed *p) {
@@ -187,7 +187,7 @@ static bool place_tensors(const llama_context *c, llama_placed *p) {
         else
             p->on_host += t->bytes;
         if (is_output_too && place == ON_HOST) p->on_gpu += bytes_on_gpu(t); /* TENSOR_DUPLICATED */
-        /* rope factors: a copy in each device that has layers */
+        /* rope factors: a copy on each device that has layers */
         if (place == ON_HOST && t->layer < 0 && tide_text_starts(t->name, TIDE_TEXT("rope_")) &&
             c->first_on_gpu < llama->layer_count)
             p->on_gpu += bytes_on_gpu(t);
@@ -210,7 +210,7 @@ typedef struct llama_caches {
     int64_t full_layers, window_layers, state_layers, window_cells, cell_bytes, window_cell_bytes;
 } llama_caches;
 
-/* -fa auto: where the card has a kernel for every layer; then none has it, or all. */
+/* -fa auto: used if the GPU has a kernel for every layer, else in none. */
 static bool has_flash_attention(const llama_context *c) {
     static const int64_t lengths[] = {40, 64, 72, 80, 96, 112, 128, 256, 512, 576}; /* ggml-cuda/fattn.cu */
     if (c->run->job.flash_attn != TIDE_flash_attn_auto) return c->run->job.flash_attn == TIDE_flash_attn_on;
@@ -223,7 +223,7 @@ static bool has_flash_attention(const llama_context *c) {
     return c->run->device.capability >= 70;
 }
 
-/* Of V without flash attention all layers are as wide as the widest: [TAG_V_CACHE_VARIABLE]. */
+/* Without flash attention, V of every layer is as wide as the widest: [TAG_V_CACHE_VARIABLE]. */
 static int64_t widest_value(const llama_context *c) {
     int64_t widest = 0;
     for (int64_t i = 0; i < c->llama.layer_count; i++)
@@ -231,7 +231,7 @@ static int64_t widest_value(const llama_context *c) {
     return widest;
 }
 
-/* K and V of a cell in a layer. */
+/* K and V of one cell in a layer. */
 static int64_t cell_bytes(const llama_context *c, const tide_llama_layer *layer) {
     bool is_off = !has_flash_attention(c);
     int64_t value = is_off ? widest_value(c) : layer->value_length * layer->kv_heads;
@@ -292,7 +292,7 @@ static void describe_caches(llama_context *c, const llama_caches *k) {
     f->available = k->on_gpu + k->states_on_gpu;
 }
 
-/* Cells of a request in the cache of all slots, or the slot that it takes. */
+/* Cells that a request holds in the cache of all slots, or its slot. */
 static int64_t llama_blocks_of(const tide_serve_run *run, int64_t requests, int64_t tokens) {
     bool is_unified = run->figures.num_blocks != run->figures.max_num_seqs || run->figures.blocks_per_request > 1;
     return tide_serve_each(requests, is_unified ? tokens : 1);
@@ -301,8 +301,9 @@ static int64_t llama_blocks_of(const tide_serve_run *run, int64_t requests, int6
 /* ---- the compute buffer ---- */
 
 typedef struct llama_widths {
-    int64_t attention, keys, feed_forward, experts, state, heads; /* the largest of a layer, elements of a token */
-    int64_t cells;                                                /* of the largest cache */
+    int64_t attention, keys, feed_forward, experts, state,
+        heads;     /* largest values of any layer, in elements per token */
+    int64_t cells; /* of the largest cache */
 } llama_widths;
 
 static llama_widths widest(const llama_context *c) {
@@ -323,9 +324,9 @@ static llama_widths widest(const llama_context *c) {
     return w;
 }
 
-/* what is alive at once at least: the residual stream beside both halves of a gated feed forward, in F32; or logits.
- * The allocator (ggml/src/ggml-alloc.c) places tensors by lifetime, so that it cannot take less. And at most: every
- * tensor of a layer beside one another, the masks, attention's keys and values in F16, and the head. */
+/* At least what is alive at once: the residual stream with both halves of a gated feed-forward in F32, or the logits.
+ * The allocator (ggml/src/ggml-alloc.c) places tensors by lifetime, so it cannot take less. At most all tensors of a
+ * layer side by side, the masks, attention's keys and values in F16, and the head. */
 static tide_serve_buffer compute_buffer(const llama_context *c, const llama_placed *p) {
     const tide_llama *llama = &c->llama;
     llama_widths w = widest(c);
@@ -355,18 +356,19 @@ static int64_t widest_value_length(const llama_context *c) {
     return widest;
 }
 
-/* ggml_cuda_pool: what kernels take while they run. mmq.cu quantises activations, cuBLAS takes them in F16; without
- * integer tensor cores (before capability 7.5) weights too. */
+/* ggml_cuda_pool: temporary memory of kernels. mmq.cu quantises activations, cuBLAS takes them in F16; without integer
+ * tensor cores (capability below 7.5) weights too. */
 static tide_serve_buffer kernel_pool(const llama_context *c, const llama_placed *p) {
     const tide_llama_tensor *t = p->largest;
     if (!t) return (tide_serve_buffer){.name = "pool of kernels"};
     int64_t tokens = c->n_ubatch * greater(c->llama.experts_used, 1);
     bool is_dequantised = c->run->device.capability < 75 && t->type->block_elements > 1;
     int64_t high = 4 * tokens * (t->columns + c->llama.embedding) + (is_dequantised ? 2 * t->columns * t->rows : 0);
-    high += 8 * FLASH_COLUMNS * (int64_t)c->run->device.sms * (widest_value_length(c) + 4); /* parts of attention */
+    high += 8 * FLASH_COLUMNS * (int64_t)c->run->device.sms *
+            (widest_value_length(c) + 4); /* partial results of attention */
     if (!tide_text_contains(t->name, TIDE_TEXT("_exps"))) high += 2 * lesser(c->n_seq_max, tokens) * t->rows;
     return (tide_serve_buffer){.name = "pool of kernels",
-                               .high = high + (INT64_C(40) << 20), /* with cuBLAS's workspace */
+                               .high = high + (INT64_C(40) << 20), /* including cuBLAS's workspace */
                                .why = "grows with the largest product that a kernel quantises or converts for"};
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A GGUF model by its header: llama_model_base::load_hparams in src/llama-model.cpp, load_arch_hparams in src/models,
- * src/llama-hparams.cpp of llama.cpp. */
+/* Reading a GGUF model's header: llama_model_base::load_hparams in src/llama-model.cpp, load_arch_hparams in
+ * src/models, src/llama-hparams.cpp of llama.cpp. */
 #include <string.h>
 
 #include "base/checked.h"
@@ -13,7 +13,7 @@ static const tide_llama_arch archs[] = {
 #undef LLAMA_ARCH
 };
 
-/* Far beyond any model, and so small that no product of them overflows. */
+/* Far above any model, yet so small that products of them do not overflow. */
 enum {
     NUMBER_MOST = 1 << 28,
     HEADS_MOST = 1 << 12,
@@ -36,7 +36,7 @@ int64_t tide_llama_number(const tide_llama *llama, const char *key, int64_t othe
     return llama_number_of(metadata_at(llama, key, arena), otherwise);
 }
 
-/* A key with one number for all layers, or one for each. */
+/* A key with one number for all layers, or a number for each. */
 static int64_t number_of_layer(const tide_json *found, int64_t layer, int64_t otherwise) {
     if (!found || found->kind != TIDE_JSON_ARRAY) return llama_number_of(found, otherwise);
     const tide_json *entry = found->first;
@@ -118,7 +118,7 @@ static bool llama_has_state(const tide_llama *llama, const tide_llama_layer *lay
     case TIDE_LLAMA_STATE:
     case TIDE_LLAMA_BOTH:
         return true;
-    case TIDE_LLAMA_MIXED: /* nemotron-h.cpp: of a layer with neither, its feed forward is the layer */
+    case TIDE_LLAMA_MIXED: /* nemotron-h.cpp: a layer with neither has only a feed-forward */
         return !layer->kv_heads && !(tide_text_starts(llama->name, TIDE_TEXT("nemotron_h")) && layer->feed_forward);
     case TIDE_LLAMA_INTERVAL:
         return number < llama->layer_count - llama->drafting && every && (number + 1) % every;
@@ -127,7 +127,7 @@ static bool llama_has_state(const tide_llama *llama, const tide_llama_layer *lay
     }
 }
 
-/* Layers whose keys and values are those of another: gemma3n.cpp, n_layer_kv_from_start. */
+/* Layers that share the keys and values of another: gemma3n.cpp, n_layer_kv_from_start. */
 enum { SHARED_FROM = 20 };
 
 static bool llama_has_keys(const tide_llama *llama, const tide_llama_layer *layer, int64_t number) {
@@ -188,7 +188,7 @@ static int64_t window_of(const tide_llama *llama, tide_arena *arena) {
         return tide_text_starts(llama->name, TIDE_TEXT("lfm2"))
                    ? tide_llama_number(llama, "attention.sliding_window", 0, arena)
                    : 0;
-    case TIDE_LLAMA_CHUNK: /* llama4.cpp: whatever the key says but 0 */
+    case TIDE_LLAMA_CHUNK: /* llama4.cpp: whatever the key says, unless it is 0 */
         return tide_llama_number(llama, "attention.sliding_window", 1, arena) ? llama->arch->window : 0;
     default:
         return 0;

@@ -58,7 +58,7 @@ static kind kind_of(tide_text name) {
     return OTHER;
 }
 
-/* tensor_allows_quantization, as far as the tensors of llama_convert.c go. */
+/* tensor_allows_quantization, for the tensors that llama_convert.c makes. */
 static bool is_quantised(tide_text name, int dims) {
     static const char *const left[] = {"_norm.weight", "ffn_gate_inp", "rope_f"};
     if (dims < 2 || name.length < 6 || memcmp(name.at + name.length - 6, "weight", 6) != 0) return false;
@@ -94,9 +94,9 @@ static bool has_more_bits(int64_t layer, int64_t layers) {
     return layer < layers / 8 || layer >= 7 * layers / 8 || (layer - layers / 8) % 3 == 2;
 }
 
-/* Which one of its kind a tensor is, of how many: layer_info, i_attention_wv. */
+/* The index of a tensor among those of its kind, and their number: layer_info, i_attention_wv. */
 typedef struct kind_place {
-    int64_t number, of, counted; /* counted: without regard to experts */
+    int64_t number, of, counted; /* counted: not by expert */
     bool has_whole_blocks;
 } kind_place;
 
@@ -162,7 +162,7 @@ static kind_place place_in_kind(tide_llama_mix *mix, kind of, int64_t layer) {
     return p;
 }
 
-/* tensor_type_fallback: rows that are no whole blocks. */
+/* tensor_type_fallback: for rows that are not whole blocks. */
 static const char *fallback_of(const char *type) {
     static const char *const fallbacks[][2] = {
         {"IQ1_", "IQ4_NL"}, {"IQ2_", "IQ4_NL"}, {"IQ3_", "IQ4_NL"}, {"IQ4_XS", "IQ4_NL"}, {"Q2_K", "Q4_0"},

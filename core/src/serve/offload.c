@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights on the host: model_executor/offloader/uva.py. A decoder layer is made on the device, then its parameters move
- * to pinned memory, until cpu_offload_gb are there; the device's blocks serve the next layer. */
+/* Weights on the host: model_executor/offloader/uva.py. A decoder layer is made on the device, then its parameters are
+ * moved to pinned memory, until cpu_offload_gb is reached; the device's blocks are reused by the next layer. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "base/decimal.h"
 #include "serve/serve.h"
 
-/* The number of the decoder layer in "model.layers.12.mlp"; -1: the parameter is of none. */
+/* The index of the decoder layer in "model.layers.12.mlp"; -1: the parameter is in none. */
 static int64_t layer_of(const char *name) {
     for (const char *dot = strchr(name, '.'); dot; dot = strchr(dot + 1, '.'))
         if (isdigit((unsigned char)dot[1])) return strtoll(dot + 1, NULL, 10);
@@ -16,11 +16,11 @@ static int64_t layer_of(const char *name) {
 }
 
 typedef struct moved {
-    uint32_t at;         /* the event that it is freed before */
-    uint32_t allocation; /* a parameter's */
+    uint32_t at;         /* it is freed before this event */
+    uint32_t allocation; /* of a parameter */
 } moved;
 
-/* The parameters that move, each with the event that ends its layer. */
+/* The parameters that are moved, each with the event at the end of its layer. */
 static uint32_t list_moved(const tide_serve_run *run, moved *list) {
     const tide_timeline *t = &run->machine.timeline;
     int64_t gib = run->job.cpu_offload_gb, bytes = 0, layer = -1;

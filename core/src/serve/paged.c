@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How many sectors the paged cache has: generation/continuous_batching/cache.py, PagedAttentionCache and
+/* The number of sectors in the paged cache: generation/continuous_batching/cache.py, PagedAttentionCache and
  * PagedAttentionMemoryHandler; cache_allocators/ has blocks and pages. */
 #include "serve/paged.h"
 
@@ -10,7 +10,7 @@
 #include "base/units.h"
 
 enum {
-    SECTOR_ALIGNMENT = 128, /* of a sector, bytes */
+    SECTOR_ALIGNMENT = 128, /* of a sector, in bytes */
     TRASH_SECTORS = 2,      /* that padding reads and writes */
     INPUT_ROWS = 7,         /* bulk_input */
     INDEX_BYTES = 8,        /* of read_index and write_index */
@@ -21,7 +21,9 @@ static int64_t paged_greater(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
-/* As Python's //, of a divisor above 0; 0 of others. */
+/* Python's
+ *
+ * for a positive divisor; else 0. */
 static int64_t floor_div(int64_t a, int64_t b) {
     return b > 0 ? a / b - (a % b < 0) : 0;
 }
@@ -40,7 +42,7 @@ static void size_sector(tide_paged_cache *c) {
     }
 }
 
-/* Keys and values of a token where attention has most of them, heads: kv_heads_at_peak. */
+/* Keys and values per token where attention has the most of them, in heads: kv_heads_at_peak. */
 static int64_t heads_at_peak(const tide_paged_cache *c) {
     return c->has_masks ? 2 * c->heads + c->kv_heads : 2 * c->kv_heads;
 }
@@ -67,7 +69,7 @@ static int64_t fixed_overhead(const tide_paged_cache *c) {
     return TRASH_SECTORS * c->sector_bytes + (c->slices_logits ? c->max_requests_per_batch * row : 0);
 }
 
-/* attention_mask_bytes; in floating point, as sizes are a user's. */
+/* attention_mask_bytes; in floating point, because sizes come from the user. */
 static double mask_bytes(const tide_paged_cache *c, int64_t sectors) {
     int64_t masks = c->has_masks ? c->group_count == 1 && !c->groups[0].slides ? 1 : 2 : 0;
     double readable = (double)sectors * (double)c->tokens_per_sector;

@@ -15,27 +15,27 @@ typedef struct tide_paged_group {
 } tide_paged_group;
 
 typedef struct tide_paged_cache {
-    int64_t heads, kv_heads, head_dim, hidden, vocabulary, window; /* of the language model's configuration */
-    int64_t item;                                                  /* bytes of a value */
+    int64_t heads, kv_heads, head_dim, hidden, vocabulary, window; /* from the language model's configuration */
+    int64_t item;                                                  /* bytes per value */
     tide_paged_group groups[TIDE_PAGED_KINDS];
     uint32_t group_count;
     bool has_masks, slices_logits;
     int64_t page_size, max_batch_tokens, max_requests_per_batch, max_blocks_per_request;
-    int64_t inputs;      /* sets of them: two with asynchronous batching */
-    int64_t output_rows; /* two with log probabilities */
-    int64_t page_bytes;  /* of a layer */
+    int64_t inputs;      /* number of sets: two with asynchronous batching */
+    int64_t output_rows; /* two with log-probabilities */
+    int64_t page_bytes;  /* per layer */
     int64_t sector_bytes, tokens_per_sector, sectors;
     int64_t readable; /* tokens: max_tokens_read */
 } tide_paged_cache;
 
-/* Sizes the cache for so many bytes that are available; num_blocks 0: as many as fit. Returns transformers' refusal,
- * NULL: there is none. */
+/* Sizes the cache for so many available bytes; num_blocks 0: as many as fit. Returns transformers' refusal; NULL: there
+ * is none. */
 const char *tide_paged_size(tide_paged_cache *cache, int64_t available, int64_t num_blocks, tide_arena *arena);
 
-/* Sectors that requests of `tokens` hold at most. */
+/* The most sectors that requests of `tokens` hold. */
 int64_t tide_paged_sectors_of(const tide_paged_cache *cache, int64_t requests, int64_t tokens);
 
-/* The longest single request, tokens: infer_max_single_request_tokens. */
+/* The longest single request in tokens: infer_max_single_request_tokens. */
 int64_t tide_paged_longest(const tide_paged_cache *cache);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the engine stores weights of linear layers: model_executor/layers/quantization of vLLM 0.32.0, as far as
- * models/architectures/vllm/layers.json plays its formats. */
+/* How the engine stores the weights of linear layers: model_executor/layers/quantization of vLLM 0.32.0, for formats
+ * that models/architectures/vllm/layers.json describes. */
 #include <string.h>
 
 #include "base/units.h"
@@ -22,7 +22,7 @@ static int64_t size_of(const tide_json *object, const char *key, const char *oth
     return tide_serve_number(object, (const char *const[]){key, other, NULL}, 0);
 }
 
-/* None, or the head alone, which is stored as it is anyway. */
+/* Absent, or only the head, which is stored unquantised anyway. */
 static bool leaves_only_head(const tide_json *object, const char *key) {
     const tide_json *names = tide_json_at(object, key), *name = names ? names->first : NULL;
     if (!name) return true;
@@ -30,8 +30,8 @@ static bool leaves_only_head(const tide_json *object, const char *key) {
            tide_text_is(name->text, "lm_head");
 }
 
-/* fp8.py, is_layer_skipped: names in full. Heads, embeddings and norms are stored as they are anyway; gates may be
- * kept in all layers. */
+/* fp8.py, is_layer_skipped: full names. Heads, embeddings and norms are unquantised anyway; gates may be excluded in
+ * all layers. */
 static bool leaves_gates(const tide_json *config, const tide_json *q, const char *key, tide_serve_weights *w) {
     const tide_json *names = tide_json_at(q, key);
     int64_t gates = 0;
@@ -49,7 +49,7 @@ static bool leaves_gates(const tide_json *config, const tide_json *q, const char
     return gates == 0 || gates == tide_serve_layers(config);
 }
 
-/* Sizes of groups that Marlin takes; Machete takes all of them but 32. */
+/* Group sizes that Marlin supports; Machete supports all of them but 32. */
 static bool is_group_size(int64_t size) {
     return size == 32 || size == 64 || size == 128;
 }
@@ -61,7 +61,7 @@ static bool is_block_of_128(const tide_json *block) {
            columns->integer == 128;
 }
 
-/* fp8.py: Fp8LinearMethod, of a checkpoint. Below 8.9 it is repacked for Marlin. */
+/* fp8.py: Fp8LinearMethod, for a checkpoint. Below capability 8.9 it is repacked for Marlin. */
 static const char *fp8_format(const tide_json *config, const tide_json *q, tide_serve_weights *w, int capability) {
     const tide_json *block = tide_json_at(q, "weight_block_size");
     if (!leaves_gates(config, q, "modules_to_not_convert", w) || !leaves_gates(config, q, "ignored_layers", w) ||
@@ -72,7 +72,7 @@ static const char *fp8_format(const tide_json *config, const tide_json *q, tide_
     return config_says(q, "activation_scheme", "static") ? "fp8_static" : "fp8_dynamic";
 }
 
-/* A pattern of re.match for the gate of each layer: "-:.*mlp.gate", with "$" or ".*" behind it. */
+/* A pattern of re.match for the gate of each layer: "-:.*mlp.gate", optionally followed by "$" or ".*". */
 static bool matches_gates(tide_text pattern) {
     static const char *const gates[] = {"-:.*mlp\\.gate", "-:.*mlp.gate", "-:.*\\.mlp\\.gate", "-:.*.mlp.gate"};
     tide_text ends[] = {TIDE_TEXT("$"), TIDE_TEXT(".*")};
@@ -83,7 +83,7 @@ static bool matches_gates(tide_text pattern) {
     return false;
 }
 
-/* auto_gptq.py, get_dynamic_override: patterns of layers that are kept. None, or gates of mixtures alone. */
+/* auto_gptq.py, get_dynamic_override: patterns of excluded layers. None, or only gates of mixtures. */
 static bool overrides_only_gates(const tide_json *q, tide_serve_weights *w) {
     const tide_json *patterns = tide_json_at(q, "dynamic");
     for (const tide_json *entry = patterns ? patterns->first : NULL; entry; entry = entry->next) {
@@ -127,7 +127,7 @@ static const char *compressed_format(const tide_json *q, tide_serve_weights *w, 
     return capability == 89 || capability == 90 ? "fp8_channel" : NULL;
 }
 
-/* Qwen's vision towers: as they are in a checkpoint of AWQ that keeps "visual" (auto_awq.py, is_layer_skipped). */
+/* Qwen's vision towers: as they are in an AWQ checkpoint that excludes "visual" (auto_awq.py, is_layer_skipped). */
 static bool keeps_tower(const tide_serve_run *run, const tide_json *q) {
     const tide_json *names = tide_json_at(q, "modules_to_not_convert"), *name = names ? names->first : NULL;
     return tide_text_contains(run->architecture, TIDE_TEXT("Qwen")) && config_says(q, "quant_method", "awq") && name &&

@@ -4,8 +4,8 @@
 #include "base/text.h"
 #include "serve/serve.h"
 
-/* The cards of the serving oracle (serve_oracle.py, GPUS): name in a case, as the driver tells it, whole MiB, compute
- * capability, multiprocessors. */
+/* GPUs of the serving recordings (serve_oracle.py, GPUS): name in a case, name and whole MiB according to the driver,
+ * compute capability, multiprocessors. */
 static const struct {
     const char *key, *name;
     int mib, capability, sms;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* transformers' continuous batching: the model as from_pretrained() leaves it, the paged cache, the inputs that stay on
- * the device, and the largest batch that it takes. generation/continuous_batching/ of transformers 5.23:
- * continuous_api.py, input_outputs.py, model_runner.py. */
+ * the device, and the largest batch. generation/continuous_batching/ of transformers 5.23: continuous_api.py,
+ * input_outputs.py, model_runner.py. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -19,22 +19,22 @@ enum {
     REQUESTS_PER_BATCH = 1024,
     PAGE_SIZE = 256,     /* generation/configuration_utils.py, ContinuousBatchingConfig */
     MEMORY_PERCENT = 90, /* initialization.py, resolve_max_memory_percent, without logits processors */
-    COLUMNS = 32,        /* of the bulk input: a multiple */
+    COLUMNS = 32,        /* multiple of the bulk input */
     COMPUTE_STREAM = 1,
     LEAST_PAGE = 4, /* BOUNDS */
     LAYERS_MOST = 4096
 };
 
-/* What the device keeps of a set of inputs: ContinuousBatchingIOs. */
+/* What a set of inputs keeps on the device: ContinuousBatchingIOs. */
 typedef struct paged_inputs {
     tide_tensor *bulk, *output_ids, *masks[TIDE_PAGED_KINDS], *block_table, *write_index, *read_index;
 } paged_inputs;
 
 typedef struct paged_start {
     tide_serve_run *run;
-    tide_run *model; /* on whose machine all is played */
+    tide_run *model; /* the run that plays everything */
     tide_paged_cache *cache;
-    paged_inputs inputs; /* of the first set */
+    paged_inputs inputs; /* the first set */
     uint32_t loaded_event, started_event;
 } paged_start;
 
@@ -51,7 +51,7 @@ static bool refuse_generation(const tide_serve_run *run, const char *place, cons
     return tide_error(run->machine.diags, TIDE_ERR_UNSUPPORTED, place, message, remedy);
 }
 
-/* The job of generation that the server's model is loaded for. */
+/* The generation job for which the server's model is loaded. */
 static bool read_generation(tide_serve_run *run, const tide_job *job) {
     tide_job *own = &run->job;
     const tide_json *quantised = tide_json_at(job->config, "quantization_config");
@@ -73,7 +73,7 @@ static bool read_generation(tide_serve_run *run, const tide_job *job) {
 
 /* ---- the model ---- */
 
-/* Layers that the model has, by one token through another instance of it: [kv_heads, key, value, window] each. */
+/* The layers of the model, found by one token through another instance of it: [kv_heads, key, value, window] each. */
 static tide_list *list_layers(const tide_serve_run *run, tide_arena *arena) {
     tide_run *scratch = TIDE_NEW(arena, tide_run, 1);
     tide_diagnostics *unheard = TIDE_NEW(arena, tide_diagnostics, 1);
@@ -100,8 +100,8 @@ static int64_t kept_number(const tide_value *layer, uint32_t at) {
     return said && at < said->count && said->items[at].kind == TIDE_VALUE_INT ? said->items[at].integer : 0;
 }
 
-/* group_layers_by_attn_type, in the order of layers. False where sizes of heads are not those of config.json, by which
- * transformers makes pages. */
+/* group_layers_by_attn_type, in the order of layers. False if head sizes differ from those in config.json, from which
+ * transformers computes pages. */
 static bool group_layers(tide_paged_cache *c, const tide_list *layers) {
     for (uint32_t i = 0; i < layers->count; i++) {
         const tide_value *layer = &layers->items[i];
@@ -207,7 +207,7 @@ static tide_tensor *view_into(tide_machine *m, const tide_tensor *of, int dims, 
     return tide_view_as(m, of, tide_layout_of(m, &shape, strides));
 }
 
-/* prepare_batch_tensors: each list becomes a tensor on its way to the one that stays. */
+/* prepare_batch_tensors: each list is converted to a temporary tensor and copied to the permanent one. */
 static void prepare_batch(paged_start *s, int64_t tokens, int64_t past) {
     const tide_paged_cache *c = s->cache;
     tide_machine *m = &s->model->machine;
@@ -321,7 +321,7 @@ static void add_part(paged_start *s, const char *name, uint64_t low, uint64_t hi
     tide_serve_add_buffer(s->run, &(tide_serve_buffer){name, false, (int64_t)low, (int64_t)high, why});
 }
 
-/* What the card holds once the manager has started, and in the largest batch. */
+/* What the GPU holds after the manager has started, and in the largest batch. */
 static bool measure_card(paged_start *s, const tide_replay_config *config) {
     tide_serve_figures *f = &s->run->figures;
     tide_event_source source;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vLLM's worker: what it makes, in its order, and the run that it measures. v1/worker/gpu_worker.py and
+/* vLLM's worker: what it makes, in order, and the run that it measures. v1/worker/gpu_worker.py and
  * v1/worker/gpu/model_runner.py of 0.32.0. */
 #include "base/units.h"
 #include "memo/memo.h"
@@ -20,7 +20,7 @@ static tide_source find_source(void *user, tide_text name) {
                   : (tide_source){.text = NULL};
 }
 
-/* transformers: the class that AutoModelForCausalLM makes of a model_type, by the description that covers it. */
+/* transformers: the class that AutoModelForCausalLM makes for a model_type, from its description. */
 static tide_text root_of_type(tide_serve_run *run, tide_text model_type) {
     const tide_model_type *known = tide_model_type_of(model_type);
     const tide_source *source = known ? tide_architecture_source(tide_text_of(known->description)) : NULL;
@@ -44,7 +44,7 @@ static tide_text architecture_of(tide_serve_run *run, const tide_json *config) {
     return type && type->kind == TIDE_JSON_STRING ? root_of_type(run, type->text) : TIDE_TEXT("");
 }
 
-/* The class, or of those whose vision towers are of several kinds the one for this tower: "CLASS:model_type". */
+/* The class, or for classes with several kinds of vision towers the one for this tower: "CLASS:model_type". */
 static const tide_engine_root *root_of(const tide_serve_run *run) {
     const tide_json *tower = tide_json_at(tide_json_at(run->job.config, "vision_config"), "model_type");
     const tide_engine_root *found = NULL;
@@ -66,7 +66,7 @@ static bool find_engine_model(void *user, tide_text model_type, tide_text *descr
     return true;
 }
 
-/* Where a check of a description points to. */
+/* The place that a check of a description refers to. */
 static const char *place_of_key(void *user, const tide_json *config, tide_text key, bool *is_default) {
     tide_serve_run *run = user;
     *is_default = false;
@@ -91,13 +91,13 @@ static uint32_t build(tide_serve_run *run, tide_description *description, const 
 static void count_weights(tide_serve_run *run) {
     for (uint32_t i = 0; i < run->model.parameter_count; i++) {
         const tide_tensor *t = run->model.parameters[i].tensor;
-        if (!t->storage->is_untracked) run->figures.weight_bytes += (uint64_t)tide_bytes(t); /* others are dropped */
+        if (!t->storage->is_untracked) run->figures.weight_bytes += (uint64_t)tide_bytes(t); /* others are discarded */
     }
     for (uint32_t i = 0; i < run->model.buffer_count; i++)
         run->figures.buffer_bytes += (uint64_t)tide_bytes(run->model.buffers[i]);
 }
 
-/* What a layer says of its cache: ['full', kv_heads, head_size, head_size_v, window]. */
+/* Adds a layer's cache spec: ['full', kv_heads, head_size, head_size_v, window]. */
 static void add_spec(tide_serve_run *run, const tide_list *said) {
     static const char *const kinds[] = {"full", "sliding", "chunked", "latent", "state", "cross"};
     tide_cache_spec spec = {.block_size = run->job.block_size};
@@ -134,7 +134,7 @@ static void collect_specs(tide_serve_run *run) {
     }
 }
 
-/* lora/model_manager.py, _create_lora_modules: slots of each layer that says what it is to adapters. */
+/* lora/model_manager.py, _create_lora_modules: slots for each layer that says how adapters see it. */
 static void create_lora_modules(tide_serve_run *run, tide_description *runner) {
     uint32_t count, *modules = tide_model_modules(&run->model, &count);
     for (uint32_t i = 0; i < count && !run->machine.has_failed; i++) {
@@ -152,8 +152,8 @@ static void call_each(tide_serve_run *run, const uint32_t *modules, uint32_t cou
     }
 }
 
-/* model_loader/base_loader.py, load_model: layers that are quantised as they are loaded, then those that are repacked,
- * and attention after all of them. */
+/* model_loader/base_loader.py, load_model: layers that are quantised while loading, then those that are repacked, and
+ * finally attention. */
 static void process_weights(tide_serve_run *run, uint32_t model_root) {
     uint32_t count, *modules = tide_model_modules(&run->model, &count);
     call_each(run, modules, count, TIDE_TEXT("load_weights"));
@@ -163,8 +163,8 @@ static void process_weights(tide_serve_run *run, uint32_t model_root) {
     run->model.root = model_root;
 }
 
-/* rotary_embedding/__init__.py, get_rope: equal tables are made once for the process. Scaled ones are taken for
- * different. */
+/* rotary_embedding/__init__.py, get_rope: equal tables are created once per process. Scaled ones are taken to differ.
+ */
 static bool shares_rope(const tide_json *a, const tide_json *b) {
     const tide_json *one = tide_serve_text_config(a), *other = tide_serve_text_config(b);
     static const char *const keys[] = {"rope_theta", "max_position_embeddings", "head_dim"};
@@ -204,14 +204,14 @@ static bool load_draft(tide_serve_run *run) {
     return !m->has_failed;
 }
 
-/* Whether a stage gives the next one its residual beside its hidden states: what the class says, or what most do. */
+/* Whether a stage passes its residual to the next one besides its hidden states: from the class, or the usual case. */
 static tide_value keeps_residual(const tide_serve_run *run, uint32_t model_root) {
     const tide_instance *root = &run->model.instances[model_root];
     uint32_t slot = tide_attribute_slot(root->of, TIDE_TEXT("keeps_residual"));
     return slot < root->of->parameter_count + root->of->member_count ? root->slots[slot] : tide_of_bool(true);
 }
 
-/* model_runner.py, load_model: the model, then what needs it. */
+/* model_runner.py, load_model: the model, then what depends on it. */
 static bool load_model(tide_serve_run *run, tide_description *runner, uint32_t *model_root) {
     tide_machine *m = &run->machine;
     const tide_json *config = run->job.config;
@@ -249,9 +249,9 @@ static bool load_model(tide_serve_run *run, tide_description *runner, uint32_t *
     return !m->has_failed;
 }
 
-enum { LOGITS_INDICES = 1 }; /* in what make_dummy returns */
+enum { LOGITS_INDICES = 1 }; /* index into the result of make_dummy */
 
-/* model_runner.py, profile_run: a forward pass of as many tokens as fit in a batch, then the sampler. */
+/* model_runner.py, profile_run: a forward pass with as many tokens as fit into a batch, then the sampler. */
 static void profile_run(tide_serve_run *run, tide_description *runner, uint32_t input_root, uint32_t loaded_root,
                         uint32_t model_root) {
     tide_machine *m = &run->machine;
@@ -276,7 +276,7 @@ static void profile_run(tide_serve_run *run, tide_description *runner, uint32_t 
     if (job->first_start && !job->enforce_eager)
         tide_value_release(m, tide_serve_call_runner(run, runner, "generate_and_run_autotune_block", NULL, 0));
     tide_value sliced = tide_none();
-    if (run->draft_root && !run->drafts.is_head) { /* a slot of each request is for the draft's correction */
+    if (run->draft_root && !run->drafts.is_head) { /* one slot of each request is for correcting the draft */
         tide_value all[4] = {values[0], values[1], tide_none(), tide_of_int(job->max_num_batched_tokens - requests)};
         sliced = tide_serve_call_runner(run, runner, "capture_inputs", all, 4);
         values[0] = tide_serve_item(sliced, 0);
@@ -290,7 +290,7 @@ static void profile_run(tide_serve_run *run, tide_description *runner, uint32_t 
         tide_value arguments[2] = {hidden, tide_serve_item(batch, LOGITS_INDICES)};
         taken = tide_serve_call_runner(run, runner, "take_rows", arguments, 2);
     }
-    if (is_last) tide_value_release(m, batch); /* else execute_model_state keeps it */
+    if (is_last) tide_value_release(m, batch); /* otherwise kept by execute_model_state */
     if (is_last && !m->has_failed) {
         const char *name = "hidden_states";
         tide_value logits = tide_model_method(model, TIDE_TEXT("compute_logits"), &name, &taken, 1);
@@ -337,8 +337,8 @@ static bool has_attention(const tide_serve_run *run) {
     return false;
 }
 
-/* FlashAttention 2 splits the keys of full graphs as occupancy asks for, num_splits_heuristic in csrc/flash_attn:
- * partial outputs in fp32 of at most one split for a block of keys, in the two graphs that are captured. */
+/* FlashAttention 2 splits the keys of full graphs by occupancy, num_splits_heuristic in csrc/flash_attn: fp32 partial
+ * outputs of at most one split per block of keys, in the two graphs that are captured. */
 static uint64_t split_bytes(tide_serve_run *run) {
     const tide_job *job = &run->job;
     if (run->device.capability == 90 || !has_attention(run)) return 0;
@@ -351,8 +351,8 @@ static uint64_t split_bytes(tide_serve_run *run) {
     return (uint64_t)((splits < MAX_SPLITS ? splits : MAX_SPLITS) * 2 * tokens * width * (int64_t)sizeof(float));
 }
 
-/* Partial outputs of latent attention on Hopper: whether those of one layer find the block of the layer before, or it
- * has been split in between, follows from Inductor's buffers. */
+/* Partial outputs of latent attention on Hopper: whether a layer's can reuse the block of the layer before depends on
+ * Inductor's buffers. */
 static uint64_t latent_bytes(const tide_serve_run *run) {
     const tide_json *config = run->job.config;
     if (run->device.capability != 90 || !run->spec_count || run->specs[0].kind != TIDE_CACHE_LATENT) return 0;
@@ -361,9 +361,8 @@ static uint64_t latent_bytes(const tide_serve_run *run) {
     return (uint64_t)(rows * TIDE_SERVE_NUMBER(config, 0, "kv_lora_rank") * (int64_t)sizeof(float));
 }
 
-/* Code that is compiled for embeddings in place of tokens copies them, and its pieces between two attention layers keep
- * more of their outputs in the largest graph: at most all, which are hidden states, residual, queries, keys and values.
- */
+/* Code compiled for embeddings instead of tokens copies them, and its pieces between two attention layers keep more of
+ * their outputs in the largest graph: at most all, which are hidden states, residual, queries, keys and values. */
 static uint64_t embedding_bytes(tide_serve_run *run) {
     const tide_json *config = run->job.config;
     if (!tide_model_setting(&run->model, "supports_mm_inputs")->truth) return 0;
@@ -378,8 +377,8 @@ static uint64_t embedding_bytes(tide_serve_run *run) {
 
 enum { STREAM_K_TILE = 256 * 128 * 4 }; /* partial sums of the largest tile, in fp32 */
 
-/* CUTLASS 2's products of 8 bits (scaled_mm_c2x.cuh): of tiles that do not fill the last
- * wave of multiprocessors, stream-K keeps partial sums, at most a tile for each. */
+/* CUTLASS 2's 8-bit products (scaled_mm_c2x.cuh): if tiles do not fill the last wave of multiprocessors, stream-K keeps
+ * partial sums, at most a tile for each. */
 static uint64_t stream_k_bytes(tide_serve_run *run) {
     static const char *const formats[] = {"fp8", "fp8_static", "fp8_dynamic", "fp8_channel"};
     int capability = run->device.capability;
@@ -394,7 +393,7 @@ static uint64_t stream_k_bytes(tide_serve_run *run) {
     return (uint64_t)run->device.sms * STREAM_K_TILE;
 }
 
-/* Slots of experts, of towers and of quantised layers are not described. */
+/* Slots for experts, towers and quantised layers are not described. */
 static bool takes_adapters(tide_serve_run *run) {
     const tide_json *config = run->job.config;
     const tide_engine_root *root = tide_engine_root_of("vllm", run->architecture);
@@ -405,7 +404,8 @@ static bool takes_adapters(tide_serve_run *run) {
            !TIDE_SERVE_NUMBER(config, 0, "num_experts", "num_local_experts", "n_routed_experts", "kv_lora_rank");
 }
 
-/* Experts as they are, quantised in fp8 as they are loaded where that is native, and in blocks of it; GPT-OSS's. */
+/* Experts that are not quantised, or quantised to fp8 while loading where that is native, or in fp8 blocks; and those
+ * of GPT-OSS. */
 static bool describes_experts(const tide_serve_run *run) {
     static const char *const formats[] = {"none", "fp8_block", "mxfp4"};
     const char *format = run->weights.format;
@@ -417,7 +417,7 @@ static bool describes_experts(const tide_serve_run *run) {
     return false;
 }
 
-/* What the engine can do and this description of it cannot: refused, never guessed. */
+/* What the engine supports and this description does not: refused rather than guessed. */
 static bool is_described(tide_serve_run *run) {
     const tide_job *job = &run->job;
     tide_machine *m = &run->machine;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What vLLM 0.32.0 refuses before it makes anything, in its words: vllm/config and what it checks. */
+/* What vLLM 0.32.0 refuses before it allocates anything, in its words: vllm/config and its checks. */
 #include <string.h>
 
 #include "serve/config.h"
@@ -59,7 +59,7 @@ static bool knows_method(const tide_serve_run *run, const char *name, const char
                NULL);
 }
 
-/* config/model.py, _verify_quantization; and of a method that loads what is stored so, its configuration. */
+/* config/model.py, _verify_quantization; and the configuration of a method that loads quantised checkpoints. */
 static bool knows_quantization(const tide_serve_run *run) {
     tide_arena *arena = run->machine.arena;
     const tide_json *stored = quantization_config(run), *method = tide_json_at(stored, "quant_method");
@@ -82,7 +82,7 @@ static bool knows_quantization(const tide_serve_run *run) {
            knows_method(run, tide_shown(arena, method->text), "/config.json/quantization_config/quant_method");
 }
 
-/* config/model.py: _get_and_verify_max_len. What ropes scale is a float. */
+/* config/model.py: _get_and_verify_max_len. Scaling factors of rope are floating-point. */
 static bool takes_length(const tide_serve_run *run) {
     const tide_machine *m = &run->machine;
     const tide_json *text = tide_serve_text_config(run->job.config), *own = tide_json_at(text, "model_max_length");
@@ -90,7 +90,7 @@ static bool takes_length(const tide_serve_run *run) {
     int64_t derived = tide_serve_derived_length(run->job.config, &key), asked = run->job.max_model_len;
     bool is_none = asked == 0 && tide_job_sets(&run->job, TIDE_SET_max_model_len);
     if (is_none ||
-        (asked == TIDE_SERVE_AUTO && derived == TIDE_ENDLESS)) /* what the model does not say is not fitted */
+        (asked == TIDE_SERVE_AUTO && derived == TIDE_ENDLESS)) /* without a limit in the model nothing is fitted */
         return refuses(run, "/settings/max_model_len",
                        tide_format(m->arena,
                                    "max_model_len must be a positive integer, got int: %lld. Example: "
@@ -123,7 +123,7 @@ static bool takes_dtype(const tide_serve_run *run) {
                    NULL);
 }
 
-/* config/scheduler.py: verify_max_model_len; the engine lowers its own default, not what is asked for. */
+/* config/scheduler.py: verify_max_model_len; the engine lowers its default, but not a given value. */
 static bool holds_requests(const tide_serve_run *run) {
     int64_t tokens = run->job.max_num_batched_tokens, requests = run->asked_requests,
             length = run->figures.max_model_len;
@@ -144,7 +144,7 @@ static bool holds_requests(const tide_serve_run *run) {
                    NULL);
 }
 
-/* config/speculative.py: verify_equal_vocab_size_if_draft_model, and that it is said how many tokens are drafted. */
+/* config/speculative.py: verify_equal_vocab_size_if_draft_model, and that the number of draft tokens is given. */
 static bool takes_drafts(const tide_serve_run *run) {
     const tide_machine *m = &run->machine;
     if (tide_job_sets(&run->job, TIDE_SET_speculative_config) && !run->drafts.tokens)
@@ -176,8 +176,8 @@ static bool takes_rank(const tide_serve_run *run) {
 
 enum { VOCABULARY_PADDING = 64 }; /* layers/vocab_parallel_embedding.py, DEFAULT_VOCAB_PADDING_SIZE */
 
-/* config/model.py: verify_with_parallel_config; distributed/utils.py: ensure_divisibility of the vocabulary. A stage
- * without a layer has no cache, and does not start. */
+/* config/model.py: verify_with_parallel_config; distributed/utils.py: ensure_divisibility for the vocabulary. A stage
+ * without layers has no cache, and does not start. */
 static bool takes_ranks(const tide_serve_run *run) {
     const tide_machine *m = &run->machine;
     const tide_json *config = run->job.config;
@@ -208,7 +208,7 @@ static bool takes_ranks(const tide_serve_run *run) {
                    NULL);
 }
 
-/* platforms/cuda.py, get_attn_backend_cls: every backend takes multiples of 16. */
+/* platforms/cuda.py, get_attn_backend_cls: every backend supports multiples of 16. */
 static bool takes_block(const tide_serve_run *run) {
     return run->job.block_size % 16 == 0 ||
            refuses(run, "/settings/block_size",
@@ -219,7 +219,7 @@ static bool takes_block(const tide_serve_run *run) {
 
 enum { FP8_CAPABILITY = 89 }; /* platforms/cuda.py, has_native_fp8 of Triton's kernels */
 
-/* attention/backends/triton_attn.py, and what no backend of latent attention has. */
+/* attention/backends/triton_attn.py, and what no backend for latent attention supports. */
 static bool takes_cache_type(const tide_serve_run *run) {
     const tide_job *job = &run->job;
     int capability = run->device.capability;
@@ -240,7 +240,7 @@ static bool takes_cache_type(const tide_serve_run *run) {
                    "int8_per_token_head takes as much");
 }
 
-/* multimodal/processing/context.py, allowed_mm_limits: of modalities that the model has. */
+/* multimodal/processing/context.py, allowed_mm_limits: only for modalities of the model. */
 static void say_unused_limits(const tide_serve_run *run) {
     const tide_json *config = run->job.config;
     bool has_media = tide_json_at(config, "vision_config") || tide_json_at(config, "num_mel_bins");
@@ -270,7 +270,7 @@ static bool takes_gpu(const tide_serve_run *run) {
                NULL);
 }
 
-/* In the order of config/model.py, __post_init__, and of what follows it: the first refusal is the engine's. */
+/* In the order of config/model.py, __post_init__, and what follows it: the first refusal is the engine's. */
 bool tide_serve_check(const tide_serve_run *run) {
     say_unused_limits(run);
     return takes_gpu(run) && knows_architecture(run) && takes_dtype(run) && takes_length(run) &&

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A profile of a run without a GPU, as the allocations that the run would make on one (the approach of xMem,
- * arXiv 2510.21048): what the CPU's operators allocate is what the GPU's allocate, but for differences that are put
- * right here where they can be, and told where they cannot. */
+/* A profile recorded without a GPU, converted to the allocations that the run would make on one (the approach of xMem,
+ * arXiv 2510.21048): operators on the CPU allocate what those on the GPU do, apart from differences that are corrected
+ * here if possible, and reported if not. */
 #include "trace/cpu_estimate.h"
 
 #include <stdlib.h>
 
 #include "base/units.h"
 
-/* Addresses of what the CPU did not allocate. */
+/* Addresses for allocations that the CPU did not make. */
 static const uint64_t MADE_UP = UINT64_C(1) << 62;
-/* Step counters of optimizers: they stay on the host. */
+/* Step counters of optimizers stay on the host. */
 enum { COUNTER_BYTES = 8, LT_WORKSPACE = 1 << 20 };
 /* No other site has this size and stack. */
 enum { EXPECTED_WORKSPACE = 32 << 20 };
@@ -49,7 +49,7 @@ static const struct {
     {"aten::convolution", true, ROLE_CONVOLUTION},
 };
 
-/* Who made what lives in a slot. */
+/* The origin of what a slot holds. */
 typedef struct born {
     uint64_t bytes;
     bool in_backward, before_backward;
@@ -64,12 +64,12 @@ typedef struct estimate {
     born *born; /* by slot */
     uint32_t born_capacity;
     uint64_t made_up;           /* blocks */
-    uint64_t roots, first_root; /* the optimizer's, numbers of made-up blocks */
+    uint64_t roots, first_root; /* those of the optimizer, numbers of added blocks */
     struct moved_tensor {
         uint64_t address;
-    } * moved; /* the CPU's addresses of those */
+    } * moved; /* their addresses on the CPU */
     uint32_t moved_count, moved_capacity;
-    uint64_t found; /* bytes of parameters that the trace does not show being made */
+    uint64_t found; /* bytes of parameters whose allocation is not in the trace */
     bool has_matched;
 } estimate;
 
@@ -105,7 +105,8 @@ static int by_size(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-/* When the optimizer begins, each gradient has a parameter of its size. One that is nowhere is older than the trace. */
+/* When the optimizer starts, each gradient must have a parameter of its size. One that is missing is older than the
+ * trace. */
 static void match_parameters(estimate *e) {
     tide_arena *arena = e->walk.r->arena;
     const tide_tape *t = e->tape;
@@ -148,7 +149,8 @@ static void note_birth(estimate *e, uint64_t bytes, bool in_backward) {
     e->born[slot] = (born){bytes, in_backward, !in_backward && !e->seen[ROLE_BACKWARD]};
 }
 
-/* A product's workspace is taken after its output, and given back (Note [GEMM workspace] in tensor/ops/linear.c). */
+/* The workspace of a product is allocated after its output, and freed (Note [GEMM workspace] in tensor/ops/linear.c).
+ */
 static void end_span(trace_walk *walk, const trace_span *span) {
     estimate *e = (estimate *)walk;
     role is = role_of(e, span->name);
@@ -162,8 +164,8 @@ static void end_span(trace_walk *walk, const trace_span *span) {
     e->moved_count = 0;
 }
 
-/* Roots of second moments: a foreach optimizer makes those of all parameters before it uses the first, and divides in
- * place. */
+/* Square roots of second moments: a foreach optimizer computes those of all parameters before it uses the first, and
+ * divides in place. */
 static bool take_root(estimate *e, const trace_row *row, uint32_t stack) {
     TIDE_ROOM(e->walk.r->arena, e->moved, e->moved_count, e->moved_capacity);
     e->moved[e->moved_count++].address = row->extent;

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Note [Holes]
- * Where the segments of before are known, so are the holes between their blocks. All segments are made first, each by
- * one request for the whole of it; then one after another is freed and cut again, from its low end, into holes and
- * blocks; at last the holes are freed. While a segment is cut all others are full, so that every piece comes from it. A
- * hole that the allocator would not have split off belongs to the block before it. */
+/* Note [Holes] If older segments are known, so are the holes between their blocks. First all segments are created, each
+ * by one request for its full size; then one after the other is freed and divided again, from its low end, into holes
+ * and blocks; finally the holes are freed. While a segment is divided all others are full, so every piece comes from
+ * it. A hole that the allocator would not have split off becomes part of the block before it. */
 #include "trace/older_blocks.h"
 
 #include "base/units.h"
 #include "trace/tape.h"
 
-/* pytorch c10/cuda/CUDACachingAllocator.h: kSmallBuffer, kSmallSize, kMinBlockSize; a large block's rest of at most
- * kSmallSize is not split off. */
+/* pytorch c10/cuda/CUDACachingAllocator.h: kSmallBuffer, kSmallSize, kMinBlockSize; a remainder of at most kSmallSize
+ * is not split off a large block. */
 enum { SMALL_SEGMENT = 2 << 20, SMALL_PIECE = 1 << 20, SPLIT_MOST = 1 << 20, LEAST_BLOCK = 512 };
 
 typedef struct older_cut {
@@ -18,7 +17,7 @@ typedef struct older_cut {
     const tide_tape *tape;
     tide_block *holes;
     uint32_t hole_count;
-    tide_block *wholes; /* two for each segment */
+    tide_block *wholes; /* two per segment */
     uint32_t next;      /* block, by address */
 } older_cut;
 
@@ -33,7 +32,7 @@ static tide_caching_status take_older_block(older_cut *c, const tide_older_block
     return status;
 }
 
-/* Of a small segment in pieces that the small pool takes. */
+/* Allocates a hole in a small segment in pieces that fit the small pool. */
 static tide_caching_status take_hole(older_cut *c, uint64_t bytes, const tide_older_segment *s) {
     tide_caching_status status = TIDE_CACHING_OK;
     while (bytes && status == TIDE_CACHING_OK) {
@@ -44,7 +43,7 @@ static tide_caching_status take_hole(older_cut *c, uint64_t bytes, const tide_ol
     return status;
 }
 
-/* A segment of its own, full: one block, or two of the small pool. */
+/* Creates a segment that is full: one block, or two in the small pool. */
 static tide_caching_status make_segment(older_cut *c, const tide_older_segment *s, tide_block *whole) {
     uint64_t piece = s->bytes == SMALL_SEGMENT ? SMALL_PIECE : s->bytes;
     tide_caching_status status = tide_caching_malloc(c->player->allocator, piece, s->stream, &whole[0]);
@@ -53,7 +52,7 @@ static tide_caching_status make_segment(older_cut *c, const tide_older_segment *
     return status;
 }
 
-/* Cuts the segment into the blocks that lie in it. */
+/* Divides the segment into its blocks. */
 static tide_caching_status cut_segment(older_cut *c, const tide_older_segment *s) {
     const tide_tape *t = c->tape;
     uint64_t at = s->address, end = s->address + s->bytes,
@@ -66,7 +65,7 @@ static tide_caching_status cut_segment(older_cut *c, const tide_older_segment *s
         uint64_t bytes = TIDE_ROUND_UP(t->sites[b->site].bytes, LEAST_BLOCK);
         if (behind > end) behind = end;
         c->next++;
-        if (b->address < at || bytes > behind - b->address) bytes = 0; /* not as they can lie */
+        if (b->address < at || bytes > behind - b->address) bytes = 0; /* an impossible position */
         if (bytes && behind - b->address - bytes <= most) bytes = behind - b->address;
         if (bytes && b->address > at) status = take_hole(c, b->address - at, s);
         if (status != TIDE_CACHING_OK) break;
@@ -77,7 +76,7 @@ static tide_caching_status cut_segment(older_cut *c, const tide_older_segment *s
     return status;
 }
 
-/* One behind the other, those below an address. */
+/* Allocates one after the other those below an address. */
 static tide_caching_status take_blocks(older_cut *c, uint64_t below) {
     tide_caching_status status = TIDE_CACHING_OK;
     while (c->next < c->tape->older_block_count && status == TIDE_CACHING_OK) {
@@ -97,7 +96,7 @@ static tide_caching_status cut_segments(older_cut *c) {
         status = make_segment(c, &t->older_segments[i], &c->wholes[2 * i]);
     for (uint32_t i = 0; i < t->older_segment_count && status == TIDE_CACHING_OK; i++) {
         const tide_older_segment *s = &t->older_segments[i];
-        if (s->address) status = take_blocks(c, s->address); /* in no segment that is known */
+        if (s->address) status = take_blocks(c, s->address); /* in no known segment */
         tide_caching_free(allocator, c->wholes[2 * i]);
         tide_caching_free(allocator, c->wholes[2 * i + 1]);
         if (status == TIDE_CACHING_OK) status = cut_segment(c, s);
@@ -108,8 +107,8 @@ static tide_caching_status cut_segments(older_cut *c) {
     return status;
 }
 
-/* Segments of before serve an allocator that makes such segments, on a device that has room for all of them: on a
- * smaller one the process would not have come to hold them. */
+/* Older segments are recreated for an allocator that makes such segments, on a device with room for all of them: on a
+ * smaller one the process could not have held them. */
 static bool knows_holes(const tide_tape *t, const tide_replay_config *config) {
     uint64_t room = config->device_bytes ? config->device_bytes : UINT64_MAX, bytes = config->outside_bytes;
     if (config->conf.expandable_segments || config->conf.backend != TIDE_ALLOC_NATIVE || config->fraction_ppm)
@@ -121,7 +120,7 @@ static bool knows_holes(const tide_tape *t, const tide_replay_config *config) {
     return t->older_segment_count > 0;
 }
 
-/* The peaks of what is there. */
+/* Restarts the peaks from the current values. */
 static void restart_peaks(tide_player *p) {
     tide_replay *r = &p->figures;
     r->allocated_peak = r->allocated;

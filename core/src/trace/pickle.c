@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The machine for pickles. */
+/* The pickle machine. */
 #include "trace/pickle.h"
 
 #include <string.h>
@@ -41,7 +41,7 @@ static void memo_put(tide_pickle *p, uint32_t key, const pickle_value *v, bool i
         p->recent[key & ((1u << RECENT_BITS) - 1)] = entry;
 }
 
-/* Puts the top into the memo under `index`. */
+/* Stores the top of the stack in the memo under `index`. */
 static void memoize(tide_pickle *p, uint64_t index) {
     if (!p->count || index >= UINT32_MAX - 1) return;
     pickle_value *top = &p->values[p->count - 1];
@@ -89,7 +89,7 @@ static const char *push_mark(tide_pickle *p) {
     return push(p, PICKLE_MARK, 0, 0);
 }
 
-/* A tuple's integers in one number: (0, 0) is 0. */
+/* Combines a tuple's integers into one number: (0, 0) is 0. */
 static const char *make_tuple(tide_pickle *p, uint32_t from) {
     uint64_t number = 0;
     for (uint32_t i = from; i < p->count; i++) number = number * 31 + p->values[i].number;
@@ -99,12 +99,12 @@ static const char *make_tuple(tide_pickle *p, uint32_t from) {
 
 static const char *const too_few = "an opcode needs more values than there are";
 
-/* The first value above the last mark, which is taken off; 0: there is none. */
+/* The first value above the last mark, which is removed; 0: there is none. */
 static uint32_t take_mark(tide_pickle *p) {
     return p->mark_count ? p->marks[--p->mark_count] + 1 : 0;
 }
 
-/* Opcodes that take what stands above the mark. */
+/* Opcodes that consume what is above the mark. */
 static const char *run_marked(tide_pickle *p, unsigned char opcode) {
     uint32_t from = take_mark(p);
     if (!from) return too_few;
@@ -128,7 +128,7 @@ static const char *run_marked(tide_pickle *p, unsigned char opcode) {
     return NULL;
 }
 
-/* Opcodes that take a known number of values from the top. */
+/* Opcodes that consume a fixed number of values. */
 static const char *run_top(tide_pickle *p, uint32_t needs, unsigned char opcode) {
     uint32_t floor = p->mark_count ? p->marks[p->mark_count - 1] + 1 : 0;
     if (p->count < floor + needs) return too_few;
@@ -178,8 +178,8 @@ static const char *get(tide_pickle *p, uint64_t index) {
     return push(p, (pickle_kind)v.kind, v.id, 0);
 }
 
-/* Opcodes: the letter, bytes of the number behind it, whether that is the length of what follows, what it is called,
- * what it does. Those without a meaning here name or call something. */
+/* Opcodes: the letter, the size of the following number, whether that is the length of what follows, a name, and the
+ * meaning. Those without a meaning here import or call something. */
 typedef enum meaning {
     NOTHING,
     FORBIDDEN,
@@ -278,7 +278,7 @@ static const char *run_plain(tide_pickle *p, unsigned char letter) {
     }
 }
 
-/* `at` is what follows the number: `length` bytes. Returns NULL or what is wrong. */
+/* `at` points to `length` bytes after the number. Returns NULL, or what is wrong. */
 static const char *run(tide_pickle *p, const opcode *o, uint64_t number, const unsigned char *at, size_t length) {
     switch ((meaning)o->means) {
     case NOTHING:
@@ -320,7 +320,7 @@ void tide_pickle_keep(tide_pickle *p, uint64_t key, const pickle_value *v, bool 
     if (key) memo_put(p, (uint32_t)key, v, is_kept);
 }
 
-/* References, of which most of a snapshot's bytes are. */
+/* References, which make up most of a snapshot. */
 static size_t run_references(tide_pickle *p, const unsigned char *at, size_t length) {
     size_t used = 0;
     while (used + 5 <= length && p->count < p->capacity) {

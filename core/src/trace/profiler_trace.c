@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From the rows of a torch.profiler trace to tapes. */
+/* Converting the rows of a torch.profiler trace to tapes. */
 #include "trace/profiler_trace.h"
 
 #include <stdlib.h>
@@ -42,7 +42,8 @@ static void record_memory(tide_recording *r, const trace_row *row, uint32_t stac
         tide_tape_free(tape, row->extent, 0 - (uint64_t)row->bytes, 0);
 }
 
-/* What the totals count before the first row and no row names lives from before to the end: one block stands for it. */
+/* What the totals include before the first row, without a row of its own, is alive throughout: one block stands for it.
+ */
 static void add_silent(tide_tape *tape, const trace_totals *totals) {
     uint64_t known = 0;
     for (uint32_t i = 0; i < tape->older_block_count; i++) known += tape->sites[tape->older_blocks[i].site].bytes;
@@ -51,7 +52,7 @@ static void add_silent(tide_tape *tape, const trace_totals *totals) {
     if (totals->reserved_peak > tape->reserved_peak) tape->reserved_peak = totals->reserved_peak;
 }
 
-/* The busiest device's totals are what the recording says. */
+/* The totals of the busiest device become those of the recording. */
 static void take_totals(tide_recording *r, const tide_profiler_trace *t) {
     for (uint32_t i = 0; i < r->device_count; i++) {
         const trace_totals *totals = &t->totals[i];

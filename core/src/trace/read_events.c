@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Event files of the oracle: a header line in JSON, then ["a", address, bytes, stream] and the like, a line each. */
+/* Event files of the recorder: a header line in JSON, then ["a", address, bytes, stream] and the like, one per line. */
 #include <string.h>
 
 #include "trace/readers.h"
@@ -14,7 +14,7 @@ static void open_events(tide_recording *r) {
     s->tape = tide_recording_tape(r, 0);
 }
 
-/* ["k",1,2,3] to its letter and up to three numbers; 0 if it is not that. */
+/* Parses ["k",1,2,3] into its letter and up to three numbers; 0 if the line has another form. */
 static char read_line(const char *at, const char *end, uint64_t *numbers) {
     char kind;
     if (end - at < 6 || at[0] != '[' || at[1] != '"' || at[3] != '"') return 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Traces of torch.profiler (export_chrome_trace): an object with "traceEvents", or the array alone.
+/* Traces of torch.profiler (export_chrome_trace): an object with "traceEvents", or just the array.
  *
- * Spans (operators, Python functions, annotations) say where on its stack a thread was; [memory] rows say what was
- * allocated and freed (pytorch torch/csrc/profiler/collection.cpp: OutputJson of libkineto writes them). An event is
- * read when all of it is there; what else is in it is skipped without being looked at. */
+ * Spans (operators, Python functions, annotations) give the stack of a thread; [memory] rows give allocations and frees
+ * (pytorch torch/csrc/profiler/collection.cpp: written by OutputJson of libkineto). An event is read once it is
+ * complete; everything else is skipped without being parsed. */
 #include <string.h>
 
 #include "trace/profiler_trace.h"
@@ -13,7 +13,7 @@ typedef enum trace_state { STATE_START, STATE_KEYS, STATE_EVENTS, STATE_END } tr
 
 typedef struct trace_file {
     trace_state state;
-    bool is_bare; /* the array alone */
+    bool is_bare; /* just the array */
     tide_profiler_trace *rows;
     uint64_t threads[TRACE_THREADS]; /* pid and tid */
     uint32_t thread_count;
@@ -45,7 +45,7 @@ static bool take_character(trace_cursor *c, char mark) {
     return true;
 }
 
-/* A string without its quotes; escapes stay as they are. */
+/* A string without its quotes; escapes are kept. */
 static bool take_string(trace_cursor *c, tide_text *out) {
     if (!take_character(c, '"')) return false;
     const char *from = c->at;
@@ -64,7 +64,7 @@ static bool take_string(trace_cursor *c, tide_text *out) {
     }
 }
 
-/* Any value. Brackets are counted, not matched: an event that is not JSON inside is passed over all the same. */
+/* Any value. Brackets are counted, not matched: an event that is not valid JSON inside is skipped as well. */
 static bool skip_value(trace_cursor *c) {
     uint32_t depth = 0;
     tide_text text;
@@ -84,11 +84,11 @@ static bool skip_value(trace_cursor *c) {
     return false;
 }
 
-/* A number, or one in quotes, in thousandths, rounded down; false if it is none. */
+/* A number, possibly quoted, in thousandths, rounded down; false if it is not a number. */
 static bool thousandths(tide_text text, int64_t *out) {
     bool is_negative = text.length && *text.at == '-';
     uint64_t value = 0;
-    int digits = -1; /* behind the point */
+    int digits = -1; /* after the point */
     size_t i = is_negative;
     for (; i < text.length && digits < 3; i++) {
         char c = text.at[i];
@@ -106,13 +106,13 @@ static bool thousandths(tide_text text, int64_t *out) {
     return true;
 }
 
-/* A whole number; it may be in quotes. */
+/* A whole number, possibly quoted. */
 static bool whole(tide_text text, int64_t *out) {
     if (text.length && *text.at == '"') text = (tide_text){text.at + 1, text.length - 2};
     return tide_text_to_i64(out, text);
 }
 
-/* The members of the object at the trace_cursor, one at a time; false at its end, when short and when wrong. */
+/* The members of the object at the cursor, one at a time; false at its end, when bytes run out, and on errors. */
 static bool next_member(trace_cursor *c, tide_text *key, tide_text *value) {
     if (!skip_blank(c)) return false;
     if (*c->at == ',') c->at++;
@@ -321,7 +321,7 @@ static size_t read_trace(tide_recording *r, const unsigned char *at, size_t leng
         used = (size_t)(c.at - begin);
     }
     trace_cursor rest = {.at = begin + used, .end = begin + length};
-    return skip_blank(&rest) ? used : length; /* blanks need nothing behind them */
+    return skip_blank(&rest) ? used : length; /* whitespace needs nothing after it */
 }
 
 static void close_trace(tide_recording *r) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which format a recording has, and its bytes to that format's reader. */
+/* Detects the format of a recording, and passes its bytes to the reader for it. */
 #include <string.h>
 
 #include "trace/cpu_estimate.h"
@@ -8,13 +8,13 @@
 #include "trace/readers.h"
 #include "trace/trace.h"
 
-enum { FEED_PIECE = 64 << 10 }; /* bytes given to a reader at a time */
+enum { FEED_PIECE = 64 << 10 }; /* bytes passed to a reader at a time */
 
 static bool is_json_blank(unsigned char c) {
     return c == ' ' || c == '\n' || c == '\r' || c == '\t';
 }
 
-/* Text that begins with {: event files have a header line, and arrays below it. */
+/* For text starting with {: event files have a header line, followed by arrays. */
 static const tide_recording_reader *format_of_text(const unsigned char *at, size_t length, bool is_last) {
     const unsigned char *line_end = memchr(at, '\n', length);
     if (!line_end) return is_last || length >= TIDE_RECORDING_ITEM ? &tide_profiler_reader : NULL;
@@ -26,7 +26,7 @@ static const tide_recording_reader *format_of_text(const unsigned char *at, size
     return *next == '[' ? &tide_events_reader : &tide_profiler_reader;
 }
 
-/* NULL: not known, or not known yet. */
+/* NULL: unknown, or not known yet. */
 static const tide_recording_reader *format_of(tide_recording *r, const unsigned char *at, size_t length, bool is_last) {
     size_t blank = 0;
     if (length < TIDE_RECORDING_MAGIC_BYTES && !is_last) return NULL;
@@ -82,7 +82,7 @@ void tide_recording_feed(tide_recording *r, const void *bytes, size_t length) {
     }
 }
 
-/* A trace without a row of a GPU is of a run on the CPU. */
+/* A trace without rows of a GPU is from a run on the CPU. */
 static void record_profile(tide_recording *r) {
     tide_profiler_trace *trace = r->profile;
     r->profile = NULL;

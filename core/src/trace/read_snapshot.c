@@ -8,7 +8,7 @@
 #include "trace/pickle.h"
 #include "trace/readers.h"
 
-/* Names that are compared: their numbers are those of r->names, in this order from 1. */
+/* Names that are compared: their indices in r->names, from 1, in this order. */
 /* clang-format off */
 #define SNAPSHOT_WORDS(X) \
     X(action) X(addr) X(size) X(stream) X(time_us) X(frames) X(pool_id) X(device_free) X(filename) X(line) X(name) \
@@ -26,13 +26,13 @@ typedef enum word {
         KEY_WORD_COUNT
 } word;
 
-/* What is made of dicts and lists. */
+/* What dicts and lists are turned into. */
 enum {
     SNAPSHOT_FRAME = PICKLE_KINDS, /* id: a name, "file:line function" */
     SNAPSHOT_STACK                 /* id */
 };
 
-/* A list of frames and the stack that it made. */
+/* A list of frames and the stack made from it. */
 typedef struct chain_entry {
     uint64_t hash;
     uint32_t stack;
@@ -43,7 +43,7 @@ typedef struct final_block {
     uint32_t device, stack;
 } final_block;
 
-/* Segments as they come and go in the entries, and those that are there at the end. */
+/* Segments created and released in the entries, and those at the end. */
 typedef enum segment_mark { SEGMENT_MADE, SEGMENT_GONE, SEGMENT_FINAL } segment_mark;
 
 typedef struct segment_seen {
@@ -57,16 +57,16 @@ enum { CHAIN_BITS = 10 };
 typedef struct snapshot {
     tide_recording *r;
     tide_pickle pickle;
-    pickle_value items[KEY_WORD_COUNT]; /* of the dict that is set, by key; those of `present` */
-    uint64_t present;                   /* a bit for each word */
-    chain_entry *chains;                /* lists of frames seen lately, by hash */
+    pickle_value items[KEY_WORD_COUNT]; /* of the current dict, by key; valid if in `present` */
+    uint64_t present;                   /* one bit per word */
+    chain_entry *chains;                /* recent lists of frames, by hash */
 
-    uint32_t section;    /* the key of the top dict that is being filled */
+    uint32_t section;    /* the key of the top-level dict that is being read */
     uint32_t outer;      /* position of the list of devices on the stack */
-    uint32_t device;     /* devices begun */
-    final_block *blocks; /* active ones; those of the current segment from first_block on */
+    uint32_t device;     /* devices so far */
+    final_block *blocks; /* active ones; those of the current segment start at first_block */
     uint32_t block_count, block_capacity, first_block;
-    bool has_held, has_completions; /* a free_requested that waits for the next entry */
+    bool has_held, has_completions; /* a free_requested is waiting for the next entry */
     uint64_t held_address, held_bytes, held_stream;
     bool is_expandable;
     uint64_t max_split_bytes;
@@ -79,7 +79,7 @@ static const char *const not_data = "a snapshot of torch.cuda.memory holds plain
 
 /* ---- what a dict is ---- */
 
-/* Sorts the items from `from` to the top by their keys. */
+/* Sorts the items from `from` to the top by key. */
 static void take_items(snapshot *s, uint32_t from) {
     s->present = 0;
     for (uint32_t i = from; i + 1 < s->pickle.count; i += 2) {
@@ -104,7 +104,7 @@ static uint32_t stack_of(const snapshot *s) {
     return v.kind == SNAPSHOT_STACK ? v.id : 0;
 }
 
-/* A private pool keeps its blocks apart as a stream does. */
+/* A private pool keeps its blocks separate, like a stream. */
 static uint64_t stream_of_pool(const snapshot *s, word pool) {
     return int_of(s, WORD_stream) ^ int_of(s, pool) << 56;
 }
@@ -216,7 +216,7 @@ static void take_settings(snapshot *s) {
     if (split.kind == PICKLE_INT && split.number < UINT64_MAX >> 1) s->max_split_bytes = split.number;
 }
 
-/* The items from `from` to the top are set in the dict below. */
+/* Sets the items from `from` to the top in the dict below them. */
 static void set_items(tide_pickle *p, pickle_value *dict, uint32_t from) {
     snapshot *s = p->state;
     take_items(s, from);
@@ -235,7 +235,7 @@ static void set_items(tide_pickle *p, pickle_value *dict, uint32_t from) {
         take_settings(s);
 }
 
-/* Frames come from the innermost out. */
+/* Frames are ordered from the innermost outward. */
 static void append_items(tide_pickle *p, pickle_value *list, uint32_t from) {
     snapshot *s = p->state;
     if (list->kind != PICKLE_LIST || from == p->count || p->values[from].kind != SNAPSHOT_FRAME) return;
@@ -253,7 +253,7 @@ static void append_items(tide_pickle *p, pickle_value *list, uint32_t from) {
     tide_pickle_keep(p, key, list, s->section == WORD_segments);
 }
 
-/* A key of the top dict: above its mark, at an even place. */
+/* Detects a key of the top-level dict: above its mark, at an even position. */
 static void see_text(tide_pickle *p, uint32_t id) {
     snapshot *s = p->state;
     if (p->mark_count == 1 && p->marks[0] == 1 && p->count % 2 == 0) s->section = id;
@@ -263,7 +263,7 @@ static void see_list(tide_pickle *p) {
     snapshot *s = p->state;
     if (s->section != WORD_device_traces) return;
     if (p->mark_count == 1 && p->count % 2 == 1) {
-        s->outer = p->count; /* the list of devices, right behind its key */
+        s->outer = p->count; /* the list of devices follows its key */
     } else if (s->outer && s->device <= TIDE_RECORDING_DEVICES) {
         bool is_only = p->mark_count == 1 && p->count == s->outer + 1;
         bool is_one_of = p->mark_count == 2 && p->marks[1] == s->outer + 1;
@@ -308,7 +308,7 @@ static size_t read_snapshot(tide_recording *r, const unsigned char *at, size_t l
     return s->pickle.has_stopped ? length : used;
 }
 
-/* Blocks that are active and that no entry made are older than the entries. */
+/* Active blocks that no entry allocated are older than the entries. */
 static void add_older_blocks(snapshot *s) {
     for (uint32_t i = 0; i < s->first_block; i++) {
         const final_block *b = &s->blocks[i];
@@ -326,7 +326,7 @@ static int by_place(const void *a, const void *b) {
     return x->order < y->order ? -1 : x->order > y->order;
 }
 
-/* A segment whose first mark is not that it was made is older than the entries. */
+/* A segment whose first mark is not its creation is older than the entries. */
 static void add_older_segments(snapshot *s) {
     if (s->segment_count) qsort(s->segments, s->segment_count, sizeof *s->segments, by_place);
     for (uint32_t i = 0; i < s->segment_count; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tidemark's own recordings (FORMAT.md): blocks, each checked as a whole before a record of it is taken. */
+/* tidemark's own recordings (FORMAT.md): blocks, each verified as a whole before its records are used. */
 #include <string.h>
 
 #include "trace/format.h"
@@ -7,7 +7,7 @@
 
 typedef struct tidemark_file {
     tide_tape *tape;
-    uint32_t *stacks, stack_count, stack_capacity; /* ours, by the number in the file less one */
+    uint32_t *stacks, stack_count, stack_capacity; /* our numbers, by the number in the file minus one */
     uint64_t address, time_us, start_us;
     bool has_magic, has_ended;
 } tidemark_file;
@@ -105,7 +105,7 @@ static void take_record(tide_recording *r, tidemark_file *s, unsigned char kind,
     }
 }
 
-/* False: the block holds what is no record. */
+/* False: the block contains something that is not a record. */
 static bool take_block(tide_recording *r, tidemark_file *s, const unsigned char *at, size_t length) {
     record c = {.at = at, .end = at + length};
     s->address = s->time_us = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The writer of tidemark recordings: records are gathered in a block, blocks are appended. */
+/* Writing tidemark recordings: records are collected in a block, blocks are appended. */
 #include "tidemark/recorder.h"
 
 #include <string.h>
@@ -48,7 +48,7 @@ static void put_varint(tide_recorder *r, uint64_t value) {
     at[r->length++] = (unsigned char)value;
 }
 
-/* Makes room for a record and `text` bytes after it. */
+/* Makes room for a record with `text` bytes after it. */
 static void put_kind(tide_recorder *r, char kind, size_t text) {
     if (r->length + RECORD_LIMIT + text > TIDE_RECORDER_BLOCK) tide_recorder_flush(r);
     r->buffer[TIDE_BLOCK_HEADER + r->length++] = (unsigned char)kind;
@@ -130,7 +130,7 @@ void tide_recorder_empty_cache(tide_recorder *r) {
 }
 
 void tide_recorder_time(tide_recorder *r, uint64_t microseconds) {
-    put_kind(r, 't', 0); /* may begin a block, which counts from 0 */
+    put_kind(r, 't', 0); /* may start a block, which counts from 0 */
     put_varint(r, microseconds - r->time_us);
     r->time_us = microseconds;
 }

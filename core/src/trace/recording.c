@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What readers of all formats share: devices, stacks, facts. */
+/* Shared by the readers of all formats: devices, stacks, facts. */
 #include "trace/recording.h"
 
 #include <string.h>

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From addresses to slots. */
+/* Converting addresses to slots. */
 #include "trace/tape.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { LIVE = 1, PENDING = 2, FREED_BITS = 14, TIMES_APART = 200 };
-/* No segment is larger: 1 PiB, so that sums stay far from their ends. */
+/* Larger segments are not accepted: 1 PiB, so that sums stay far below overflow. */
 static const uint64_t SEGMENT_MOST = UINT64_C(1) << 50;
-/* A segment is at most this much larger than the request that makes it (kLargeBuffer). */
+/* A segment is at most this much larger than the request for it (kLargeBuffer). */
 static const uint64_t SEGMENT_SLACK = UINT64_C(20) << 20;
 static const uint32_t INDEX_LIMIT = TIDE_TAPE_MASK;
 
@@ -58,7 +58,7 @@ static uint32_t site_of(tide_tape *t, const tide_call_site *site) {
     return *place - 1;
 }
 
-/* Streams past the limit share the last number. */
+/* Streams above the limit share the last number. */
 static uint32_t stream_of(tide_tape *t, uint64_t handle) {
     uint32_t i = 0;
     if (!t->streams) t->streams = TIDE_NEW(t->arena, uint64_t, TIDE_TAPE_STREAMS), t->stream_count = 1;
@@ -113,7 +113,7 @@ bool tide_tape_is_live(const tide_tape *tape, uint64_t address) {
 
 /* ---- segments: who released them ---- */
 
-/* A recording may say anything: what it adds up to stays within 2^60. */
+/* A recording may contain anything: sums are kept within 2^60. */
 static int64_t bounded(int64_t bytes) {
     const int64_t most = INT64_C(1) << 60;
     return bytes > most ? most : bytes < -most ? -most : bytes;
@@ -134,7 +134,8 @@ void tide_tape_segment(tide_tape *t, bool is_released, uint64_t bytes) {
     }
 }
 
-/* A record that is no segment's ends the run; `bytes` of a request that failed, which made no segment. */
+/* A record that is not about a segment ends a run of them; `bytes` of a request that failed, which created no segment.
+ */
 static void end_group(tide_tape *t, bool is_request, uint64_t bytes) {
     if (!t->group_releases) return;
     uint64_t added = t->group_new ? t->group_new : bytes;
@@ -187,7 +188,7 @@ void tide_tape_older_segment(tide_tape *t, uint64_t address, uint64_t bytes, uin
     t->older_segments[t->older_segment_count++] = (tide_older_segment){address, bytes, stream_of(t, stream)};
 }
 
-/* The live entry of what is freed; NULL: nobody knows it. */
+/* The live entry of a freed address; NULL: unknown. */
 static tide_live_block *find_freed(tide_tape *t, uint64_t address, uint64_t bytes, uint64_t stream) {
     end_group(t, false, 0);
     t->group_new = 0;
@@ -298,7 +299,7 @@ static int by_address(const void *a, const void *b) {
     return x->address < y->address ? -1 : x->address > y->address;
 }
 
-/* Older blocks came roughly in the order of their addresses. */
+/* Older blocks arrive roughly sorted by address. */
 static void sort_before(tide_tape *t) {
     placed *order = tide_arena_grow(t->arena, NULL, 0, t->older_block_count * sizeof *order);
     t->by_address = tide_arena_grow(t->arena, NULL, 0, t->older_block_count * sizeof *t->by_address);
@@ -308,7 +309,7 @@ static void sort_before(tide_tape *t) {
     tide_arena_drop(t->arena, order);
 }
 
-/* Adds what was reserved before: as the older segments say, and no less than was given back. */
+/* Adds what was reserved before: according to the older segments, and at least what was released. */
 static void settle_reserved(tide_tape *t) {
     uint64_t before = (uint64_t)-t->least_reserved, held = 0;
     for (uint32_t i = 0; i < t->older_segment_count; i++) held += t->older_segments[i].bytes;

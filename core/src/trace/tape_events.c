@@ -4,7 +4,7 @@
 
 #include "trace/older_blocks.h"
 
-/* What lives in a slot. */
+/* What a slot holds. */
 typedef struct tape_slot {
     uint32_t site, born;
 } tape_slot;
@@ -36,7 +36,7 @@ static void close_tape(void *state, tide_arena *arena) {
     tide_arena_drop(arena, walk);
 }
 
-/* A free of a slot: what took its block. */
+/* Frees a slot: what took its block. */
 static void end_slot(tape_walk *walk, tide_event *event, uint32_t slot) {
     event->slot = slot;
     event->request = walk->live[slot].site;

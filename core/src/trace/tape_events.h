@@ -5,7 +5,7 @@
 
 #include "trace/tape.h"
 
-/* Slots are the tape's, a request is a call site. */
+/* Slots are those of the tape; a request is a call site. */
 tide_event_source tide_tape_events(const tide_tape *tape);
 
 #endif
