@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Advice: changes to a job, each played. */
+/* Advice: changes to a job, each of them played. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,12 +12,12 @@ enum { CHANGE_WORD_LIMIT = 4 };
 
 typedef struct change_row {
     const char *mode, *kinds, *words[CHANGE_WORD_LIMIT + 1], *title, *effect;
-    bool trains_alike; /* what comes out of training is the same, but for the order of its sums */
+    bool trains_alike; /* the result of training is the same, up to the order of sums */
 } change_row;
 
-/* A change as words, where it is tried, and what else it does. mode and kinds are beginnings of mode and parallel.kind,
- * joined by `|`; "" all. What a job cannot be played with (a loss that its model has not) is left out. Several are put
- * together in this order. */
+/* A change as words, the jobs it is for, and its side effects. mode and kinds are prefixes of mode and parallel.kind,
+ * separated by `|`; "" all. A change that the job does not support (such as a loss that its model lacks) is left out.
+ * Combinations follow this order. */
 static const change_row changes[] = {
     {"train",
      "",
@@ -223,7 +223,7 @@ static const change_row changes[] = {
      false},
 };
 
-/* Several GPUs to begin with, where more of one kind is not enough. */
+/* Several GPUs as a start, if more of the same kind cannot help. */
 static const change_row over_8_gpus = {
     .words = {"parallel.kind=fsdp2", "parallel.dp=8", "parallel.meta_init=true"},
     .title = "FSDP2 over 8 GPUs",
@@ -255,7 +255,8 @@ typedef struct adviser {
     uint32_t count;
 } adviser;
 
-/* What lasts before what fits without retries, before what fits with them, before the rest. */
+/* Changes that fit with room to spare come first, then those that fit without retries, those that fit with them, and
+ * the rest. */
 static int standing(const tide_what_if *v) {
     return tide_what_if_lasts(v) + tide_what_if_holds(v) + v->fits;
 }
@@ -269,7 +270,7 @@ static int by_need(const void *a, const void *b) {
     return strcmp(x->title, y->title);
 }
 
-/* Whether every word stands already. */
+/* Whether all of these settings are given already. */
 static bool is_so(const tide_what_if *now, const char *const *words, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) {
         size_t head = strcspn(words[i], "=");
@@ -328,7 +329,7 @@ static void try_evaluation(adviser *a) {
         try_change(a, to_host, 1, "predictions to the host after each batch", "evaluations take longer");
 }
 
-/* A colocated engine that is awake while gradients and optimizer state are there. */
+/* A colocated engine that is awake while gradients and optimizer states exist. */
 static void try_engine(adviser *a) {
     static const char *const asleep[] = {"trainer.vllm_enable_sleep_mode=true"},
                              *const smaller[] = {"trainer.vllm_gpu_memory_utilization=0.2"},
@@ -372,7 +373,7 @@ static void play_together(adviser *a, together *t) {
     if (t->verdict.status == TIDE_OK && !is_alike) t->verdict.status = TIDE_ERR_UNSUPPORTED;
 }
 
-/* Whether a setting of a change has another value in those before it, or is a number of GPUs. */
+/* Whether a change conflicts with a setting of those before it, or is also about the number of GPUs. */
 static bool is_at_odds(const together *t, const change_row *next) {
     const char *words[TOGETHER_LIMIT * CHANGE_WORD_LIMIT];
     uint32_t count = words_of(t, words);
@@ -391,7 +392,7 @@ static bool is_there(const tide_what_if *now, const change_row *c) {
     return is_so(now, c->words, count);
 }
 
-/* Changes in the order of the table, each that lowers what is needed, until the job lasts. */
+/* Adds changes in the order of the table, as long as each reduces the need, until the job fits with room to spare. */
 static void add_until_it_lasts(adviser *a, together *t, const char *mode, const char *kind, bool trains_alike) {
     for (size_t i = 0; i < CHANGE_COUNT && t->count < TOGETHER_LIMIT && !tide_what_if_lasts(&t->verdict); i++) {
         const change_row *next = &changes[i];
@@ -405,7 +406,7 @@ static void add_until_it_lasts(adviser *a, together *t, const char *mode, const 
     }
 }
 
-/* Leaves out what the job lasts without, but for the first `kept`. */
+/* Removes those that turned out to be unnecessary, except the first `kept`. */
 static void leave_out_unneeded(adviser *a, together *t, uint32_t kept) {
     for (uint32_t i = t->count; i-- > kept;) {
         together less = *t;
@@ -447,7 +448,7 @@ static bool is_tried(const adviser *a, const char *word) {
     return false;
 }
 
-/* What holds the job as it is. */
+/* Adds GPUs that hold the job as it is. */
 static void add_gpus(adviser *a, tide_other_gpus found) {
     if (!found.count || is_tried(a, found.words[0])) return;
     const char **words = TIDE_NEW(a->query->arena, const char *, found.count);

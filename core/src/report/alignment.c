@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two streams of requests and frees, side by side.
+/* Comparing two streams of requests and frees.
  *
- * What is compared is the size of each request and of each block that is freed, in order. Where they differ, the
- * shortest detour is looked for after which they agree again for a while; what lies on it is only predicted, or only
- * recorded. */
+ * The size of each request and of each freed block is compared, in order. Where they differ, the shortest detour is
+ * searched after which they agree again for a while; what is on it is only predicted, or only recorded. */
 #include "report/alignment.h"
 
 #include "base/units.h"
@@ -14,14 +13,14 @@
 #include "report/recording_report.h"
 
 enum {
-    AGREE = 12,    /* events that must be equal for two streams to have met again */
-    DETOUR = 3000, /* events of both on the longest detour */
-    PARTINGS = 20, /* that are told */
-    SHOWN = 6,     /* events of each that are shown */
-    ENOUGH = 200   /* partings: streams that differ so much are not of one program */
+    AGREE = 12,    /* events that must be equal before two streams count as aligned again */
+    DETOUR = 3000, /* most events on a detour, of both sides */
+    PARTINGS = 20, /* reported */
+    SHOWN = 6,     /* shown events of each side */
+    ENOUGH = 200   /* partings: streams with more are not from the same program */
 };
 
-/* One request (bytes > 0) or free, and what it is of: a request of its source. */
+/* A request (bytes > 0) or free, with the request that it belongs to. */
 typedef struct aligned {
     int64_t bytes;
     uint32_t of;
@@ -30,12 +29,13 @@ typedef struct aligned {
 /* A prediction, or a recording. */
 typedef struct aligned_side {
     tide_described_events events;
-    void (*write)(tide_writer *w, const struct aligned_side *side, const aligned *event); /* what it is of */
+    void (*write)(tide_writer *w, const struct aligned_side *side,
+                  const aligned *event); /* writes what it belongs to */
     aligned *list;
     uint32_t count, capacity;
 } aligned_side;
 
-/* Requests and frees. A trace knows blocks, not requests: both are rounded as the allocator does. */
+/* Reads requests and frees. A trace has blocks rather than requests, so both sides are rounded as by the allocator. */
 static void read_side(aligned_side *side, tide_arena *arena) {
     const tide_event_source *source = &side->events.source;
     tide_event_cursor cursor;
@@ -79,7 +79,8 @@ static bool meets(const aligned_side *a, uint32_t i, const aligned_side *b, uint
     return true;
 }
 
-/* How far each must go until they meet; false, and to the ends, when they do not on a detour of `most`. */
+/* How far each side must advance until they agree; false, with everything to the ends, if no detour of at most `most`
+ * is found. */
 static bool find_meeting(const aligned_side *a, uint32_t i, const aligned_side *b, uint32_t j, uint32_t most,
                          uint32_t *skip_a, uint32_t *skip_b) {
     for (uint32_t both = 1; both <= most; both++)
@@ -94,7 +95,7 @@ static bool find_meeting(const aligned_side *a, uint32_t i, const aligned_side *
     return false;
 }
 
-/* Whether both sides of a detour hold the same events in another order. */
+/* Whether both sides of a detour have the same events in different order. */
 static bool same_events(const aligned *a, uint32_t count, const aligned *b, uint32_t other_count) {
     if (count != other_count || count > AGREE * 4) return false;
     for (uint32_t i = 0; i < count; i++) {
@@ -110,10 +111,10 @@ typedef struct alignment {
     uint32_t same, partings;
     uint32_t only_predicted, only_recorded;              /* events */
     uint64_t factors[TIDE_FACTOR_COUNT], recorded_bytes; /* of requests on detours */
-    bool has_lost;                                       /* they did not meet again */
+    bool has_lost;                                       /* they did not align again */
 } alignment;
 
-/* Where the sides part: the next events, and how many of them are each side's alone. */
+/* A place where the sides part: the next events, and how many of them belong to only one side. */
 typedef struct parting {
     uint32_t at, recorded_at, skip, recorded_skip;
 } parting;
@@ -155,7 +156,7 @@ static void write_parting(tide_writer *w, const alignment *a, const parting *p) 
     tide_write_close(w, '}');
 }
 
-/* "partings": each with the events on both sides. */
+/* "partings": each with the events of both sides. */
 static void write_partings(tide_writer *w, alignment *a) {
     const aligned_side *one = &a->predicted, *other = &a->recorded;
     uint32_t i = 0, j = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is told of an allocation. */
+/* Describing allocations. */
 #include "report/allocations.h"
 
 #include <string.h>
@@ -12,7 +12,7 @@ const char *tide_module_path(const tide_run *run, const tide_allocation *a) {
     return tide_path_of(run, a->module);
 }
 
-/* The end of a number that is a whole step of a path; NULL: none stands here. */
+/* Skips a number that is a whole component of a path; NULL: there is none. */
 static const char *skip_number(const char *path, const char *at) {
     const char *end = at;
     if (at > path && at[-1] != '.') return NULL;
@@ -92,7 +92,7 @@ static void settle_forward_pass(tide_timeline *t, const tide_forward_pass *pass)
     }
 }
 
-/* What all iterations but the last hold is what the last one holds. */
+/* What other iterations hold has the same factor as what the last one holds. */
 static void settle_held(tide_timeline *t, const tide_repetition *of) {
     for (uint32_t i = 0; i < of->times * of->held_count; i++)
         tide_timeline_at(t, tide_held_slot(of, i % of->held_count, i / of->held_count))->factor =

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Played again: smaller devices, other options. */
+/* Playing events again with smaller devices and other options. */
 #include "report/allocator_options.h"
 
 #include <string.h>
@@ -7,20 +7,19 @@
 #include "base/units.h"
 
 static const uint64_t DEVICE_PAGE = UINT64_C(2) << 20;
-/* Advice is given for a saving of at least this part of what is reserved. */
+/* Advice is given if it saves at least this fraction of reserved memory. */
 enum { WORTH_A_WORD = 50 };
-/* Of repetitions, events that are played until they come round: with max_split_size_mb each micro-batch may reserve
- * more than the one before it. */
+/* Most events of repetitions that are played while waiting for the state to recur: with max_split_size_mb each
+ * micro-batch may reserve more than the one before. */
 enum { MOST_OF_ROUNDS = 2000000 };
 
 bool tide_replay_runs(const tide_replay *r) {
     return !r->is_oom && !r->ooms;
 }
 
-/* Note [Smallest device]: a device that has as much more as a request was short of, whenever one is, comes to the size
- * that is looked for, or near it: that is tried next, and where it is enough, the one a page below. What goes back to
- * the driver where room is scarce changes what is asked for later: where that leads to another size, halves are tried.
- */
+/* Note [Smallest device]: a device that grows by what each failing request lacks ends up at or near the size in
+ * question: that is tried next, and if it is enough, the size one page below. Cached memory that is released when the
+ * device is full changes later requests: if that leads to another size, bisection takes over. */
 bool tide_smallest_device(uint64_t *bytes, const tide_event_source *source, const tide_replay_config *config,
                           const tide_replay *endless, tide_arena *arena) {
     tide_replay_config on = *config;
@@ -28,10 +27,10 @@ bool tide_smallest_device(uint64_t *bytes, const tide_event_source *source, cons
     uint64_t low, high, at, step = 1, fraction = config->fraction_ppm ? (uint64_t)config->fraction_ppm : 1000000;
     low = at = (endless->requested_peak + config->outside_bytes) / DEVICE_PAGE;
     high = (endless->reserved_peak / fraction * 1000000 + config->outside_bytes) / DEVICE_PAGE + 1;
-    if (fraction < 1000000) high += 2000000 / DEVICE_PAGE; /* the division's rest */
-    bool halves = config->fraction_ppm;                    /* a limit is not the device's */
+    if (fraction < 1000000) high += 2000000 / DEVICE_PAGE; /* the remainder of the division */
+    bool halves = config->fraction_ppm;                    /* a limit does not change with the device */
     on.growing_by = halves ? 0 : DEVICE_PAGE;
-    /* On `high` pages it runs; on fewer than `low` it cannot. */
+    /* It runs on `high` pages, and cannot run on fewer than `low`. */
     while (low < high) {
         if (at >= high || halves) at = halves ? low + (high - low) / 2 : high - 1;
         on.device_bytes = at * DEVICE_PAGE;
@@ -55,11 +54,11 @@ static const char *const options[] = {"", "expandable_segments:True", "max_split
 
 enum { OPTION_COUNT = TIDE_COUNT_OF(options), BRIEF_COUNT = 2 };
 
-/* What an option comes to. */
+/* The result of an option. */
 typedef struct tried_option {
     uint64_t reserved_peak; /* on a device without limit */
-    bool runs;              /* on the one that there is */
-    bool is_cut;            /* that is not known: its repetitions do not come round */
+    bool runs;              /* on the given device */
+    bool is_cut;            /* unknown: the state of its repetitions does not recur */
 } tried_option;
 
 static bool try_option(tried_option *tried, const tide_event_source *source, const tide_replay_config *config,
@@ -79,7 +78,7 @@ static bool try_option(tried_option *tried, const tide_event_source *source, con
     return true;
 }
 
-/* MiB for what is small: savings are told apart. */
+/* MiB for small amounts, so that savings can be told apart. */
 static const char *amount(tide_arena *arena, uint64_t bytes) {
     if (bytes >= UINT64_C(4) << 30) return tide_gib(arena, bytes);
     return tide_mib(arena, bytes);
@@ -105,7 +104,7 @@ uint64_t tide_events_to_play(const tide_event_source *source, const tide_replay 
     uint64_t outer = 1;
     for (uint32_t i = source->repetition_count, first = i; i-- > 0;) {
         const tide_repetition *r = &source->repetitions[i];
-        if (i < first) outer = 1; /* from `first` on they are within one that comes so often */
+        if (i < first) outer = 1; /* from `first` on they are inside of one with so many iterations */
         if (r->growth || r->held_count || r->unwinds) count += outer * r->times * (r->last_event - r->first_event);
         if (r->inner) first = i - r->inner, outer = 1 + (uint64_t)r->times;
     }
@@ -113,7 +112,7 @@ uint64_t tide_events_to_play(const tide_event_source *source, const tide_replay 
     return count > played ? count : played;
 }
 
-/* No option reserves less than what is asked for at once. */
+/* No option reserves less than what is requested at once. */
 static bool may_save(const tide_replay *endless) {
     return endless->reserved_peak - endless->requested_peak >= endless->reserved_peak / WORTH_A_WORD;
 }

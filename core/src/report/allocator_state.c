@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Segments as they lie, the blocks in them, and what is alive. */
+/* The segments, their blocks, and what is live. */
 #include "report/allocator_state.h"
 
 #include <stdlib.h>
 
 #include "report/members.h"
 
-/* SEGMENTS of each pool are told, alike ones together. The largest is CELLS wide: what is narrower than one is joined
- * with its neighbours; all together are at most about twice ALL_CELLS. */
+/* Up to SEGMENTS of each pool are reported, equal ones together. The largest is CELLS wide; blocks narrower than one
+ * cell are joined with their neighbours; in total there are at most about twice ALL_CELLS. */
 enum { SEGMENTS = 64, CELLS = 500, ALL_CELLS = 2500, ALIVE = 30, BLOCKS = 500, SHOWN_BITS = 44 };
 
 bool tide_segment_at(const tide_caching_allocator *a, uint64_t address, tide_segment_info *segment) {
@@ -29,10 +29,10 @@ typedef struct state_segment {
     uint64_t live, waiting, largest_free;
     uint32_t blocks, live_blocks;
     uint64_t kind;  /* of the request for its last block */
-    uint32_t count; /* of segments that are alike, of one block each */
+    uint32_t count; /* of equal segments, with a single block each */
 } state_segment;
 
-/* Blocks that are alike; the first of them. */
+/* Equal blocks; the first of them. */
 typedef struct alive_blocks {
     uint64_t address, bytes, kind;
     uint32_t slot, stream, count;
@@ -42,17 +42,17 @@ typedef struct allocator_state {
     tide_writer *w;
     const tide_player *player;
     const tide_event_filter *filter;
-    uint32_t *by_block; /* the slot that holds it plus one; 0: none */
+    uint32_t *by_block; /* for each block the slot that holds it plus one; 0: none */
     uint32_t by_block_count;
     state_segment *segments;
-    uint32_t segment_count, segment_capacity, row_count, block_count, live_count; /* rows: alike ones together */
-    uint64_t live, waiting, largest_free, idle_bytes; /* idle: of segments without a live or waiting block */
+    uint32_t segment_count, segment_capacity, row_count, block_count, live_count; /* rows: equal ones joined */
+    uint64_t live, waiting, largest_free, idle_bytes; /* idle: in segments without a live or waiting block */
     uint32_t idle_count;
-    alive_blocks *alive; /* those that pass */
+    alive_blocks *alive; /* those that pass the filter */
     uint32_t alive_count, alive_capacity;
 } allocator_state;
 
-/* One more than the slot that holds a block, or 0. */
+/* The slot that holds a block plus one; 0: none. */
 static uint32_t slot_of(const allocator_state *s, const tide_block_info *b) {
     return b->state == TIDE_BLOCK_LIVE && b->block < s->by_block_count ? s->by_block[b->block] : 0;
 }
@@ -101,7 +101,7 @@ static void look(allocator_state *s) {
     }
 }
 
-/* The large pool first; in it those with most free memory, the largest, and alike ones in a row. */
+/* The large pool first; within a pool those with the most free memory, then the largest, with equal ones adjacent. */
 static int by_free(const void *a, const void *b) {
     const state_segment *x = a, *y = b;
     uint64_t one = x->of.bytes - x->live - x->waiting, other = y->of.bytes - y->live - y->waiting;
@@ -165,7 +165,7 @@ static void write_state_cell(const allocator_state *s, const state_cell *c) {
     tide_write_close(s->w, '}');
 }
 
-/* Blocks narrower than `least` join until they are as wide together. */
+/* Joins adjacent blocks narrower than `least` until they are that wide together. */
 static void write_cells(const allocator_state *s, const state_segment *seg, uint64_t least) {
     tide_caching_cursor cursor = seg->cursor;
     tide_block_info b;
@@ -203,7 +203,7 @@ static void write_segment(const allocator_state *s, const state_segment *seg, ui
     tide_write_close(s->w, '}');
 }
 
-/* One pool's segments, [from, to) of the list; *rest takes those that are not told. */
+/* The segments [from, to) of a pool; *rest receives those that are not reported. */
 static void write_pool(const allocator_state *s, uint32_t from, uint32_t to, state_segment *rest) {
     uint32_t shown = to - from < SEGMENTS ? to : from + SEGMENTS;
     uint64_t all = 0, widest = 0;
@@ -348,7 +348,7 @@ bool tide_write_state(tide_writer *w, const tide_described_events *events, const
     tide_write_int_at(w, "events", source->event_count);
     tide_write_int_at(w, "event", at);
     write_state(w, &p, &filter, query);
-    if (p.figures.is_oom) tide_write_int_at(w, "failed_at", p.figures.events); /* the state is that before it */
+    if (p.figures.is_oom) tide_write_int_at(w, "failed_at", p.figures.events); /* the state is the one before it */
     tide_player_close(&p);
     return true;
 }

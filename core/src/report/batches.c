@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A run whose batches differ: which step needs the most, and why that one. */
+/* A run whose batches differ: which step needs the most, and why. */
 #include "report/batches.h"
 
 #include "base/units.h"
@@ -21,7 +21,7 @@ tide_step_batches tide_batches_of_step(const tide_job *job, uint32_t step) {
     return of;
 }
 
-/* The step with the most allocated, of those that keep a mask or of those that keep none; 0: there is none. */
+/* The step with the most allocated, among those with a padding mask or those without; 0: there is none. */
 static uint32_t highest(const tide_job_report *r, bool is_padded, uint32_t *steps) {
     uint32_t found = 0;
     *steps = 0;
@@ -33,7 +33,7 @@ static uint32_t highest(const tide_job_report *r, bool is_padded, uint32_t *step
     return found;
 }
 
-/* The last of those with the longest batch: the first step has no optimizer state yet. */
+/* The last of those with the longest batch: the first step has no optimizer states yet. */
 static uint32_t longest_step(const tide_job_report *r) {
     uint32_t found = 1;
     for (uint32_t i = 2; i <= r->replay.step_count; i++)
@@ -50,7 +50,7 @@ static const char *rows_text(const tide_job_report *r, const tide_step_batches *
     return of->is_padded ? tide_format(arena, "%s, padded from as few as %lld", text, (long long)of->shortest) : text;
 }
 
-/* Why the peak is in this step and not in the one with the longest batch. */
+/* Why the peak is in this step rather than in the one with the longest batch. */
 static const char *reason_of(const tide_job_report *r, uint32_t step, tide_phase phase) {
     tide_arena *arena = r->w->arena;
     uint32_t longest = longest_step(r);

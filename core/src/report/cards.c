@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every GPU, and on how many of it the job fits. */
+/* For every GPU, on how many of them the job fits. */
 #include <string.h>
 
 #include "lang/lang.h"
@@ -7,7 +7,7 @@
 
 enum { MOST_CARDS = 1024, MOST_TENSOR_PARALLEL = 16 };
 
-/* How the number of GPUs is said; NULL: it is one GPU. */
+/* How the number of GPUs is set; NULL: it is one GPU. */
 static void write_card(tide_writer *w, const tide_query *q, const tide_json *card, const char *ranks, int64_t cards,
                        int64_t most) {
     const tide_json *name = tide_json_at(card, "name"), *title = tide_json_at(card, "title");
@@ -30,7 +30,7 @@ static void write_card(tide_writer *w, const tide_query *q, const tide_json *car
     tide_write_close(w, '}');
 }
 
-/* The job as it is; a server without a GPU, on the first that takes it. */
+/* The job as it is; a server without a GPU, on the first one that can run it. */
 static bool play_as_asked(tide_what_if *now, const tide_query *q, const tide_json *cards, tide_diagnostics *diags) {
     *now = tide_what_if_play(q, NULL, 0);
     bool lacks_gpu = now->status == TIDE_ERR_FIELD_MISSING && strcmp(now->place, "/settings/gpu") == 0;
@@ -51,7 +51,7 @@ bool tide_write_cards(tide_writer *w, const tide_query *q, tide_diagnostics *dia
     if (!play_as_asked(&now, q, cards, diags)) return false;
     const char *kind = tide_what_if_setting(&now, "parallel.kind");
     bool is_parallel = *kind && strcmp(kind, "none") != 0;
-    bool is_cut = strcmp(tide_what_if_setting(&now, "engine"), "vllm") == 0; /* over GPUs */
+    bool is_cut = strcmp(tide_what_if_setting(&now, "engine"), "vllm") == 0; /* over several GPUs */
     const char *ranks = now.serves ? (is_cut ? "tensor_parallel_size" : NULL) : is_parallel ? "parallel.dp" : NULL;
     int64_t first = is_parallel ? 2 : 1, most = now.serves ? MOST_TENSOR_PARALLEL : MOST_CARDS;
     tide_write_open_at(w, "cards", '[');

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Causes of a peak that are no layers: logits, a reference model, an evaluation. */
+/* Causes of a peak other than layers: logits, a reference model, an evaluation. */
 #include "report/causes.h"
 
 #include <string.h>
@@ -9,14 +9,14 @@
 
 enum { LOGITS_SHARE = 4, REFERENCE_SHARE = 8 }; /* a quarter of the peak, and an eighth */
 
-/* A value for each token and word of the vocabulary, and no weights. */
+/* Whether it has a value for each token and vocabulary entry, and is not a weight. */
 static bool is_of_logits(const tide_run *run, const tide_allocation *a, uint32_t vocabulary) {
     const tide_dim *dims = &run->machine.timeline.dims[a->shape];
     return (a->factor == TIDE_FACTOR_ACTIVATION || a->factor == TIDE_FACTOR_TEMPORARY) && a->dims >= 2 &&
            dims[a->dims - 1].name == vocabulary;
 }
 
-/* What lives at the peak and is of logits, and of a reference model. */
+/* How much of the peak belongs to logits, and to a reference model. */
 static void measure_causes(const tide_job_report *r, uint64_t *logits, uint64_t *reference) {
     const tide_timeline *t = &r->run->machine.timeline;
     uint32_t vocabulary = tide_symbol_name(&r->run->machine, TIDE_TEXT("vocab"));
@@ -76,7 +76,7 @@ static void report_evaluation(const tide_job_report *r, tide_diagnostics *diags)
                     : "trainer.per_device_eval_batch_size=1 evaluates one sample at a time");
 }
 
-/* Where there is room, nobody asks for a cause. */
+/* If there is enough room, the cause does not matter. */
 static bool leaves_room(const tide_job_report *r) {
     uint64_t there = r->job->device_bytes;
     return there && tide_leaves_spare(tide_job_device_bytes(r->job, &r->replay), there);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The job with other settings, many times: for a table of them. */
+/* The job with other settings, many times, for a table. */
 #include <setjmp.h>
 
 #include "report/estimate.h"
@@ -7,7 +7,7 @@
 #include "report/queries.h"
 #include "report/ranks.h"
 
-/* False when memory ran out. */
+/* False when host memory ran out. */
 static bool play_cell(tide_writer *w, const tide_query *q, const tide_json *cell, tide_arena *arena) {
     tide_diagnostics diags;
     tide_diagnostics_init(&diags, arena);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two jobs side by side: what differs, and which setting makes it. */
+/* Comparing two jobs: what differs, and which setting is the cause. */
 #include <string.h>
 
 #include "report/queries.h"
@@ -46,13 +46,13 @@ static void write_compared_parts(tide_writer *w, const tide_what_if *one, const 
 
 /* ---- settings ---- */
 
-enum { STEP_LIMIT = 16 }; /* settings played one by one; those beyond go with the last one */
+enum { STEP_LIMIT = 16 }; /* settings played one by one; further ones are changed together with the last */
 
 typedef struct difference {
     const char *name, *one, *other; /* "": not set */
 } difference;
 
-/* What a recipe, a file or another setting brings along is no cause of its own. */
+/* A setting that a recipe, a file or another setting implies is not a cause itself. */
 static const tide_setting_row *given_row(const tide_what_if *v, const char *name) {
     for (uint32_t i = 0; i < v->row_count; i++)
         if (strcmp(v->rows[i].name, name) == 0) return v->rows[i].origin == TIDE_ORIGIN_USER ? &v->rows[i] : NULL;
@@ -82,7 +82,7 @@ static tide_text word_of(tide_arena *arena, const char *name, const char *value)
     return tide_text_of(tide_format(arena, "%s=%s", name, value));
 }
 
-/* The first job with the settings of the second one up to `count` of those that differ. */
+/* The first job with the first `count` differing settings taken from the second. */
 static tide_what_if try_between(const tide_query *q, const tide_what_if *one, const difference *list, uint32_t count) {
     tide_text *words = TIDE_NEW(q->arena, tide_text, one->row_count + count + 1);
     tide_query between = *q;
@@ -98,7 +98,7 @@ static tide_what_if try_between(const tide_query *q, const tide_what_if *one, co
     return tide_what_if_play(&between, NULL, 0);
 }
 
-/* Settings of one kind, as parallel.kind and parallel.dp, mean something together. */
+/* Settings of one group, such as parallel.kind and parallel.dp, only make sense together. */
 static bool goes_with_next(const difference *list, uint32_t i) {
     size_t head = strcspn(list[i].name, ".");
     return list[i].name[head] && strncmp(list[i].name, list[i + 1].name, head + 1) == 0;

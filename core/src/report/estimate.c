@@ -34,7 +34,7 @@ bool tide_write_cell(tide_writer *w, tide_run *run, const tide_job *job) {
     tide_job_report r;
     if (!tide_job_report_peaks(&r, w, run, job)) return false;
     bool is_too_much =
-        !run->serving && job->device_bytes && r.replay.requested_peak > job->device_bytes; /* however it is laid out */
+        !run->serving && job->device_bytes && r.replay.requested_peak > job->device_bytes; /* whatever its layout */
     if (is_too_much)
         r.on_card.is_oom = true;
     else if (!tide_job_report_on_card(&r))
@@ -45,7 +45,7 @@ bool tide_write_cell(tide_writer *w, tide_run *run, const tide_job *job) {
     return true;
 }
 
-/* A link that says what the job came to when it was made. */
+/* Compares with the result that a link recorded when it was made. */
 static void warn_of_was(const tide_job_report *r, tide_diagnostics *diags) {
     tide_arena *arena = r->w->arena;
     tide_text was = r->job->was;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A window of events, with what each did. */
+/* A window of events, with the effect of each. */
 #include "report/event_rows.h"
 
 #include "report/allocator_state.h"
@@ -9,7 +9,7 @@ static const char *const event_kind_names[] = {"alloc", "free", "wait", "back", 
 typedef struct event_row {
     tide_event event;
     uint32_t number;
-    uint32_t other; /* that takes what this one frees, or frees what it takes; TIDE_NEVER: there is none */
+    uint32_t other; /* the event that takes what this one frees, or frees what it takes; TIDE_NEVER: none */
     bool is_played, has_block;
     uint64_t bytes, address, segment, allocated, reserved;
 } event_row;
@@ -19,7 +19,7 @@ static bool row_passes(const tide_event_filter *filter, const tide_event *e) {
            tide_text_contains(tide_text_of(event_kind_names[e->kind]), filter->text);
 }
 
-/* How many events pass, and how many of them before `at`. */
+/* How many events pass the filter, and how many of them are before `at`. */
 static uint32_t count_passing(const tide_event_filter *filter, uint32_t at, uint32_t *before, tide_arena *arena) {
     const tide_event_source *source = &filter->events->source;
     uint32_t count = 0;
@@ -46,12 +46,12 @@ static uint32_t window_first(const tide_window *window, uint32_t passing, uint32
     return first;
 }
 
-/* The rows `first` to first + count of those that pass. */
+/* Fills rows `first` to first + count of those that pass. */
 static uint32_t find_rows(const tide_event_filter *filter, event_row *rows, uint32_t first, uint32_t count,
                           tide_arena *arena) {
     const tide_event_source *source = &filter->events->source;
     uint32_t passed = 0, found = 0,
-             *row_of = TIDE_NEW(arena, uint32_t, source->slot_count + 1); /* by slot: row that took it, plus one */
+             *row_of = TIDE_NEW(arena, uint32_t, source->slot_count + 1); /* by slot: the row that took it plus one */
     tide_event_cursor cursor;
     tide_cursor_open(&cursor, source, arena);
     for (uint32_t i = 0; i < source->event_count; i++) {
@@ -78,7 +78,8 @@ static void note_block(event_row *row, const tide_player *p) {
     if (tide_segment_at(p->allocator, row->address, &segment)) row->segment = segment.address;
 }
 
-/* Plays up to and with the event of a row. A free's block is looked at before it, a request's after it. */
+/* Plays up to and including the event of a row. The block of a free is examined before it, that of a request after it.
+ */
 static bool play_row(tide_player *p, event_row *row) {
     bool has_slot = row->event.slot != TIDE_NO_SLOT, is_request = row->event.kind == TIDE_EVENT_ALLOC;
     if (!tide_player_run(p, row->number)) return false;

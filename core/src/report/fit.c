@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The largest value of a setting that fits the GPU: without giving cached memory back, where any does.
+/* The largest value of a setting that fits the GPU: without releasing cached memory if any value does.
  *
- * More needs more, but for what the allocator keeps of blocks that it cannot split: a value may not fit where a larger
- * one does. So those right below the largest are played too, and the answer is the one up to which each of them fits;
- * what fits again above it is said beside it. */
+ * Larger values need more memory, except for the effect of blocks that the allocator cannot split: a value may not fit
+ * although a larger one does. So the values right below the largest are played as well, and the answer is the one up to
+ * which all of them fit; if larger ones fit again, that is mentioned. */
 #include <string.h>
 
 #include "report/queries.h"
@@ -13,13 +13,13 @@ enum { MOST_VALUES = 64, PLAYED_BELOW = 16 };
 
 typedef struct fit_search {
     const tide_query *query;
-    const char *more[2]; /* the other setting, then the knob */
+    const char *more[2]; /* the other setting, then this one */
     uint32_t others;
     const char *knob;
-    bool retries;            /* what gives cached memory back counts too */
-    tide_what_if best, next; /* of the largest that fits, and of the one above it */
+    bool retries;            /* a job that releases cached memory also counts */
+    tide_what_if best, next; /* of the largest value that fits, and of the next one */
     int64_t largest;
-    int64_t again; /* fits, though a smaller one does not; 0: none */
+    int64_t again; /* fits although a smaller one does not; 0: none */
 } fit_search;
 
 static tide_what_if try_value(fit_search *s, int64_t value) {
@@ -31,7 +31,7 @@ static bool holds(const fit_search *s, const tide_what_if *v) {
     return s->retries ? v->status == TIDE_OK && v->fits : tide_what_if_holds(v);
 }
 
-/* Goes down to where what was played below fits as well. */
+/* Goes down until the values below fit as well. */
 static void look_below(fit_search *s) {
     int64_t top = s->largest;
     for (int64_t value = top - 1; value > 0 && value >= top - PLAYED_BELOW; value--) {
@@ -46,7 +46,7 @@ static void look_below(fit_search *s) {
     }
 }
 
-/* Doubles from `start`, whose verdict is `v`, while it fits, or begins below it, and halves what is between. */
+/* Starting at `start`, whose verdict is `v`, doubles while it fits or starts lower, then bisects. */
 static void find_largest(fit_search *s, int64_t start, tide_what_if v) {
     int64_t low = 0, high = start;
     while (holds(s, &v) && high < HIGHEST) {
@@ -83,7 +83,7 @@ static bool write_largest(tide_writer *w, const tide_query *q, const char *knob,
                           "give a GPU, as in gpu=h100-80, or gpu_gib=...");
     int64_t start = 1;
     const char *given = tide_what_if_setting(&now, knob);
-    bool is_open = now.serves && !*given; /* the engine's own: it is looked for from below */
+    bool is_open = now.serves && !*given; /* the engine's default: the search starts from below */
     if (!is_open && (!tide_text_to_i64(&start, tide_text_of(given)) || start < 1))
         return tide_error(diags, TIDE_ERR_FIELD_TYPE, tide_format(q->arena, "/settings/%s", knob),
                           "is no whole number that could grow", "try batch, seq, images or grad_accum");

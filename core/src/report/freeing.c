@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What lets go of tensors. */
+/* What freed tensors. */
 #include "report/freeing.h"
 
 #include <string.h>
 
-/* A name or a return is no operation. */
+/* Assignments and returns are not operations. */
 static bool has_op(const tide_allocation *a) {
     return a->freed_by == TIDE_FREED_BY_OPERATION || a->freed_by == TIDE_FREED_BY_BACKWARD ||
            a->freed_by == TIDE_FREED_BY_LOOP;

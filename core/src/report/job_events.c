@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Events of a job, described. */
+/* Describing the events of a job. */
 #include "report/job_events.h"
 
 #include "report/allocations.h"
@@ -23,7 +23,7 @@ static tide_asked allocation_asked(const tide_described_events *events, uint32_t
     return (tide_asked){a->bytes, a->stream};
 }
 
-/* Of one line of the description, or of one operation outside of them, for one factor and request. */
+/* Equal for one line of the description, or one operation outside of descriptions, with one factor and size. */
 static uint64_t allocation_kind(const tide_described_events *events, uint32_t request) {
     const tide_allocation *a = tide_timeline_at(timeline_of(events), request);
     return (a->bytes * 31 + (a->statement ? a->statement : (uint64_t)tide_text_of(a->op).length << 32)) *

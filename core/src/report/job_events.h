@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The events of a job's run, described by their allocations. */
+/* The events of a job's run, described by allocations. */
 #ifndef TIDE_REPORT_JOB_EVENTS_H
 #define TIDE_REPORT_JOB_EVENTS_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What was asked: settings, files, the GPU, and what was assumed. */
+/* The input of an answer: settings, files, the GPU, and assumptions. */
 #include "report/job_inputs.h"
 
 #include <string.h>
@@ -69,7 +69,7 @@ static void write_file_keys(tide_writer *w, const tide_file_summary *card, tide_
     tide_write_close(w, ']');
 }
 
-/* Files that start training: what became of each key. */
+/* Files that start training: the effect of each key. */
 void tide_write_files(tide_writer *w, const tide_job *job) {
     static const char *const names[TIDE_KEY_EFFECT_COUNT] = {"used", "ignored", "unsupported", "unknown", "overruled"};
     if (!job->files) return;
@@ -85,7 +85,7 @@ void tide_write_files(tide_writer *w, const tide_job *job) {
     tide_write_close(w, ']');
 }
 
-/* The value of the setting that an assumption is about, and its text. */
+/* The value of the setting that an assumption is about, and the text of the assumption. */
 void tide_write_assumptions(tide_writer *w, const tide_job *job, const tide_diagnostics *diags) {
     tide_write_open_at(w, "assumptions", '[');
     for (uint32_t i = 0; i < diags->count; i++) {

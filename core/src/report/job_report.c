@@ -126,7 +126,7 @@ void tide_write_fit_at(tide_writer *w, tide_fit fit) {
     }
 }
 
-/* Of the peak in a later iteration of a repetition of whole steps: how many steps later. */
+/* If the peak is in a later iteration of a repetition of whole steps: how many steps later. */
 static uint32_t later_steps_of(const tide_job_report *r, uint32_t event) {
     const tide_timeline *t = &r->run->machine.timeline;
     uint32_t later = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Diagnostics, rests of lists, out-of-memory errors. */
+/* Diagnostics, remainders of lists, out-of-memory errors. */
 #include "report/members.h"
 
 void tide_write_diagnostics(tide_writer *w, const tide_diagnostics *diags, bool with_assumptions) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parts of the model: parameters, and what is live at the peak. */
+/* Parts of the model: their parameters, and their share of the peak. */
 #include "report/model_parts.h"
 
 #include <stdlib.h>
@@ -16,7 +16,7 @@ static const char *title_of(const tide_run *run, const char *part) {
     return *part ? part : "Outside of the model";
 }
 
-/* Parameters that the model's own class holds form a part under their name. */
+/* Parameters of the model's own class form a part under their name. */
 static const char *part_name(const tide_run *run, const tide_parameter_row *p) {
     const char *part = run->model.parts[tide_part_of(run, p->module)];
     if (*part) return part;
@@ -24,8 +24,7 @@ static const char *part_name(const tide_run *run, const tide_parameter_row *p) {
     return dot ? dot + 1 : p->name;
 }
 
-/* One part: what its parameters count, from number `i` of them on, which is its first. Returns the number of the next
- * one that is not of it. */
+/* Writes one part, whose first parameter is number `i`. Returns the number of the first parameter after it. */
 static uint32_t write_part_parameters(tide_writer *w, const tide_run *run, const char *part, uint32_t i) {
     const tide_model *model = &run->model;
     int64_t total = 0, trainable = 0;
@@ -45,7 +44,7 @@ static uint32_t write_part_parameters(tide_writer *w, const tide_run *run, const
     return next;
 }
 
-/* Parts are listed where they first appear. */
+/* Parts are listed in the order of their first parameters. */
 static void write_parts(tide_writer *w, const tide_run *run) {
     const tide_model *model = &run->model;
     tide_write_open_at(w, "parts", '[');
@@ -122,9 +121,9 @@ static void write_factor_map(tide_writer *w, const uint64_t *factors) {
     tide_write_close(w, '}');
 }
 
-/* What a layer of a part holds. */
+/* The bytes of a layer of a part. */
 typedef struct layer_bytes {
-    uint32_t part, layer, module; /* the first module of it that holds something */
+    uint32_t part, layer, module; /* its first module that holds something */
     uint64_t factors[TIDE_FACTOR_COUNT];
 } layer_bytes;
 
@@ -133,7 +132,7 @@ static int by_module(const void *a, const void *b) {
     return (left > right) - (left < right);
 }
 
-/* In the order in which the model has them. */
+/* In the order of the model. */
 static layer_bytes *find_layers(const tide_job_report *r, uint32_t *count) {
     const tide_timeline *t = &r->run->machine.timeline;
     const tide_model *model = &r->run->model;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Moves of a layer, each played. */
+/* Moving a layer to another stage, each move played. */
 #include "report/moves.h"
 
 #include <inttypes.h>
@@ -14,7 +14,7 @@ static uint32_t stage_layers_of(const tide_stages *s, uint32_t stage) {
     return layers;
 }
 
-/* What else says how layers lie, where it is set. */
+/* Other settings that determine the distribution of layers, if they are given. */
 static const char *const splits[][2] = {{"parallel.first_stage_layers", "parallel.first_stage_layers=none"},
                                         {"parallel.last_stage_layers", "parallel.last_stage_layers=none"},
                                         {"parallel.account_embedding", "parallel.account_embedding=false"},
@@ -80,7 +80,7 @@ static tide_rank_need need_after(const tide_what_if *played) {
     return (tide_rank_need){.rank = NOT_OF_A_ROW, .allocated = played->allocated, .reserved = played->reserved};
 }
 
-/* Of the rank that needs the most then. A move changes two ranks; the others need what they did. */
+/* For the rank that then needs the most. A move changes two ranks; the others need what they did. */
 static tide_what_if play_move(const tide_query *q, const tide_run *run, const tide_move *move) {
     const tide_stages *s = &run->stages;
     if (run->rank_need_count != s->ranks) return tide_what_if_play(q, move->words, move->count);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A layer of a pipeline on another stage. */
+/* Moving a layer of a pipeline to another stage. */
 #ifndef TIDE_REPORT_MOVES_H
 #define TIDE_REPORT_MOVES_H
 
@@ -13,11 +13,11 @@ typedef struct tide_move {
     uint32_t count;
 } tide_move;
 
-/* From the stages of the rank that needs the most to those beside them on other ranks. Returns their number; 0 where
- * no ranks of a pipeline were played. */
+/* From the stages of the rank that needs the most to adjacent stages on other ranks. Returns their number; 0 if no
+ * ranks of a pipeline were played. */
 uint32_t tide_moves_of(const tide_what_if *now, tide_arena *arena, tide_move moves[TIDE_MOVES_MOST]);
 
-/* "moves" of a job whose ranks were played: what the rank that needs the most would need after each. */
+/* "moves" for a job whose ranks were played: the most that any rank would need after each. */
 void tide_write_moves(tide_writer *w, const tide_query *q, const tide_run *run, const tide_job *job, uint64_t need);
 
 #endif

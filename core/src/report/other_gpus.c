@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPUs that hold a job as it is where its own does not. */
+/* GPUs that hold a job as it is, if its own does not. */
 #include "report/other_gpus.h"
 
 #include <stdlib.h>
@@ -14,7 +14,7 @@ typedef struct gpu_row {
     const char *name, *title;
     uint64_t bytes;
     int64_t capability;
-    size_t common; /* characters that its name begins with as that of the job's own does */
+    size_t common; /* length of the prefix that its name shares with the name of the job's GPU */
 } gpu_row;
 
 static int by_bytes(const void *a, const void *b) {
@@ -28,7 +28,7 @@ static size_t common_length(const char *a, const char *b) {
     return length;
 }
 
-/* Rows of models/gpus.json that have more memory than the job allocates, the smallest first. */
+/* Rows of models/gpus.json with more memory than the job allocates, smallest first. */
 static uint32_t gpus_with_room(gpu_row *rows, const tide_query *q, const tide_what_if *now) {
     tide_diagnostics scratch;
     tide_diagnostics_init(&scratch, q->arena);
@@ -37,7 +37,7 @@ static uint32_t gpus_with_room(gpu_row *rows, const tide_query *q, const tide_wh
     const char *own = tide_what_if_setting(now, "gpu");
     int64_t capability = 0;
     tide_text_to_i64(&capability, tide_text_of(tide_what_if_setting(now, "capability")));
-    if (capability > AMPERE) capability = AMPERE; /* which has bf16 and all kernels of attention */
+    if (capability > AMPERE) capability = AMPERE; /* the first one with bf16 and all attention kernels */
     uint32_t count = 0;
     for (const tide_json *row = list ? list->first : NULL; row && count < GPUS_LIMIT; row = row->next) {
         const tide_json *name = tide_json_at(row, "name"), *title = tide_json_at(row, "title"),
@@ -97,7 +97,7 @@ tide_other_gpus tide_fewest_gpus(const tide_query *q, const tide_what_if *now) {
         if (is_one) other.words[other.count++] = "parallel.kind=fsdp2";
         if (is_one) other.words[other.count++] = "parallel.meta_init=true";
         other.verdict = tide_what_if_play(q, other.words, other.count);
-        if (other.verdict.status != TIDE_OK && is_one) /* adapters are not made on the meta device */
+        if (other.verdict.status != TIDE_OK && is_one) /* adapters are not created on the meta device */
             other.verdict = tide_what_if_play(q, other.words, --other.count);
         other.title = tide_format(q->arena, "%lld of these GPUs%s", (long long)ranks, is_one ? ", by FSDP2" : "");
         if (tide_what_if_lasts(&other.verdict)) return other;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rank 0 is played first, then those that its strategy names as others that may need more. */
+/* Plays rank 0 first, then the ranks that its strategy names as those that may need more. */
 #include "report/ranks.h"
 
 #include <inttypes.h>
@@ -31,14 +31,14 @@ static void set_rank(tide_job *job, tide_arena *arena, int64_t rank) {
     job->values[TIDE_SET_parallel_rank] = tide_format(arena, "%" PRId64, rank);
 }
 
-/* A rank that is tried, in an arena of its own. */
+/* A rank that is played in an arena of its own. */
 typedef struct trial {
     tide_arena *arena;
     tide_run *run;
     tide_rank_need needs;
 } trial;
 
-/* What it says is heard where it fails. */
+/* Its diagnostics are kept only if it fails. */
 static bool try_rank(trial *t, tide_job *job, int64_t rank, tide_arena *arena, const tide_run *first) {
     tide_diagnostics *unheard = TIDE_NEW(arena, tide_diagnostics, 1);
     tide_diagnostics_init(unheard, arena);
@@ -57,7 +57,7 @@ static bool try_rank(trial *t, tide_job *job, int64_t rank, tide_arena *arena, c
     return false;
 }
 
-/* The one that needs the most of rank 0, which is played, and the others; NULL after an error. */
+/* The run that needs the most of rank 0's, which was played, and the others; NULL after an error. */
 static tide_run *greatest_of(tide_run *first, tide_job *job, tide_arena *arena, const char **played) {
     uint32_t count = first->other_rank_count;
     trial most = {.run = first};
@@ -106,7 +106,7 @@ bool tide_run_stages(tide_run *run, tide_job *job, tide_arena *arena) {
 }
 
 tide_run *tide_run_what_if(tide_description_cache *cache, tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
-    bool may_keep = !tide_has_colocated_engine(job); /* whose start is played with the rest */
+    bool may_keep = !tide_has_colocated_engine(job); /* its engine is started with the rest */
     if (cache && may_keep && job->mode != TIDE_mode_serve && job->parallel_kind == TIDE_parallel_kind_none)
         return tide_run_next(cache, job, arena, diags);
     return tide_run_ranks(cache, job, arena, diags);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Events of a recording, described. */
+/* Describing the events of a recording. */
 #include "report/recorded_events.h"
 
 enum { STACK_FRAMES = 40 };
@@ -11,7 +11,7 @@ uint32_t tide_frame_name(const tide_recording *r, uint32_t stack) {
         bool is_torch = tide_text_contains(text, TIDE_TEXT("/torch/")) || tide_text_starts(text, TIDE_TEXT("torch/"));
         bool is_python = tide_text_contains(text, TIDE_TEXT(".py:")) || tide_text_contains(text, TIDE_TEXT(".py("));
         if (!tide_text_contains(text, TIDE_TEXT("??")))
-            outermost = r->stacks[stack].frame; /* else a symbol that was not found */
+            outermost = r->stacks[stack].frame; /* else an unresolved symbol */
         if (is_python && !is_torch) break;
     }
     return outermost;
@@ -55,7 +55,7 @@ static void write_frame(tide_writer *w, const tide_recording *r, uint32_t stack)
     tide_write_text(w, tide_frame_of(r, stack));
 }
 
-/* A stack passes where one of its frames does. */
+/* A stack passes if one of its frames does. */
 static void filter_stacks(tide_event_filter *filter, tide_arena *arena) {
     const tide_recording *r = filter->events->of;
     filter->by_stack = TIDE_NEW(arena, bool, r->stack_count + 1);
@@ -87,7 +87,7 @@ static void write_site(tide_writer *w, const tide_described_events *events, uint
     tide_write_frames(w, events->of, stack_of_site(events, site), STACK_FRAMES);
 }
 
-/* Rows of one stack share it. */
+/* Rows with the same stack share it. */
 static void write_tape_row(tide_writer *w, const tide_described_events *events, uint32_t number,
                            const tide_event *event, tide_stack_list *list) {
     uint32_t stack = event->request == TIDE_NO_REQUEST ? 0 : stack_of_site(events, event->request), at = 0;

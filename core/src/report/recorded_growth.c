@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Leaks: stacks that hold more from step to step.
  *
- * Note [Steps of a recording]
- * A recording does not say where a step begins. It is found by what comes once in each: of the call sites whose
- * requests come at even distances over most of the run, the number of requests that most sites share is the number of
- * steps, and the first of these sites marks where each begins. The distance of the first two does not count, as the
- * first step makes what the others find. */
+ * Note [Steps of a recording] A recording does not say where steps begin. They are found by what happens once in each:
+ * among the call sites whose requests are evenly spaced over most of the run, the most frequent number of requests is
+ * the number of steps, and the first of these sites marks their beginnings. The first distance does not count, because
+ * the first step creates what later ones reuse. */
 #include "report/recorded_stacks.h"
 #include "report/recorded_walk.h"
 
@@ -14,7 +13,7 @@ enum { LEAST_STEPS = 4, MOST_STEPS = 4096, SAMPLES = 32, GROWERS = 20 };
 /* ---- steps ---- */
 
 typedef struct site_rhythm {
-    uint32_t count, first, last, least, most; /* distances, without the first one */
+    uint32_t count, first, last, least, most; /* distances, except the first */
 } site_rhythm;
 
 static site_rhythm *find_rhythms(const tide_recorded_play *e, tide_arena *arena) {
@@ -41,7 +40,7 @@ static bool is_even(const site_rhythm *s, uint32_t events) {
            2 * ((uint64_t)s->last - s->first + s->most) >= events;
 }
 
-/* The site that marks the steps, plus one; 0: there are none. */
+/* The site that marks the steps plus one; 0: there are none. */
 static uint32_t find_mark(const tide_recorded_play *e, uint32_t *steps, tide_arena *arena) {
     const site_rhythm *sites = find_rhythms(e, arena);
     uint32_t *shared = TIDE_NEW(arena, uint32_t, MOST_STEPS + 1), mark = 0;
@@ -60,15 +59,15 @@ static uint32_t find_mark(const tide_recorded_play *e, uint32_t *steps, tide_are
 /* ---- what grows ---- */
 
 typedef struct stack_growth {
-    uint64_t held, first, last; /* now; at the first sample that counts, and the last one */
-    uint32_t rises, series;     /* series: its number among those that are told, plus one */
+    uint64_t held, first, last; /* currently; at the first sample that counts, and at the last */
+    uint32_t rises, series;     /* series: its index among those reported plus one */
     bool falls;
 } stack_growth;
 
 typedef struct growth {
     const tide_recorded_play *e;
     stack_growth *stacks;
-    uint64_t *series; /* of GROWERS stacks: SAMPLES each; NULL in the first walk */
+    uint64_t *series; /* of GROWERS stacks: SAMPLES each; NULL in the first pass */
     uint32_t mark, every, samples[SAMPLES], sample_count;
 } growth;
 
@@ -78,7 +77,7 @@ static void take_sample(growth *g, uint32_t at) {
     for (uint32_t i = 0; i <= g->e->recording->stack_count; i++) {
         stack_growth *s = &g->stacks[i];
         if (g->series && s->series) g->series[(s->series - 1) * SAMPLES + sample] = s->held;
-        if (g->series || sample == 0) continue; /* the first step makes what the others find */
+        if (g->series || sample == 0) continue; /* the first step creates what the others reuse */
         if (sample == 1) {
             s->first = s->held;
         } else {
@@ -89,7 +88,7 @@ static void take_sample(growth *g, uint32_t at) {
     }
 }
 
-/* Samples where a step begins. */
+/* Takes samples at the beginnings of steps. */
 static bool walk_steps(growth *g, tide_arena *arena) {
     tide_recorded_walk walk;
     bool is_good = true;
@@ -115,7 +114,7 @@ static bool walk_steps(growth *g, tide_arena *arena) {
     return is_good;
 }
 
-/* It never falls, and rises in two of three steps. */
+/* It never decreases, and increases in two of three steps. */
 static bool grows(const growth *g, const stack_growth *s) {
     return g->sample_count >= LEAST_STEPS && !s->falls && 3 * s->rises >= 2 * (g->sample_count - 2);
 }

@@ -12,12 +12,12 @@ enum { LIVE_STACKS = 1000 };
 /* ---- bands ---- */
 
 typedef struct recorded_band {
-    uint32_t from, to, stack; /* to: the event that frees it; TIDE_NEVER: none does */
+    uint32_t from, to, stack; /* to: the event that frees it; TIDE_NEVER: none */
     uint64_t bytes, weight;   /* weight: bytes times events within the window */
 } recorded_band;
 
 typedef struct band_list {
-    recorded_band *bands; /* a heap, the lightest first */
+    recorded_band *bands; /* a heap, smallest weight first */
     uint32_t count, most, from, to;
 } band_list;
 
@@ -55,7 +55,7 @@ static int by_birth(const void *a, const void *b) {
     return x->bytes != y->bytes ? (x->bytes > y->bytes ? -1 : 1) : (x->to > y->to) - (x->to < y->to);
 }
 
-/* The highest event of each column. */
+/* The event with the most memory in each column. */
 typedef struct band_column {
     uint32_t from, at;
     uint64_t allocated;

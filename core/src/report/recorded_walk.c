@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Along a recording's events. */
+/* Walking along the events of a recording. */
 #include "report/recorded_walk.h"
 
 enum { WALK_STACK_FRAMES = 64 };
@@ -59,7 +59,7 @@ bool tide_recorded_walk_open(tide_recorded_walk *walk, const tide_recorded_play 
     return true;
 }
 
-/* The next event, played; false at the end, or where a request could not be had. */
+/* Plays the next event; false at the end, or if its request failed. */
 bool tide_recorded_walk_step(tide_recorded_walk *walk, bool *is_good) {
     if (walk->at + 1 >= walk->e->events.source.event_count) return false;
     walk->event = tide_cursor_next(&walk->cursor);

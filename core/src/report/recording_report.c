@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A recording's figures, what lived at its peak, and what other options would change. */
+/* The figures of a recording, what was live at its peak, and the effect of other options. */
 #include "report/recording_report.h"
 
 #include <stdlib.h>
@@ -24,7 +24,7 @@ static const tide_tape *choose_tape(tide_recording *r, int64_t device, uint32_t 
     return has_it && (r->tapes[*number].event_count || r->tapes[*number].older_block_count) ? &r->tapes[*number] : NULL;
 }
 
-/* Whether the cache serves the request that stands behind `event`. Asks for it, and gives it back. */
+/* Whether the cache can serve the request after `event`: allocates it and frees it again. */
 static bool has_cached(tide_player *p, uint32_t event) {
     const tide_tape *t = p->source->of;
     tide_block block;
@@ -36,7 +36,7 @@ static bool has_cached(tide_player *p, uint32_t event) {
     return tide_caching_stat(p->allocator, TIDE_STAT_RESERVED_BYTES, TIDE_POOL_ALL).allocated == before;
 }
 
-/* Plays as far as there are releases that a request may have made. */
+/* Plays as far as there are releases that a request may have caused. */
 static bool play_releases(const tide_recorded_play *e, tide_arena *arena) {
     const tide_tape *t = e->tape;
     tide_replay_config config = e->as_recorded;
@@ -55,7 +55,7 @@ static bool play_releases(const tide_recorded_play *e, tide_arena *arena) {
     return true;
 }
 
-/* Settles who released segments, as far as the facts say; see Note [Who released segments]. */
+/* Determines who released segments, as far as possible; see Note [Who released segments]. */
 static bool settle_releases(const tide_recorded_play *e, tide_arena *arena) {
     const tide_tape *t = e->tape;
     for (uint32_t i = 0; i < t->release_count; i++) {
@@ -67,7 +67,7 @@ static bool settle_releases(const tide_recorded_play *e, tide_arena *arena) {
     return !t->release_count || play_releases(e, arena);
 }
 
-/* The room that the allocator had: as the recording says, or as its failures show. 0: without limit. */
+/* The capacity that the allocator had, as recorded or inferred from its failures. 0: without limit. */
 static uint64_t recorded_device(const tide_tape *t, const tide_recording *r) {
     if (r->device_bytes) return r->device_bytes;
     if (t->is_limited) return (t->reserved_peak ? t->reserved_peak : 1) + r->outside_bytes;
@@ -84,7 +84,7 @@ static bool gives_allocator(const tide_job *job) {
     return false;
 }
 
-/* As recorded, with what the job says in its place. */
+/* As recorded, overridden by the job. */
 static tide_replay_config config_of(const tide_recorded_play *e, const tide_job *job) {
     tide_replay_config config = e->as_recorded;
     if (gives_allocator(job)) config.conf = job->allocator_conf;
@@ -96,7 +96,7 @@ static tide_replay_config config_of(const tide_recorded_play *e, const tide_job 
     return config;
 }
 
-/* The GPU's own size of cuBLAS's workspace. */
+/* Sets the size of cuBLAS's workspace to that of the GPU. */
 static void settle_workspaces(const tide_tape *t, const tide_job *job) {
     if (t->workspace_site)
         t->sites[t->workspace_site - 1].bytes = (uint64_t)tide_cublas_workspace((int)job->capability);
@@ -127,7 +127,7 @@ bool tide_recorded_open(tide_recorded_play *e, tide_recording *r, const tide_job
         r->unreadable++;
     settle_workspaces(e->tape, job);
     if (!settle_releases(e, diags->arena)) return false;
-    e->as_recorded.device_bytes = recorded_device(e->tape, r); /* which the releases may show */
+    e->as_recorded.device_bytes = recorded_device(e->tape, r); /* which the releases may reveal */
     e->config = config_of(e, job);
     return true;
 }
@@ -145,7 +145,7 @@ static int by_frame(const void *a, const void *b) {
     return x->requested < y->requested ? -1 : x->requested > y->requested;
 }
 
-/* The same order everywhere: the first stack of a group is the one that is shown. */
+/* A total order: the first stack of a group is the one that is shown. */
 static int by_frame_and_stack(const void *a, const void *b) {
     const live_group *x = a, *y = b;
     int order = by_frame(a, b);
@@ -159,7 +159,7 @@ static int by_live_bytes(const void *a, const void *b) {
     return by_frame(a, b);
 }
 
-/* Blocks of one frame and size together, those that hold most first. Returns how many groups there are. */
+/* Joins blocks with the same frame and size, largest first. Returns the number of groups. */
 static uint32_t join_groups(live_group *groups, uint32_t count) {
     uint32_t joined = 0;
     if (!count) return 0;
@@ -176,7 +176,7 @@ static uint32_t join_groups(live_group *groups, uint32_t count) {
     return joined + 1;
 }
 
-/* Plays to the peak again, and tells what is live there. */
+/* Plays up to the peak again, and describes what is live there. */
 static bool find_groups_at(live_group **groups, uint32_t *count, const tide_recorded_play *e, uint32_t event,
                            tide_arena *arena) {
     tide_player p;
@@ -254,7 +254,7 @@ static void write_source(tide_writer *w, const tide_recorded_play *e) {
     tide_write_close(w, '}');
 }
 
-/* What an estimate of a run without a GPU puts right, and what it cannot. */
+/* What an estimate from a run without a GPU corrects, and what it cannot. */
 static void write_differences(tide_writer *w, const tide_recording *r) {
     if (!r->is_cpu) return;
     tide_write_open_at(w, "differences", '[');
@@ -303,7 +303,7 @@ static bool write_recorded_verdict(tide_writer *w, const tide_recorded_play *e, 
     return true;
 }
 
-/* Plays all events, those of [from, to) as columns, and tells of these. */
+/* Plays all events, with those of [from, to) as columns. */
 typedef struct recorded_columns {
     tide_column *columns;
     uint32_t count, from, to;
@@ -320,7 +320,7 @@ static recorded_columns make_columns(const tide_recorded_play *e, uint32_t from,
     return c;
 }
 
-/* Columns behind a request that could not be had were not played, and have no time. */
+/* Columns after a failed request were not played, and have no time. */
 static void write_recorded_columns(tide_writer *w, const tide_recorded_play *e, const recorded_columns *c,
                                    uint32_t played) {
     tide_open_columns(w, e->events.source.event_count, c->from, c->to);
@@ -353,7 +353,7 @@ static bool play_columns(tide_replay *replay, const tide_recorded_play *e, const
     return true;
 }
 
-/* What a reader should know of how much this answer is worth. */
+/* Warns about limits of this answer's accuracy. */
 static void report_doubts(const tide_recording *r, const tide_tape *t, const tide_replay_config *config,
                           tide_diagnostics *diags) {
     tide_arena *arena = diags->arena;

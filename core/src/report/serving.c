@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A server's start: what the engine prints, how many requests fit, what the GPU holds, and what changes buy. */
+/* A server's start: the engine's own figures, how many requests fit, what the GPU holds, and the effect of changes. */
 #include "report/serving.h"
 
 #include <inttypes.h>
@@ -119,7 +119,7 @@ static void write_requests_of(tide_writer *w, const tide_serve_run *run, int64_t
     tide_write_close(w, '}');
 }
 
-/* How many fit of each length that is asked for; without lengths, of a ladder of them. */
+/* How many requests fit for each given length; without lengths, for a series of them. */
 static void write_requests(tide_writer *w, const tide_serving *serving) {
     const tide_serve_run *run = serving->run;
     int64_t longest = run->figures.max_model_len;
@@ -132,7 +132,7 @@ static void write_requests(tide_writer *w, const tide_serving *serving) {
     tide_write_close(w, ']');
 }
 
-/* The longest request that fits, and the longest of which as many fit as are asked for. */
+/* The longest request that fits, and the longest for which the requested number fits. */
 static void write_longest(tide_writer *w, const tide_serving *serving) {
     const tide_serve_run *run = serving->run;
     int64_t most = tide_serve_positions(run), asked = serving->job->max_concurrency;

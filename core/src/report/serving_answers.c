@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Flags to paste, what flags buy, and how many GPUs hold what is asked for. */
+/* The command line, the effect of flags, and how many GPUs are needed. */
 #include "report/serving_answers.h"
 
 #include "base/decimal.h"
@@ -78,7 +78,7 @@ static const char *text_alone(const tide_serve_run *run, tide_job *job, tide_are
     return "--language-model-only";
 }
 
-/* What the engine's refusal says that would fit. */
+/* The shorter length suggested by the engine's refusal. */
 static const char *shorter_requests(const tide_serve_run *run, tide_job *job, tide_arena *arena) {
     if (!run->figures.refusal || run->figures.longest < 1) return NULL;
     job->max_model_len = run->figures.longest;
@@ -100,18 +100,18 @@ static const char *more_ranks(const tide_serve_run *run, tide_job *job, tide_are
 }
 
 typedef struct lever {
-    /* The flag; NULL: it does not apply. */
+    /* Returns the flag; NULL: it does not apply. */
     const char *(*change)(const tide_serve_run *run, tide_job *job, tide_arena *arena);
-    bool keeps_graphs; /* the same layers are captured, in the same batches or fewer */
-    bool is_of_budget; /* gpu_memory_utilization alone: nothing is played again */
+    bool keeps_graphs; /* the same layers are captured, for the same batch sizes or fewer */
+    bool is_of_budget; /* only gpu_memory_utilization: nothing is played again */
 } lever;
 
 typedef struct gain {
-    const char *flag; /* NULL: nothing */
+    const char *flag; /* NULL: no effect */
     int64_t cache, tokens, fit;
 } gain;
 
-/* What a flag buys: a start that is played, whose memory is given back. */
+/* Plays a start with a flag and returns what it gains; frees its memory. */
 static gain play_lever(const tide_serving *serving, const lever *of, tide_serve_descriptions *kept, tide_arena *arena) {
     const tide_serve_run *run = serving->run;
     tide_job changed = *serving->job;
@@ -163,10 +163,10 @@ void tide_write_levers(tide_writer *w, const tide_serving *serving, tide_arena *
 /* ---- how many GPUs ---- */
 
 typedef struct shape {
-    int64_t ranks, servers, requests; /* of a server, and of all */
+    int64_t ranks, servers, requests; /* of one server, and of all */
 } shape;
 
-/* Servers of so many ranks that hold `asked` requests; servers 0: none starts. */
+/* Servers with so many ranks that hold `asked` requests; servers 0: none starts. */
 static shape serving_shape(const tide_serving *serving, int64_t ranks, int64_t asked, tide_arena *arena) {
     tide_job changed = *serving->job;
     tide_diagnostics unheard;
@@ -188,7 +188,7 @@ static const char *command_of(const tide_job *job, int64_t ranks, int64_t server
 void tide_write_smallest(tide_writer *w, const tide_serving *serving, tide_arena *arena) {
     const tide_job *job = serving->job;
     shape best = {0};
-    int64_t asked = job->max_concurrency ? job->max_concurrency : 1; /* where the engine refuses: that it starts */
+    int64_t asked = job->max_concurrency ? job->max_concurrency : 1; /* if the engine refuses: only that it starts */
     if ((!job->max_concurrency && !serving->run->figures.refusal) || job->replicas > 1) return;
     for (int64_t ranks = 1; ranks <= MOST_RANKS; ranks *= 2) {
         shape now = serving_shape(serving, ranks, asked, arena);

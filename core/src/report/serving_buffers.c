@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A server whose engine makes its buffers itself: each is exact, or a range with what decides. */
+/* A server whose engine allocates its buffers directly: each is exact, or a range with what decides. */
 #include "report/serving_buffers.h"
 
 #include <inttypes.h>
@@ -25,7 +25,7 @@ const char *tide_buffers_sentence(const tide_serving *serving, tide_arena *arena
                                                                      : "does not fit";
     const char *target = asked ? tide_format(arena, " (%s wanted)", tide_count_text(arena, asked)) : "";
     const char *tokens = tide_count_text(arena, f->capacity_tokens);
-    if (f->blocks_at_most > f->blocks_at_least) /* of which each holds a token */
+    if (f->blocks_at_most > f->blocks_at_least) /* each block holds one token */
         tokens = tide_format(arena, "between %s and %s", tokens, tide_count_text(arena, f->blocks_at_most));
     return tide_format(arena, "%s: %s. %s request%s of %s tokens at once%s; the cache has %s tokens",
                        memory_text(serving, arena), verdict, tide_count_text(arena, requests), requests == 1 ? "" : "s",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a server holds whose engine makes its buffers itself. Private to report/. */
+/* The memory of a server whose engine allocates its buffers directly. Private to report/. */
 #ifndef TIDE_REPORT_SERVING_BUFFERS_H
 #define TIDE_REPORT_SERVING_BUFFERS_H
 
@@ -9,7 +9,7 @@
 /* How much of the GPU it takes, and how many requests it serves at once. */
 const char *tide_buffers_sentence(const tide_serving *serving, tide_arena *arena);
 
-/* "outcome", "weights", "tokens", and "buffers": each with the least and the most that it may be. */
+/* "outcome", "weights", "tokens", and "buffers", each with a lower and an upper bound. */
 void tide_write_buffers(tide_writer *writer, const tide_serving *serving);
 
 #endif

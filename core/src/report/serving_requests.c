@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How many requests fit: blocks of each, of those that are there for sure. */
+/* How many requests fit: from the blocks of each, and the lower bound of available blocks. */
 #include "report/serving_requests.h"
 #include "base/units.h"
 
@@ -61,7 +61,7 @@ bool tide_request_mix_read(tide_request_mix *mix, const tide_job *job, tide_diag
     return true;
 }
 
-/* Requests beyond the highest percentile. */
+/* The share of requests above the highest percentile. */
 static int64_t beyond(const tide_request_mix *mix) {
     return mix->most_percent ? 100 - mix->most_percent : 0;
 }
@@ -78,7 +78,7 @@ static int64_t usable_blocks(const tide_serve_run *run) {
     return usable > 0 ? usable : 0;
 }
 
-/* Blocks of `count` requests in these shares, each share rounded up. */
+/* The blocks of `count` requests in these shares, each share rounded up. */
 static int64_t blocks_of_mix(const tide_serve_run *run, const tide_request_mix *mix, int64_t count) {
     int64_t weight = mix->weight + beyond(mix), blocks = 0;
     for (uint32_t i = 0; i < mix->count; i++)

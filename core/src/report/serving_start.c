@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Starts of an inference server: every stage of the pipeline, and every server of a GPU. */
+/* Starting an inference server: every stage of a pipeline, and every server on a GPU. */
 #include "report/serving_start.h"
 
 #include <inttypes.h>
@@ -9,7 +9,7 @@
 
 enum {
     STAGE_LIMIT = 32, /* each is played */
-    UTILIZATION = 92  /* percent: gpu_memory_utilization where it is not given */
+    UTILIZATION = 92  /* percent: the default of gpu_memory_utilization */
 };
 
 int64_t tide_serving_tables(const tide_serve_run *run) {
@@ -41,8 +41,7 @@ static tide_serve_run *start(const tide_job *job, const tide_serve_device *devic
     return fewest;
 }
 
-/* What the servers before it leave to the last one of a GPU: each has its context, what it may take, and its tables.
- */
+/* What other servers leave to the last one on a GPU: each has its context, its budget, and its tables. */
 static void share_card(tide_serve_device *device, const tide_job *job, const tide_serve_run *first) {
     uint64_t each = device->used_bytes + first->figures.requested + (uint64_t)tide_serving_tables(first);
     device->used_bytes += (uint64_t)(job->replicas - 1) * each;
@@ -83,7 +82,7 @@ bool tide_run_serving(tide_run *run, const tide_job *job, tide_arena *arena, tid
     run->model = serving->run->model;
     run->descriptions = serving->run->descriptions;
     run->parameters = serving->run->parameters;
-    if (serving->run->figures.buffer_count) return true; /* of which no model is played */
+    if (serving->run->figures.buffer_count) return true; /* for which no model is played */
     tide_model_list_parameters(&run->model);             /* of the model, not of the runner's state */
     for (uint32_t i = 0; i < run->model.parameter_count; i++) {
         tide_parameter_row *p = &run->model.parameters[i];

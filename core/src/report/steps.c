@@ -26,7 +26,7 @@ static void write_step_column(tide_writer *w, const char *name, const char *titl
     tide_write_close(w, '}');
 }
 
-/* The figures that a table of the steps has. */
+/* The columns of a table of steps. */
 static void write_step_columns(tide_writer *w, const tide_replay *r) {
     uint32_t passed = 0;
     for (uint32_t i = 0; i < r->step_count; i++) passed |= r->steps[i].passed;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The largest tensors, alike ones together. */
+/* The largest tensors, equal ones together. */
 #include "report/tensors.h"
 
 #include <stdlib.h>
@@ -35,7 +35,7 @@ static bool is_or_any(const char *wanted, const char *there) {
     return !wanted || strcmp(wanted, there) == 0;
 }
 
-/* Whether an allocation is in the cell of the breakdown that is looked at. */
+/* Whether an allocation belongs to the selected cell of the breakdown. */
 static bool is_in(const tide_run *run, const tide_allocation *a, const tide_filter *filter) {
     const tide_model *model = &run->model;
     const tide_instance *of = &model->instances[a->module < model->instance_count ? a->module : 0];

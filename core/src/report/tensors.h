@@ -5,18 +5,18 @@
 
 #include "report/job_report.h"
 
-/* Which tensors are told of. */
+/* Selects tensors. */
 enum { TIDE_AT_PEAK = INT32_MAX };
 typedef struct tide_filter {
-    uint32_t event;                    /* those that are live after it; TIDE_AT_PEAK: the peak */
-    const char *factor, *part, *layer; /* of a cell of the breakdown, by name; NULL: any */
-    tide_text of;                      /* in the factor, module or operation; "": any */
+    uint32_t event;                    /* live after this event; TIDE_AT_PEAK: at the peak */
+    const char *factor, *part, *layer; /* a cell of the breakdown, by name; NULL: any */
+    tide_text of;                      /* contained in the factor, module or operation; "": any */
 } tide_filter;
 
-/* "tensors": those live at the peak, alike ones together, the `limit` largest groups. */
+/* "tensors": those live at the peak, equal ones together, the `limit` largest groups. */
 void tide_write_tensors(tide_job_report *r, uint32_t limit);
 
-/* Members of the answer to "explain": the tensors asked for, alike ones together, the largest first. False when memory
+/* Members of the answer to "explain": the selected tensors, equal ones together, largest first. False when host memory
  * ran out. */
 bool tide_write_explanation(tide_writer *w, tide_run *run, const tide_job *job, const tide_filter *filter);
 

@@ -16,7 +16,7 @@ void tide_open_columns(tide_writer *w, uint32_t events, uint32_t from, uint32_t 
     tide_write_open_at(w, "columns", '[');
 }
 
-/* The bytes by factor, of so many events and of repetitions that have ended by then. */
+/* Bytes by factor after so many events, and the repetitions done by then. */
 typedef struct factor_counts {
     uint64_t bytes[TIDE_FACTOR_COUNT];
     uint32_t events, repetitions;
@@ -27,7 +27,7 @@ static void count_allocation(factor_counts *c, const tide_job_report *r, uint32_
     c->bytes[tide_timeline_at(&r->run->machine.timeline, which)->factor] += is_freed ? 0 - bytes : bytes;
 }
 
-/* What the iterations of a repetition that are not kept have set aside, and what they free of what another one has. */
+/* Counts what folded iterations have set aside, and what they free of another repetition's. */
 static void count_repetition(factor_counts *c, const tide_job_report *r, const tide_repetition *of) {
     const tide_repetition *saving = of - of->unwinds;
     for (uint32_t i = 0; i < of->times * of->held_count; i++) count_allocation(c, r, of->first_held + i, false);
@@ -36,7 +36,7 @@ static void count_repetition(factor_counts *c, const tide_job_report *r, const t
             count_allocation(c, r, tide_unwound_slot(of, i, iteration), true);
 }
 
-/* Takes events up to this one into the bytes by factor. */
+/* Counts events up to this one. */
 static void count_events(factor_counts *c, const tide_job_report *r, uint32_t last) {
     const tide_timeline *t = &r->run->machine.timeline;
     for (; c->events <= last; c->events++) {
@@ -77,7 +77,7 @@ static void write_marks(tide_writer *w, const tide_timeline *t) {
     tide_write_close(w, ']');
 }
 
-/* Stretches that are played more often than they are shown, where there are any. */
+/* Repetitions, which are played more often than they are shown, if there are any. */
 static void write_repetitions(tide_writer *w, const tide_timeline *t) {
     if (!t->repetition_count) return;
     tide_write_open_at(w, "repetitions", '[');
@@ -91,8 +91,8 @@ static void write_repetitions(tide_writer *w, const tide_timeline *t) {
     tide_write_close(w, ']');
 }
 
-/* Whose bytes those are that iterations of a stretch leave beside the one that is kept: what a loop saves for backward,
- * or the cache that grows from token to token. */
+/* The factor of what folded iterations leave alive besides the stored one: what a loop saves for backward, or the cache
+ * that grows with each token. */
 static int factor_of_rest(const tide_timeline *t, uint32_t event) {
     for (uint32_t i = t->repetition_count; i > 0; i--) {
         const tide_repetition *of = &t->repetitions[i - 1];
@@ -103,7 +103,7 @@ static int factor_of_rest(const tide_timeline *t, uint32_t event) {
     return TIDE_FACTOR_TEMPORARY;
 }
 
-/* Slots tell what they held in one iteration: the factors come to what is allocated in this one. */
+/* Slots have the sizes of one iteration: adds the rest, so that factors add up to what is allocated. */
 static void add_rest(const tide_timeline *t, const tide_column *c, uint64_t *factors) {
     uint64_t sum = 0;
     int rest = factor_of_rest(t, c->peak);
@@ -117,7 +117,7 @@ static void add_rest(const tide_timeline *t, const tide_column *c, uint64_t *fac
     }
 }
 
-/* The bytes by factor move on to the column's highest event. */
+/* Advances the bytes by factor to the column's maximum. */
 static void write_column(tide_job_report *r, const tide_column *c, factor_counts *counts) {
     tide_writer *w = r->w;
     uint64_t factors[TIDE_FACTOR_COUNT];

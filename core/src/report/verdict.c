@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Peak, verdict, figures of steps, and what lies beside them. */
+/* Peak, verdict, figures of steps, and memory beside them. */
 #include "report/verdict.h"
 
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "report/members.h"
 #include "report/serving.h"
 
-/* Both ends, or how far they are from the middle where that is not seen in them. */
+/* Both bounds; or the distance from the middle, if rounding hides it. */
 static const char *extent(const tide_job_report *r, uint64_t device) {
     tide_arena *arena = r->w->arena;
     uint64_t least = tide_range_low(r->run, r->job, device), most = tide_range_high(r->run, r->job, device);
@@ -39,7 +39,7 @@ static int64_t layers_of_rank(const tide_stages *s, int64_t rank) {
     return layers;
 }
 
-/* A row for each kind of rank that was played: the worst is that of "peak". */
+/* A row for each kind of rank that was played; the worst is that of "peak". */
 void tide_write_ranks(tide_job_report *r) {
     const tide_run *run = r->run;
     tide_writer *w = r->w;
@@ -62,7 +62,7 @@ void tide_write_ranks(tide_job_report *r) {
     tide_write_close(w, ']');
 }
 
-/* The rank that allocates the most, where it is not the one that reserves the most. */
+/* The rank that allocates the most, if it is not the one that reserves the most. */
 static void write_most_allocated(tide_writer *w, const tide_run *run, uint64_t of_this) {
     const tide_rank_need *most = NULL;
     for (uint32_t i = 0; i < run->rank_need_count; i++)
@@ -105,8 +105,8 @@ void tide_write_peak(tide_job_report *r, bool is_brief) {
 
 /* ---- the verdict ---- */
 
-/* Whether memory ends while weights are loaded, where what the steps allocate is below what the GPU has; then the most
- * that a step allocates, else 0. */
+/* If memory runs out while weights are loaded, but steps allocate less than the GPU has: the most that a step
+ * allocates, else 0. */
 static uint64_t steps_beside_loading(const tide_job_report *r) {
     const tide_timeline *t = &r->run->machine.timeline;
     const tide_mark *end = r->on_card.is_oom && t->mark_count ? tide_phase_end(t, r->on_card.events) : NULL;
@@ -117,9 +117,9 @@ static uint64_t steps_beside_loading(const tide_job_report *r) {
     return most + tide_job_context(r->job) < r->job->device_bytes ? most : 0;
 }
 
-/* The setting by which a rank's part alone is loaded, where there is one for this job and it is not set. */
+/* A setting that makes each rank load only its part, if there is one for this job and it is not set. */
 static const char *setting_of_loading(const tide_job *job) {
-    bool is_whole = !job->parallel_offload && job->adapter == TIDE_adapter_none; /* as fsdp2.c takes it */
+    bool is_whole = !job->parallel_offload && job->adapter == TIDE_adapter_none; /* in fsdp2.c */
     tide_parallel_kind_choice kind = job->parallel_kind;
     bool takes_meta = kind == TIDE_parallel_kind_fsdp2 || kind == TIDE_parallel_kind_tp ||
                       kind == TIDE_parallel_kind_pp || kind == TIDE_parallel_kind_native;
@@ -147,7 +147,7 @@ static const char *left_out_sentence(const tide_job_report *r, uint64_t device) 
                        tide_left_out(arena, job), end);
 }
 
-/* Where even the least is more than there is, the allocator may give cached memory back and go on. */
+/* Even if the lower bound exceeds the capacity, the allocator may release cached memory and continue. */
 static const char *cannot_tell_sentence(const tide_job_report *r, uint64_t device) {
     tide_arena *arena = r->w->arena;
     const tide_job *job = r->job;
@@ -182,7 +182,7 @@ static const char *sentence_of(const tide_job_report *r, uint64_t device) {
                        need, total, (unsigned long long)r->on_card.retries, ranged(r, device));
 }
 
-/* "left_out": what the figures are without. */
+/* "left_out": what the figures do not include. */
 static void write_left_out(const tide_job_report *r) {
     const tide_name_list *of = &r->job->undescribed;
     if (!of->count) return;
@@ -191,7 +191,7 @@ static void write_left_out(const tide_job_report *r) {
     tide_write_close(r->w, ']');
 }
 
-/* Of an inference server: it takes what it may, so that what it holds says little. */
+/* For an inference server, which takes as much as it may, so that its memory says little. */
 static void write_server_verdict(tide_job_report *r, bool is_brief) {
     tide_writer *w = r->w;
     const tide_serving *serving = r->run->serving;
@@ -210,7 +210,7 @@ static void write_server_verdict(tide_job_report *r, bool is_brief) {
     tide_write_close(w, '}');
 }
 
-/* "loading": that it alone breaks, and what mends it. */
+/* "loading": that loading alone fails, and what helps. */
 static void write_loading(const tide_job_report *r) {
     uint64_t steps = steps_beside_loading(r);
     const char *setting = setting_of_loading(r->job);
@@ -252,8 +252,8 @@ void tide_write_verdict(tide_job_report *r, bool is_brief) {
     tide_write_close(w, '}');
 }
 
-/* The events are played for each guess: of a long run what most would ask for is said alone, of one that takes about a
- * second to play nothing. */
+/* Events are played for each guess: for a long run only the highest is reported, and for one that takes about a second
+ * nothing is played. */
 enum { LONG_RUN = 2000000, LONGEST_RUN = 20000000 };
 
 bool tide_write_card_options(tide_job_report *r, tide_diagnostics *diags) {
@@ -268,7 +268,7 @@ bool tide_write_card_options(tide_job_report *r, tide_diagnostics *diags) {
         return true;
     }
     bool is_long = tide_events_to_play(&r->source, &r->replay) > LONG_RUN;
-    if (is_long && tide_range_high(r->run, r->job, need) > need) return true; /* which no option is told apart in */
+    if (is_long && tide_range_high(r->run, r->job, need) > need) return true; /* in which options make no difference */
     if (is_long)
         return tide_write_options(r->w, &r->source, &config, &r->replay, r->job->allocator, !r->on_card.is_oom, true);
     if (!tide_smallest_device(&smallest, &r->source, &config, &r->replay, r->w->arena)) return false;
@@ -299,7 +299,7 @@ void tide_write_outside(tide_job_report *r) {
     tide_write_close(r->w, ']');
 }
 
-/* What no verdict counts: NCCL's buffers, and what is offloaded to pinned memory of the host. */
+/* What no verdict includes: NCCL's buffers, and offloaded data in pinned host memory. */
 void tide_write_besides(tide_job_report *r) {
     const tide_run *run = r->run;
     tide_writer *w = r->w;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A job asked for with other settings. */
+/* Playing a job with other settings. */
 #include "report/what_if.h"
 
 #include <setjmp.h>
@@ -22,7 +22,7 @@ static void keep_rows(tide_what_if *v, tide_arena *arena, const tide_job *job) {
     }
 }
 
-/* Where the ranks that differ were played. */
+/* Keeps the stages if different ranks were played. */
 static void keep_stages(tide_what_if *v, tide_arena *arena, const tide_run *run, const tide_job *job) {
     const tide_stages *s = &run->stages;
     uint32_t stages = s->ranks * s->chunks;
@@ -82,7 +82,7 @@ tide_what_if tide_what_if_play(const tide_query *q, const char *const *more, uin
     tide_what_if v = {.status = TIDE_OK, .message = "", .place = "", .what = ""};
     tide_arena_init(&arena, q->arena->memory, &escape);
     jmp_buf *outside = q->arena->escape;
-    q->arena->escape = &escape; /* what is kept of the trial is made there */
+    q->arena->escape = &escape; /* what is kept of this play is allocated there */
     bool ok = setjmp(escape) == 0 && play_query(&v, q, &arena, more, count);
     q->arena->escape = outside;
     tide_arena_free(&arena);
@@ -114,8 +114,9 @@ bool tide_what_if_now(tide_what_if *v, const tide_query *q, tide_diagnostics *di
     return v->status == TIDE_OK || tide_error(diags, v->status, v->place, v->what, v->remedy);
 }
 
-/* Bytes that the job allocates at least on one GPU without its quantisation, its weights in half precision; or without
- * its adapter: weights and all their gradients, and AdamW's moments of a second step. 0: it is not known. */
+/* A lower bound, in bytes, of what the job allocates on one GPU without its quantisation, with weights in half
+ * precision; or without its adapter: weights and gradients of all parameters, and AdamW's moments in a second step. 0:
+ * unknown. */
 static uint64_t least_of_plainer(const tide_run *run, const tide_job *job) {
     uint64_t weights = (uint64_t)(run->parameters - run->trainable);
     bool is_adamw = job->optimizer == TIDE_optimizer_adamw || job->optimizer == TIDE_optimizer_adamw_fused;
@@ -125,7 +126,7 @@ static uint64_t least_of_plainer(const tide_run *run, const tide_job *job) {
     return weights * (uint64_t)tide_dtype_bytes(run->model.state.dtype) * (is_adamw && job->steps > 1 ? 4 : 2);
 }
 
-/* Whether the job is what should need less than one without: an adapter, or quantised weights. */
+/* Whether the job has an adapter or quantised weights, and so should need less than without. */
 static bool has_plainer(const tide_job *job) {
     return job->mode == TIDE_mode_train && (job->quant != TIDE_quant_none || job->adapter != TIDE_adapter_none);
 }
@@ -149,7 +150,7 @@ void tide_warn_of_more(const tide_query *q, const tide_run *run, const tide_job 
                   "adapt fewer modules or at a lower rank, without copies (modules_to_save) and DoRA, or train the "
                   "model itself"}};
     bool is_quantised = job->quant != TIDE_quant_none;
-    if (!has_plainer(job) || allocated_peak <= least_of_plainer(run, job)) return; /* it need not be played */
+    if (!has_plainer(job) || allocated_peak <= least_of_plainer(run, job)) return; /* no need to play it */
     const char *word = plain[!is_quantised].word;
     tide_what_if v = tide_what_if_play(q, &word, 1);
     if (v.status == TIDE_OK && v.allocated < allocated_peak)

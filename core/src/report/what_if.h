@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A job asked for with other settings: each query is played whole, in memory of its own. */
+/* A job with other settings: each is played in full, in memory of its own. */
 #ifndef TIDE_REPORT_WHAT_IF_H
 #define TIDE_REPORT_WHAT_IF_H
 
@@ -15,55 +15,55 @@ typedef struct tide_query {
     tide_description_cache *cache; /* NULL: none */
 } tide_query;
 
-/* What it came to. Bytes. */
+/* Its result, in bytes. */
 typedef struct tide_what_if {
     tide_status status;                /* TIDE_OK: it was played */
     const char *message;               /* of the first error, with its place */
     const char *place, *what, *remedy; /* the same in parts */
-    tide_fit fit;                      /* the GPU, or what gpu_gib says, as it is told */
-    bool fits;                         /* by the figures surely; true without a GPU */
-    uint64_t need;                     /* reserved, and what is outside of the allocator */
-    uint64_t there;                    /* of the GPU; 0: without limit */
+    tide_fit fit;                      /* on the GPU, or on gpu_gib, as reported */
+    bool fits;                         /* certainly, by the figures; true without a GPU */
+    uint64_t need;                     /* reserved, and outside of the allocator */
+    uint64_t there;                    /* capacity of the GPU; 0: without limit */
     uint64_t allocated, reserved;
-    bool serves;                         /* an inference server: */
-    int64_t requests, tokens;            /* that fit at once; of its cache */
+    bool serves;                         /* for an inference server: */
+    int64_t requests, tokens;            /* that fit at once; in its cache */
     uint64_t factors[TIDE_FACTOR_COUNT]; /* at the peak */
     tide_part_bytes *parts;              /* the same by part of the model */
     uint32_t part_count;
-    tide_stages stages;   /* of a pipeline, whose ranks were played */
-    uint32_t stages_rank; /* of its ranks the one that needs the most */
+    tide_stages stages;   /* of a pipeline whose ranks were played */
+    uint32_t stages_rank; /* the rank that needs the most */
     tide_setting_row *rows;
     uint32_t row_count;
 } tide_what_if;
 
-/* Plays the job with more arguments, which hold against those of the query. Leaves by the arena when memory ran out. */
+/* Plays the job with further arguments, which override those of the query. Jumps to the arena's escape when host memory
+ * ran out. */
 tide_what_if tide_what_if_play(const tide_query *q, const char *const *more, uint32_t count);
 
-/* Plays the job as it is. False: it cannot be, and its error is among the diagnostics. */
+/* Plays the job as it is. False if that fails, with its error among the diagnostics. */
 bool tide_what_if_now(tide_what_if *now, const tide_query *q, tide_diagnostics *diags);
 
 /* Members of the open object: whether it fits, and what it needs. */
 void tide_write_what_if(tide_writer *w, const tide_what_if *what_if);
-/* The same of a change: its settings, and what it saves of `need`. */
+/* The same for a change: its settings, and how much of `need` it saves. */
 void tide_write_changed(tide_writer *w, const char *const *words, uint32_t count, uint64_t need,
                         const tide_what_if *after);
 
-/* Whether a trainer evaluates between steps; one GPU alone does. */
+/* Whether a trainer evaluates between steps; only for one GPU. */
 bool tide_what_if_evaluates(const tide_what_if *what_if);
-/* Whether it fits without giving cached memory back: what is retried is slow, and may fail with another fragmentation.
- */
+/* Whether it fits without releasing cached memory: retries are slow, and may fail with other fragmentation. */
 bool tide_what_if_holds(const tide_what_if *what_if);
-/* Whether it holds with 3 % of the GPU to spare: another driver or kernel takes more. */
+/* Whether it fits with 3 % of the GPU to spare: another driver or kernel may need more. */
 bool tide_what_if_lasts(const tide_what_if *what_if);
 
-/* The canonical text of a setting of a job that was played; "" if it is not set. */
+/* The canonical value of a setting of a played job; "" if it is not set. */
 const char *tide_what_if_setting(const tide_what_if *what_if, const char *name);
 
-/* Whether the kinds of ranks of a pipeline were played, whose layers may lie otherwise. */
+/* Whether different ranks of a pipeline were played, so that layers can be moved. */
 bool tide_moves_layers(const tide_run *run);
-/* Whether an estimate plays other jobs beside its own. */
+/* Whether an estimate plays other jobs besides its own. */
 bool tide_plays_others(const tide_run *run, const tide_job *job);
-/* Warns where quantised weights, or adapters, allocate more than the job without them would, which is played for it. */
+/* Warns if quantised weights or adapters allocate more than the job without them, which is played for this. */
 void tide_warn_of_more(const tide_query *q, const tide_run *run, const tide_job *job, uint64_t allocated_peak,
                        tide_diagnostics *diags);
 
