@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arguments (key=value) and job files turned into values of settings; what is given twice, misspelt or not expressed
- * is named. */
+/* Reads arguments (key=value) and job files into values of settings; duplicates, misspelt names and what cannot be
+ * expressed are reported. */
 #include "job/arguments.h"
 
 #include <inttypes.h>
@@ -10,7 +10,7 @@
 #include "base/checked.h"
 #include "base/units.h"
 
-/* JOINED_LIMIT: longer than any value may be, so a text cut there is refused. */
+/* JOINED_LIMIT: longer than any valid value, so that text truncated here is refused. */
 enum { OVERRIDE_LIMIT = 256, JOINED_LIMIT = 16384 };
 
 void tide_arguments_init(tide_job_arguments *arguments, tide_arena *arena, tide_diagnostics *diags) {
@@ -188,7 +188,7 @@ bool tide_setting_is_form(tide_text name) {
     return tide_text_starts(name, TIDE_TEXT("overrides."));
 }
 
-/* max-model-len is max_model_len. */
+/* max-model-len as max_model_len. */
 static tide_text with_underscores(tide_arena *arena, tide_text name) {
     char *made = tide_text_copy(arena, name);
     for (char *c = made; *c; c++)
@@ -281,7 +281,7 @@ void tide_argument_read(tide_job_arguments *arguments, tide_text word, tide_orig
 
 /* ---- JSON ---- */
 
-/* Elements joined by `separator`; NULL if one is no word. */
+/* Elements joined by `separator`; NULL if one of them is not a scalar. */
 static const char *joined_text(tide_arena *arena, const tide_json *array, const char *separator) {
     const char *text = "";
     for (const tide_json *child = array->first; child && strlen(text) < JOINED_LIMIT; child = child->next) {
@@ -310,7 +310,7 @@ const char *tide_argument_value(tide_arena *arena, const tide_json *value) {
     }
 }
 
-/* {"^model.layers.0.": 8} as ^model.layers.0.=8; NULL if it is not to be written so. */
+/* {"^model.layers.0.": 8} as ^model.layers.0.=8; NULL if it cannot be written like that. */
 static const char *map_text(tide_arena *arena, const tide_json *object) {
     enum { LIMIT = 8000 };
     const char *text = "";

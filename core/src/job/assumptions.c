@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Defaults that move the number, each reported where nothing was given. */
+/* Defaults that affect the result, each reported if it was not given. */
 #include "job/builder.h"
 
 #include <string.h>
@@ -11,7 +11,7 @@ static void assume(tide_job_builder *b, tide_setting_id id, const char *text) {
         tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, id), text, NULL);
 }
 
-/* What the configuration tells of the model, for assumptions only: which of them concern it. */
+/* Whether the configuration shows that an assumption concerns the model. */
 static bool config_has(const tide_job_builder *b, const char *key) {
     return tide_json_at(b->job->config, key) || tide_json_at(tide_json_at(b->job->config, "text_config"), key);
 }
@@ -90,13 +90,13 @@ static void assume_adapter(tide_job_builder *b) {
            "adapters in fp32, as peft makes them for a model in half precision");
 }
 
-/* Whether a schedule runs the micro-batches of a step, and calls layers by itself. */
+/* Whether a schedule runs the micro-batches of a step, calling layers itself. */
 static bool has_schedule(const tide_job *job) {
     return job->parallel_kind == TIDE_parallel_kind_pp || job->parallel_kind == TIDE_parallel_kind_native ||
            job->parallel_kind == TIDE_parallel_kind_megatron;
 }
 
-/* torch/utils/checkpoint.py, CheckpointFunction: a layer whose inputs need no gradient has none itself. */
+/* torch/utils/checkpoint.py, CheckpointFunction: a layer whose inputs need no gradient gets no gradients itself. */
 static void assume_input_grads(tide_job_builder *b) {
     const tide_job *job = b->job;
     bool is_frozen = job->adapter != TIDE_adapter_none || job->freeze.count || job->train_only.count;
@@ -109,7 +109,7 @@ static void assume_input_grads(tide_job_builder *b) {
                                                                         : NULL);
 }
 
-/* modeling_m2m_100.py and its kin: a layer whose number is below layerdrop is not run in this step. */
+/* modeling_m2m_100.py and others: layers below a random number are skipped in a step, according to layerdrop. */
 static void assume_layerdrop(tide_job_builder *b) {
     static const char *const keys[] = {"encoder_layerdrop", "decoder_layerdrop", "layerdrop"};
     bool is_on = false;
@@ -122,9 +122,10 @@ static void assume_layerdrop(tide_job_builder *b) {
                     "every layer runs: a step in which layerdrop leaves some out needs less", NULL);
 }
 
-/* What a trainer's configuration has where nobody says: transformers/training_args.py, trl/trainer/base_config.py,
- * max_length of trl/trainer/sft_config.py and its kin, and create_model_from_path() of trl/trainer/utils.py. Words, and
- * links that leave out what is so without a trainer, keep their meaning: what differs is said. */
+/* Defaults of a trainer's configuration: transformers/training_args.py, trl/trainer/base_config.py, max_length of
+ * trl/trainer/sft_config.py and others, and create_model_from_path() of trl/trainer/utils.py. Words and links that
+ * leave a setting out keep the meaning that they have without a trainer; if the trainer's default differs, that is
+ * reported. */
 static void assume_trainer(tide_job_builder *b) {
     static const struct {
         tide_setting_id id;
@@ -194,7 +195,7 @@ static void assume_versions(tide_job_builder *b) {
     bool is_older = b->job->config_text.length && tide_json_is(saved, TIDE_JSON_STRING) && saved->text.length &&
                     saved->text.at[0] < '5';
     assume(b, TIDE_SET_torch, "allocations and defaults of PyTorch 2.15; of an older one where it is given");
-    if (b->job->parallel_kind == TIDE_parallel_kind_megatron) return; /* whose modules are its own */
+    if (b->job->parallel_kind == TIDE_parallel_kind_megatron) return; /* which has modules of its own */
     assume(b, TIDE_SET_transformers,
            is_older ? tide_format(b->arena,
                                   "modules and defaults of transformers 5.23; the configuration was saved by "

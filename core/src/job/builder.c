@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every stage of the builder uses. */
+/* Shared by the stages of the builder. */
 #include "job/builder.h"
 
 const char *tide_builder_place(const tide_job_builder *b, tide_setting_id id) {

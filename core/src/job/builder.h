@@ -11,8 +11,8 @@ typedef struct tide_job_builder {
     tide_job *job;
     tide_job_arguments arguments;
     tide_inputs inputs;
-    bool model_is_file;   /* the configuration came as a file and names itself: no setting for it in the link */
-    bool is_of_catalogue; /* the configuration is one of ours, which are whole */
+    bool model_is_file;   /* the configuration is a file that names itself: a link needs no setting for it */
+    bool is_of_catalogue; /* the configuration is from the catalogue, whose entries are complete */
     bool files_failed;
     const char *capability_default;
 } tide_job_builder;
@@ -40,7 +40,7 @@ void tide_freeze_composite(tide_job_builder *b);
 /* gpus.c */
 void tide_find_gpu(tide_job_builder *b);
 void tide_size_device(tide_job_builder *b);
-/* All rows of models/gpus.json, and whether one may be meant by words: "rtx 4090", or "a100", which are several. */
+/* All rows of models/gpus.json, and whether words may refer to one of them: "rtx 4090", or the ambiguous "a100". */
 const tide_json *tide_gpu_list(tide_arena *arena, tide_diagnostics *diags);
 bool tide_gpu_is_named(tide_arena *arena, const tide_json *gpus, const char *words);
 void tide_warn_of_fraction(tide_job_builder *b);
@@ -70,14 +70,14 @@ void tide_check_rank_conflicts(tide_job_builder *b);
 
 /* trainer_conflicts.c */
 void tide_check_trainer_conflicts(tide_job_builder *b);
-/* Whether it is given, with another value than the default. */
+/* Whether it is given with a value other than the default. */
 bool tide_builder_changes(const tide_job_builder *b, tide_setting_id id);
-/* Whether the loop of the job's parallel.kind takes no other value than the default. */
+/* Whether the job's parallel.kind only supports the default. */
 bool tide_kind_refuses(const tide_job *job, tide_setting_id id);
 
-/* read_where.c: warns of what is given where nothing reads it. */
+/* read_where.c: warns of settings that nothing reads in this job. */
 void tide_check_read_where(tide_job_builder *b);
-/* Whether another value than the default has an effect in this job. */
+/* Whether a value other than the default has an effect in this job. */
 bool tide_setting_is_read(const tide_job *job, tide_setting_id id);
 
 /* assumptions.c */

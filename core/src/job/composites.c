@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parts of a model that LLaMA-Factory freezes, or leaves without adapters; which they are is known with the model. */
+/* Parts of a model that LLaMA-Factory freezes, or leaves without adapters; what they are depends on the model. */
 #include "job/builder.h"
 
 #include <string.h>
@@ -23,7 +23,7 @@ static const composite *composite_of(const tide_json *config) {
     return NULL;
 }
 
-/* Names joined by commas as a regular expression over whole paths. */
+/* A comma-separated list of names as a regular expression over full paths. */
 static const char *pattern_of(tide_arena *arena, const char *names) {
     const char *joined = "";
     tide_text rest = tide_text_of(names), one;

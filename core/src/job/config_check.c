@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Types and ranges of the entries of a configuration that are read as sizes, probabilities or
- * switches. What no model has is said here, by its place; how entries go together is said by the
- * description. */
+/* Types and ranges of configuration entries that are read as sizes, probabilities or switches. Values that no model has
+ * are reported here, with their place; how entries fit together is checked by the description. */
 #include "job/arguments.h"
 
 #include "base/units.h"
@@ -11,7 +10,7 @@
 
 typedef enum entry_kind { ENTRY_SIZE, ENTRY_SIDES, ENTRY_PROBABILITY, ENTRY_SWITCH } entry_kind;
 
-/* least and most bound a size, and each of two sides. `null` and an absent key are the model's default. */
+/* least and most are limits of a size, or of each of two sides. `null` or a missing key means the model's default. */
 static const struct {
     const char *pattern;
     entry_kind kind;
@@ -69,7 +68,7 @@ bool tide_config_is_size(tide_text key) {
     return false;
 }
 
-/* The value as it stands in the file; a nested one by its kind. */
+/* The value as in the file; an array or object by its kind. */
 static const char *entry_shown(tide_arena *arena, const tide_json *entry) {
     if (entry->kind == TIDE_JSON_ARRAY || entry->kind == TIDE_JSON_OBJECT) return tide_json_kind_name(entry);
     if (entry->kind == TIDE_JSON_STRING) return tide_format(arena, "\"%s\"", tide_shown(arena, entry->text));

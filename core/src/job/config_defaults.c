@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What transformers has for keys that a config.json lacks, by models/config_defaults.json: PreTrainedConfig writes of a
- * part of a configuration only what differs from its class (configuration_utils.py, to_diff_dict). */
+/* transformers' defaults for keys missing in a config.json, from models/config_defaults.json: for a part of a
+ * configuration PreTrainedConfig only saves what differs from its class (configuration_utils.py, to_diff_dict). */
 #include "job/builder.h"
 
 #include <string.h>
@@ -13,11 +13,11 @@ enum { FILLED_LIMIT = 64 };
 typedef struct config_filling {
     tide_job_builder *b;
     tide_text all;
-    const char *place; /* of the object that is filled */
-    uint32_t *parts;   /* that were filled so far */
+    const char *place; /* of the object being filled */
+    uint32_t *parts;   /* filled so far */
 } config_filling;
 
-/* The object of a model type; NULL: there is none. Only its text is read, not the whole file. */
+/* The object of a model type; NULL: there is none. Parses only its text, not the whole file. */
 static const tide_json *defaults_of(const config_filling *x, tide_text model_type) {
     tide_arena *arena = x->b->arena;
     const char *quoted = tide_format(arena, "\"%.*s\": {", (int)model_type.length, model_type.at),
@@ -32,7 +32,7 @@ static const tide_json *defaults_of(const config_filling *x, tide_text model_typ
     return tide_json_parse(arena, (tide_text){open, (size_t)(end - open)}, "/config_defaults", x->b->diags);
 }
 
-/* The sizes that are taken are said: transformers saves all keys of a model, but few of its parts. */
+/* Reports assumed sizes: transformers saves all keys of a model, but few of its parts. */
 static void say_filled(const config_filling *x, const char *sizes) {
     bool is_part = strcmp(x->place, "/config.json") != 0;
     tide_report(x->b->diags, is_part ? TIDE_ASSUMPTION : TIDE_WARNING, is_part ? TIDE_OK : TIDE_ERR_FIELD_MISSING,

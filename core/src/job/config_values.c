@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values of configuration entries: JSON read from words, written back, and put where a dotted path
- * says. */
+/* Values of configuration entries: JSON read from words, written back, and stored at a dotted path. */
 #include "job/arguments.h"
 
 #include <inttypes.h>
@@ -18,7 +17,7 @@ static tide_json *try_parse(tide_arena *arena, tide_text text, tide_diagnostics 
     return tide_json_parse(arena, text, "", scratch);
 }
 
-/* Text that was clearly meant as JSON: an error, not a string, when it is none. */
+/* Whether text is obviously meant as JSON: if it is invalid that is an error, rather than a string. */
 static bool looks_like_json(tide_text text) {
     return text.length && (text.at[0] == '{' || text.at[0] == '[' || text.at[0] == '"');
 }
@@ -61,7 +60,7 @@ static void json_put_quoted(json_text *out, tide_text text) {
     tide_arena_drop(out->arena, writer.bytes);
 }
 
-/* The shortest of three forms that reads back as the same number; a point whatever the locale. */
+/* The shortest of three forms that reads back as the same number; with a point, whatever the locale. */
 static void json_put_number(json_text *out, const tide_json *node) {
     char digits[40];
     if (node->is_integer) {
@@ -108,7 +107,7 @@ static void json_put_value(json_text *out, const tide_json *node) {
     }
 }
 
-/* A string stands bare where it would be read back as itself. */
+/* A string is written without quotes if it would be read back as itself. */
 const char *tide_argument_json_text(tide_arena *arena, const tide_json *value) {
     json_text out = {.arena = arena};
     tide_diagnostics scratch;
@@ -133,8 +132,7 @@ static bool override_refuse(tide_arena *arena, tide_diagnostics *diags, const ti
                       "write a path of the configuration, as overrides.text_config.num_hidden_layers=4");
 }
 
-/* Where the link to a child of an array or object stands; NULL past the end of an array or if part
- * is no index. */
+/* The link to a child of an array or object; NULL past the end of an array, or if part is not an index. */
 static tide_json **child_link(tide_json *node, tide_text part) {
     tide_json **link = &node->first;
     if (node->kind == TIDE_JSON_OBJECT) {
@@ -185,7 +183,7 @@ bool tide_config_override(tide_arena *arena, tide_json *config, const tide_overr
     return true;
 }
 
-/* Keys that hold a probability of dropping. */
+/* Keys of dropout probabilities. */
 static bool is_dropout(tide_text key) {
     return tide_text_matches(key, TIDE_TEXT("*dropout*")) || tide_text_matches(key, TIDE_TEXT("*_pdrop")) ||
            tide_text_matches(key, TIDE_TEXT("*drop_rate")) || tide_text_is(key, "drop_path_rate");

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Settings checked against one another: what cannot be together, and what changes nothing. */
+/* Checks settings against each other: combinations that are impossible, and settings without effect. */
 #include "job/builder.h"
 
 #include <string.h>
 
 /* ---- what is read ---- */
 
-/* A file's option of a kind in whose place the user chose another. */
+/* Whether it is an option from a file for a kind that the user replaced by another. */
 static bool was_replaced(const tide_job_builder *b, tide_setting_id id) {
     return b->arguments.origins[id] != TIDE_ORIGIN_USER && b->arguments.is_given[TIDE_SET_parallel_kind] &&
            b->arguments.origins[TIDE_SET_parallel_kind] == TIDE_ORIGIN_USER;
 }
 
-/* deepspeed/pipe: PipelineModule, of layers that take what the one before returns. */
+/* deepspeed/pipe: PipelineModule, made of layers that take the output of the one before. */
 static bool asks_for_pipeline_engine(const tide_job *job, tide_setting_id id) {
     return tide_job_has_deepspeed(job) &&
            (id == TIDE_SET_parallel_pp || id == TIDE_SET_parallel_schedule || id == TIDE_SET_parallel_stage_layers);
@@ -37,7 +37,7 @@ static void refuse_option(tide_job_builder *b, tide_setting_id id) {
                             tide_format(b->arena, "leave it out, or choose a kind that has it (%s)", wanted));
 }
 
-/* An option of another kind of parallelism is a mistake: the job would not be what it says. */
+/* An option of another kind of parallelism is an error: the job would not be what it says. */
 static void check_options(tide_job_builder *b) {
     const char *kind = b->job->values[TIDE_SET_parallel_kind];
     for (unsigned i = TIDE_SET_parallel_kind; i < TIDE_SET_COUNT; i++) {
@@ -48,7 +48,7 @@ static void check_options(tide_job_builder *b) {
     }
 }
 
-/* The setting whose value leaves another unread, itself or by leaving unread what that needs; TIDE_SET_COUNT: none. */
+/* The setting whose value makes another one unread, directly or through what that needs; TIDE_SET_COUNT: none. */
 static tide_setting_id unread_by(const tide_job *job, tide_setting_id id) {
     tide_text choices;
     bool is_excluded;
@@ -57,7 +57,7 @@ static tide_setting_id unread_by(const tide_job *job, tide_setting_id id) {
     return tide_setting_is_of(&tide_settings[id], job->values[needs]) ? unread_by(job, needs) : needs;
 }
 
-/* Settings from first to last that are given, with another value than the default, and are not read. */
+/* Settings from first to last that are given with a value other than the default, and not read. */
 static void check_unread(tide_job_builder *b, tide_setting_id first, tide_setting_id last) {
     for (unsigned i = first; i <= last; i++) {
         tide_setting_id id = (tide_setting_id)i;
@@ -70,7 +70,7 @@ static void check_unread(tide_job_builder *b, tide_setting_id first, tide_settin
     }
 }
 
-/* What an engine does not read. */
+/* Settings that the engine does not read. */
 static void check_server(tide_job_builder *b) {
     for (unsigned i = 0; i < TIDE_SET_COUNT; i++) {
         tide_setting_id id = (tide_setting_id)i;
@@ -187,7 +187,7 @@ static void check_flash_attention(tide_job_builder *b) {
                             "use attention=sdpa sdpa_backend=flash");
 }
 
-/* Strategies that cut weights, over those of bitsandbytes. */
+/* Strategies that shard weights, combined with bitsandbytes. */
 static void check_spread_quant(tide_job_builder *b) {
     const tide_job *job = b->job;
     bool is_zero3 = job->parallel_kind == TIDE_parallel_kind_zero3,

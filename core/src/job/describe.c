@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The settings, the catalogue and the GPUs, as forms and completions need them. */
+/* Describes the settings, the catalogue and the GPUs, for forms and completion. */
 #include "job/settings.h"
 
 #include "base/units.h"
@@ -16,7 +16,7 @@ static const char *const type_names[] = {
 static const char *const read_names[] = {
     [TIDE_READ_LOAD] = "load", [TIDE_READ_PLAY] = "play", [TIDE_READ_STEP] = "step"};
 
-/* Of forms, in their order. */
+/* Groups of forms, in order. */
 static const struct {
     const char *name, *title;
 } groups[] = {
@@ -47,7 +47,7 @@ static void write_pieces(tide_writer *writer, const char *key, const char *joine
     tide_write_close(writer, ']');
 }
 
-/* "quant.group_size" is "Quant group size" where a row has no title. */
+/* "quant.group_size" becomes "Quant group size" if a row has no title. */
 static void write_title(tide_arena *arena, tide_writer *writer, const tide_setting *setting) {
     char *title = tide_text_copy(arena, tide_text_of(setting->title ? setting->title : setting->name));
     for (char *c = title; *c && !setting->title; c++)
@@ -79,7 +79,7 @@ static void write_synonyms(tide_arena *arena, tide_writer *writer, const tide_se
     tide_write_close(writer, '}');
 }
 
-/* Whole numbers, of a decimal as text; of names and texts the most bytes. */
+/* Limits of integers, as text for decimals; the maximum length in bytes for names and texts. */
 static void write_bounds(tide_arena *arena, tide_writer *writer, const tide_setting *setting) {
     bool is_number = setting->type == TIDE_SETTING_NUMBER, is_int = setting->type == TIDE_SETTING_INT;
     if (is_number) {
@@ -93,7 +93,7 @@ static void write_bounds(tide_arena *arena, tide_writer *writer, const tide_sett
     }
 }
 
-/* {"setting": NAME, "choices": [...]}: the setting is read where that one has one of these. */
+/* {"setting": NAME, "choices": [...]}: the setting is read if that one has one of these values. */
 static void write_condition(tide_writer *writer, const tide_setting *setting) {
     tide_text list, choice;
     bool is_excluded;

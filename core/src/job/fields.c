@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values of settings as fields of the job. */
+/* Sets the fields of the job from values of settings. */
 #include "job/builder.h"
 
 #include <inttypes.h>
@@ -36,7 +36,7 @@ void tide_read_allocator(tide_job_builder *b) {
                     "cudaMallocAsync grows by the driver's own rules: reserved memory is an estimate", NULL);
 }
 
-/* dtype=auto; torch.get_default_dtype() where neither the configuration nor a checkpoint says one. */
+/* dtype=auto; torch.get_default_dtype() if neither the configuration nor a checkpoint has one. */
 static void choose_dtype(tide_job_builder *b) {
     if (b->arguments.serves) { /* the engine chooses */
         if (!b->arguments.is_given[TIDE_SET_dtype]) b->arguments.values[TIDE_SET_dtype] = "auto";
@@ -54,7 +54,7 @@ static void choose_dtype(tide_job_builder *b) {
                 NULL);
 }
 
-/* "336x448", or "16x336x448" with frames before it. */
+/* "336x448", or "16x336x448" with the number of frames first. */
 static tide_pixels pixels_of(const char *text) {
     int64_t numbers[3] = {0};
     int count = 0;
@@ -64,7 +64,7 @@ static tide_pixels pixels_of(const char *text) {
     return (tide_pixels){0, numbers[0], numbers[1]};
 }
 
-/* Enums are written as what they are to the compiler. */
+/* Enums are written through the type that the compiler gives them. */
 _Static_assert(sizeof(tide_mode_choice) == sizeof(unsigned), "an enum has the size of an int");
 
 static unsigned choice_index(const tide_setting *setting, const char *text) {
@@ -73,7 +73,8 @@ static unsigned choice_index(const tide_setting *setting, const char *text) {
     return 0;
 }
 
-/* Data parallel ranks of a job whose GPUs were counted: what tensor, pipeline and context parallel ranks leave. */
+/* The data parallel ranks of a job for which GPUs were counted: what tensor, pipeline and context parallel ranks leave.
+ */
 static void share_gpus(tide_job_builder *b) {
     tide_job_arguments *given = &b->arguments;
     static const tide_setting_id sizes[] = {TIDE_SET_parallel_tp, TIDE_SET_parallel_pp, TIDE_SET_parallel_cp,
@@ -141,7 +142,7 @@ static void fill(tide_job_builder *b, tide_setting_id id) {
     }
 }
 
-/* Without seq nothing cuts the samples, and without steps all of them are taken. */
+/* Without seq samples are not cut, and without steps all of them are used. */
 static void follow_lengths(tide_job_builder *b) {
     enum { STEPS_DRAWN = 20 };
     tide_job *job = b->job;
@@ -167,7 +168,7 @@ static void follow(tide_job_builder *b, tide_setting_id id, const char *value) {
     fill(b, id);
 }
 
-/* What is not said, by the trainer: whether it prepares a quantised model; of what it generates, whole groups. */
+/* Defaults that depend on the trainer: whether it prepares a quantised model; complete groups if it generates. */
 static void follow_trainer(tide_job_builder *b) {
     if (tide_trainer_leaves_kbit(b->job)) follow(b, TIDE_SET_kbit_prepare, "false");
     if (tide_trainer_generates(b->job))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The GPU: its row of models/gpus.json, its memory, and how much of it may be taken. */
+/* The GPU: its row of models/gpus.json, its memory, and how much of it may be used. */
 #include "job/builder.h"
 
 #include <ctype.h>
@@ -19,7 +19,7 @@ static int64_t gpu_integer(const tide_json *object, const char *key) {
     return tide_json_is(value, TIDE_JSON_NUMBER) && value->is_integer && value->integer > 0 ? value->integer : 0;
 }
 
-/* The object with a name, without reading all of them; empty where that is not simple. The objects are flat. */
+/* Finds the object with a name without parsing all of them; empty if that is not simple. The objects are flat. */
 static tide_text gpu_text(tide_arena *arena, tide_text all, const char *name) {
     const char *quoted = tide_format(arena, "\"%s\"", name);
     size_t length = strlen(quoted);
@@ -40,7 +40,7 @@ static const tide_json *gpu_find_alone(tide_job_builder *b, const char *name) {
 
 /* ---- a GPU as people write it ---- */
 
-/* "NVIDIA A100-SXM4-80GB" as " a100 sxm 80 ": in lower case, without the maker, the brand and the kind of memory. */
+/* "NVIDIA A100-SXM4-80GB" as " a100 sxm 80 ": in lower case, without vendor, brand and kind of memory. */
 static const char *gpu_words(tide_arena *arena, const char *name) {
     static const char *const meaningless[] = {"nvidia", "geforce", "tesla", "gpu",   "generation", "gb",   "hgx",
                                               "dgx",    "gib",     "hbm2",  "hbm2e", "hbm3",       "hbm3e"};
@@ -80,14 +80,14 @@ static bool gpu_has_words(tide_arena *arena, const char *words, const char *othe
     return true;
 }
 
-/* Whether nothing is said of a GPU that its row does not have. */
+/* Whether nothing is said about a GPU that contradicts its row. */
 static bool gpu_may_be(tide_arena *arena, const tide_json *row, const char *words) {
     const char *all =
         tide_format(arena, "%s %s %s", gpu_string(row, "name"), gpu_string(row, "title"), gpu_string(row, "also"));
     return strcmp(words, " ") != 0 && gpu_has_words(arena, words, gpu_words(arena, all));
 }
 
-/* The row that is meant: all of its name but the family is said. "A100" is none, as there are several. */
+/* The row whose name is given in full, except for the family. "A100" is ambiguous. */
 static const tide_json *gpu_find(tide_arena *arena, const tide_json *list, const char *name) {
     const char *words = gpu_words(arena, name);
     for (const tide_json *row = list ? list->first : NULL; row; row = row->next) {
@@ -98,7 +98,7 @@ static const tide_json *gpu_find(tide_arena *arena, const tide_json *list, const
     return NULL;
 }
 
-/* "2xl40s": NULL if it is no count of a GPU that is known. */
+/* "2xl40s": NULL unless it is a count of a known GPU. */
 static const char *remedy_of_count(tide_job_builder *b, const tide_json *list, const char *name) {
     int64_t count;
     tide_text rest = tide_text_of(name), number;
@@ -109,7 +109,7 @@ static const char *remedy_of_count(tide_job_builder *b, const tide_json *list, c
                                                   : NULL;
 }
 
-/* Of several that may be meant, the one that is marked as usual: none of the others has less memory. It is said. */
+/* Of several candidates, the one marked as usual: none of the others has less memory. It is reported. */
 static const tide_json *gpu_usual(tide_job_builder *b, const tide_json *list, const char *name) {
     const char *words = gpu_words(b->arena, name), *others = "";
     const tide_json *usual = NULL;
@@ -196,7 +196,7 @@ void tide_find_gpu(tide_job_builder *b) {
     b->arguments.values[TIDE_SET_gpu] = gpu->name;
 }
 
-/* Whole MiB, as the oracle's device counts them. */
+/* Whole MiB, as counted by the recorder's device. */
 static uint64_t bytes_of_gib(int64_t pico) {
     uint64_t mib = (uint64_t)(pico / TIDE_PICO) * 1024 + (uint64_t)(pico % TIDE_PICO) * 1024 / (uint64_t)TIDE_PICO;
     return mib << 20;

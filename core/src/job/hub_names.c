@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names of models as the Hub has them. */
+/* Names of models on the Hub. */
 #include "job/hub_names.h"
 
 #include <string.h>
@@ -14,7 +14,7 @@ static bool is_date(tide_text word) {
     return true;
 }
 
-/* What a name says of how its weights are kept; behind the model's own words. */
+/* Whether a word describes how weights are stored; it follows the model's own words. */
 static bool tells_format(tide_text word) {
     return tide_text_is_among(word, "awq|gptq|bnb|fp8|gguf|ggml|exl2|exl3|mlx|nvfp4|mxfp4|fp4|hqq|aqlm|gptqmodel|"
                                     "autoround|quantized|dequantized|unquantized|dynamic|qat|onnx|marlin|unsloth|4bit|"
@@ -22,7 +22,7 @@ static bool tells_format(tide_text word) {
                                     "quantized.w8a16|q4_0|q4_k_m|q4_k_s|q5_k_m|q6_k|q8_0");
 }
 
-/* 8b, 0.5b, 135m: behind it `base` is no size. */
+/* 8b, 0.5b, 135m: followed by `base`, it is not a size. */
 static bool is_size(tide_text word) {
     if (word.length < 2 || (word.at[word.length - 1] != 'b' && word.at[word.length - 1] != 'm')) return false;
     for (size_t i = 0; i + 1 < word.length; i++)
@@ -30,7 +30,7 @@ static bool is_size(tide_text word) {
     return true;
 }
 
-/* v3, r1, k2: behind it four digits are a date too. */
+/* v3, r1, k2: four digits after it are a date as well. */
 static bool is_release(tide_text word) {
     return word.length == 2 && strchr("vrk", word.at[0]) && word.at[1] >= '0' && word.at[1] <= '9';
 }

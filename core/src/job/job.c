@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The job, built stage by stage from settings and files. */
+/* Building the job stage by stage from settings and files. */
 #include "job/builder.h"
 
 #include <string.h>

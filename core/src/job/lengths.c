@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lengths of samples: a list of them, in the order in which batches take them, or how they are distributed, from which
- * they are drawn. */
+/* Lengths of samples: a list, in the order in which batches take them, or a distribution from which they are drawn. */
 #include "job/lengths.h"
 
 #include <inttypes.h>
@@ -11,7 +10,7 @@
 
 /* ---- as text ---- */
 
-static const int64_t PERCENT = 1000000; /* a hundredth of all, in units of a quantile's `at` */
+static const int64_t PERCENT = 1000000; /* one percent, in units of a quantile's `at` */
 
 /* "512", or "512*3". */
 static const char *read_run(tide_text piece, int64_t *tokens, int64_t *times) {
@@ -129,8 +128,8 @@ int64_t tide_lengths_shortest(const tide_lengths *lengths) {
 
 /* ---- the samples of a run ---- */
 
-/* SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014): the number `index` of a seed,
- * without those before it. */
+/* SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014): number `index` of a seed,
+ * computed directly. */
 static uint64_t drawn(uint64_t seed, uint64_t index) {
     uint64_t x = (seed * UINT64_C(0xd1342543de82ef95) + index + 1) * UINT64_C(0x9e3779b97f4a7c15);
     x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -138,7 +137,7 @@ static uint64_t drawn(uint64_t seed, uint64_t index) {
     return x ^ x >> 31;
 }
 
-/* Between two quantiles each length is as likely as another. */
+/* Lengths are uniformly distributed between two quantiles. */
 static int64_t draw_length(const tide_lengths *lengths, uint64_t seed, uint64_t index) {
     int64_t at = (int64_t)((drawn(seed, index) >> 32) * (uint64_t)(100 * PERCENT) >> 32);
     const tide_quantile *q = lengths->quantiles + 1;
@@ -152,8 +151,8 @@ int64_t tide_job_rows(const tide_job *job) {
     return job->batch * (has_pairs ? 2 : 1);
 }
 
-/* accelerate/data_loader.py, BatchSamplerShard: the batches of a trainer's loader go round the ranks. Samples of a loop
- * of one's own are those of its rank. */
+/* accelerate/data_loader.py, BatchSamplerShard: a trainer's loader deals batches to the ranks in turn. Without a
+ * trainer, samples belong to their rank. */
 uint64_t tide_job_first_sample(const tide_job *job, uint64_t index) {
     bool goes_round = job->trainer != TIDE_trainer_none && job->parallel_kind != TIDE_parallel_kind_none;
     uint64_t batch = goes_round ? index * (uint64_t)job->parallel_dp + (uint64_t)job->parallel_rank : index;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Links read and written. What a link says is read as far as it can be: whoever opens one lands on a job. */
+/* Reading and writing links. A link is read as far as possible, so that opening it always yields a job. */
 #include "job/arguments.h"
 
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "base/units.h"
 enum { LINK_WORD_LIMIT = 2048, NAMED_LIMIT = 8, VIEW_LIMIT = 500 };
 
-/* What names the content of a file. */
+/* Keys for the content of files. */
 static const struct {
     const char *key, *name;
 } file_keys[] = {
@@ -24,7 +24,7 @@ typedef struct link_text {
 } link_text;
 
 static void put_bytes(link_text *link, const char *bytes, size_t length) {
-    if (length == 0) return; /* which has no room yet, nor bytes */
+    if (length == 0) return; /* which has neither capacity nor bytes yet */
     if (link->capacity - link->length < length) {
         size_t capacity = (link->capacity + length) * 2;
         link->bytes = tide_arena_grow(link->arena, link->bytes, link->capacity, capacity);
@@ -38,7 +38,7 @@ static bool is_plain(char c) {
     return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || (c && strchr("-_.,:/", c));
 }
 
-/* Only what no chat or mail program changes in an address stands bare. */
+/* Only characters that no chat or mail program changes in an address are left unencoded. */
 static void put_encoded(link_text *link, tide_text text) {
     static const char digits[] = "0123456789ABCDEF";
     for (size_t i = 0; i < text.length; i++) {
@@ -66,7 +66,7 @@ static int hex_digit(char c) {
     return -1;
 }
 
-/* What is no escape stays as it is. */
+/* Anything that is not an escape is kept. */
 static tide_text decoded(tide_arena *arena, tide_text text) {
     char *out = tide_arena_alloc(arena, text.length + 1);
     size_t length = 0;
@@ -86,7 +86,7 @@ typedef struct link_reader {
     tide_diagnostics *diags;
     tide_link *link;
     tide_job_arguments words, baseline;
-    tide_text pairs[LINK_WORD_LIMIT][2]; /* b.KEY, for when all other words are known */
+    tide_text pairs[LINK_WORD_LIMIT][2]; /* b.KEY, processed when all other words are known */
     uint32_t pair_count, unknown_count;
     const char *unknown; /* "a, b" */
     bool has_version;
@@ -102,7 +102,7 @@ static void add_unknown(link_reader *r, tide_text name) {
         r->unknown = r->unknown ? tide_format(r->arena, "%s, %s", r->unknown, shown) : shown;
 }
 
-/* Takes a setting, or says why it is not taken: the default then holds. */
+/* Takes a setting, or reports why not: then the default applies. */
 static void read_setting(link_reader *r, tide_job_arguments *words, tide_text name, tide_text value,
                          tide_origin origin) {
     tide_diagnostics scratch;
@@ -131,7 +131,7 @@ static bool is_was(tide_text text) {
     return bar && bar != text.at;
 }
 
-/* Where a key of a view is kept; NULL: it is none. */
+/* Where a key of the view is stored; NULL: it is not one. */
 static tide_text *view_text(tide_link_view *view, tide_text name) {
     return tide_text_is(name, "view")    ? &view->view
            : tide_text_is(name, "sel")   ? &view->sel
@@ -156,7 +156,7 @@ static void read_link_version(link_reader *r, tide_text value) {
     int64_t version;
     size_t digits = 0;
     while (digits < value.length && value.at[digits] >= '0' && value.at[digits] <= '9')
-        digits++; /* "v=1." of a sentence */
+        digits++; /* "v=1." at the end of a sentence */
     if (!tide_text_to_i64(&version, (tide_text){value.at, digits})) return;
     r->has_version = true;
     if (version > TIDE_LINK_VERSION)
@@ -165,7 +165,7 @@ static void read_link_version(link_reader *r, tide_text value) {
 }
 
 static void read_piece(link_reader *r, tide_text piece) {
-    if (tide_text_starts(piece, TIDE_TEXT("amp;"))) piece.at += 4, piece.length -= 4; /* & of a page's source */
+    if (tide_text_starts(piece, TIDE_TEXT("amp;"))) piece.at += 4, piece.length -= 4; /* the &amp; of HTML source */
     const char *equals = piece.length ? memchr(piece.at, '=', piece.length) : NULL;
     if (!piece.length) return;
     tide_text name = decoded(r->arena, (tide_text){piece.at, equals ? (size_t)(equals - piece.at) : piece.length});
@@ -180,8 +180,7 @@ static void read_piece(link_reader *r, tide_text piece) {
     } else if (tide_text_is(name, "was")) {
         if (is_was(value)) r->link->was = value;
     } else if (view_text(&r->link->view, name)) {
-        if (value.length <= VIEW_LIMIT)
-            *view_text(&r->link->view, name) = value; /* what cannot be meant is passed over */
+        if (value.length <= VIEW_LIMIT) *view_text(&r->link->view, name) = value; /* an impossible value is ignored */
     } else if (is_base && r->pair_count < LINK_WORD_LIMIT) {
         r->pairs[r->pair_count][0] = (tide_text){name.at + 2, name.length - 2};
         r->pairs[r->pair_count++][1] = value;
@@ -202,7 +201,7 @@ static void take_words(const link_reader *r, const tide_job_arguments *words, ti
             tide_text_of(tide_format(r->arena, "overrides.%s=%s", words->overrides[i].path, words->overrides[i].text));
 }
 
-/* The job's words, with those of b. in place of theirs; an empty one is the default. */
+/* The job's words, overridden by those of b.; an empty one stands for the default. */
 static void read_baseline(link_reader *r) {
     tide_arguments_init(&r->baseline, r->arena, r->diags);
     for (uint32_t i = 0; i < r->link->word_count; i++)
@@ -217,7 +216,7 @@ static void read_baseline(link_reader *r) {
     take_words(r, &r->baseline, &r->link->baseline, &r->link->baseline_count);
 }
 
-/* The part after the # of an address, without a level of encoding too many. */
+/* The part after the # of an address, with an extra level of encoding removed. */
 static tide_text fragment_of(link_reader *r, tide_text text) {
     text = tide_trimmed(text);
     const char *hash = text.length ? memchr(text.at, '#', text.length) : NULL;
@@ -279,7 +278,7 @@ static const char *default_of(tide_arena *arena, const tide_job *job, tide_setti
     return id == TIDE_SET_capability ? tide_format(arena, "%d", job->gpu.capability) : tide_setting_default(id);
 }
 
-/* An option of adapters asks for one, unless the job says that it has none. */
+/* An adapter option implies an adapter, unless the job says that there is none. */
 static bool has_adapter_option(const tide_job *job) {
     for (uint32_t i = 0; i < job->row_count; i++) {
         tide_setting_id id = job->rows[i].id;
@@ -290,19 +289,19 @@ static bool has_adapter_option(const tide_job *job) {
     return false;
 }
 
-/* Whether a row must stand in the link: it differs from the default, and a word can say it. */
+/* Whether a row must be in the link: it differs from the default, and a word can express it. */
 static bool row_in_link(tide_arena *arena, const tide_job *job, const tide_setting_row *row) {
     tide_setting_id id = row->id;
     if (id == TIDE_SET_COUNT) return true; /* overrides.KEY */
     if (id == TIDE_SET_model) return !job->names_itself;
-    if (id == TIDE_SET_recipe) return false; /* its settings are there */
+    if (id == TIDE_SET_recipe) return false; /* it is covered by its settings */
     bool follows_lengths = tide_job_has_lengths(job) && row->origin == TIDE_ORIGIN_DEFAULT;
     if (follows_lengths && (id == TIDE_SET_seq || id == TIDE_SET_steps)) return false;
     if (id == TIDE_SET_adapter && row->origin != TIDE_ORIGIN_DEFAULT && has_adapter_option(job)) return true;
     return strcmp(row->value, default_of(arena, job, id)) != 0;
 }
 
-/* JSON without blanks between its words. */
+/* JSON without whitespace between tokens. */
 static tide_text minified(tide_arena *arena, tide_text text) {
     char *out = tide_arena_alloc(arena, text.length + 1);
     size_t length = 0;
@@ -325,7 +324,7 @@ static const tide_setting_row *row_find(const tide_job *job, const char *name) {
     return NULL;
 }
 
-/* b.KEY for what the baseline has in another way; b.KEY= where it has the default. */
+/* b.KEY for what differs in the baseline; b.KEY= if it has the default there. */
 static void put_baseline(link_text *link, const tide_job *job, const tide_job *baseline) {
     for (uint32_t i = 0; i < baseline->row_count; i++) {
         const tide_setting_row *row = &baseline->rows[i], *own = row_find(job, row->name);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The model: a file, an entry of the catalogue, or a description; and what settings change in its configuration. */
+/* The model: a file, an entry of the catalogue, or a description; and settings that change its configuration. */
 #include "job/builder.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "job/model_names.h"
 #include "lang/lang.h"
 
-/* A way to quantise that no rule describes leaves the job without a verdict. */
+/* A quantisation method that no rule describes leaves the job without a verdict. */
 static void leave_undescribed(tide_job_builder *b) {
     const char *listed = tide_argument_text(&b->arguments, TIDE_SET_undescribed), *key = "quantization_config";
     if (strstr(listed, key)) return;
@@ -16,7 +16,7 @@ static void leave_undescribed(tide_job_builder *b) {
                      tide_text_of(*listed ? tide_format(b->arena, "%s,%s", listed, key) : key), TIDE_ORIGIN_FILE);
 }
 
-/* Routers of mixtures that an engine would quantise with the other linear layers: a checkpoint lists them. */
+/* Routers of mixtures, which an engine would quantise like other linear layers unless the checkpoint lists them. */
 static void keep_routers(const tide_job_builder *b, tide_json *quantization) {
     const tide_json *config = b->inputs.config, *layers = tide_json_at(config, "num_hidden_layers");
     if (!b->arguments.serves || quantization->kind != TIDE_JSON_OBJECT || !tide_json_at(config, "num_experts") ||
@@ -29,7 +29,7 @@ static void keep_routers(const tide_job_builder *b, tide_json *quantization) {
     if (names) tide_json_put(b->arena, quantization, TIDE_TEXT("modules_to_not_convert"), names);
 }
 
-/* unsloth keeps layers whole that lose much by 4 bits, in each model others. */
+/* unsloth excludes layers that suffer most from 4 bits, different ones for each model. */
 static void say_kept_layers(tide_job_builder *b, const char *shown) {
     tide_report(b->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/settings/model",
                 tide_format(b->arena,
@@ -40,7 +40,7 @@ static void say_kept_layers(tide_job_builder *b, const char *shown) {
     leave_undescribed(b);
 }
 
-/* What a variant has of its base, and what it may have otherwise. */
+/* What a variant shares with its base, and what may differ. */
 static void model_of_variant(tide_job_builder *b, const char *name, const tide_source *source,
                              const tide_hub_name *read) {
     const char *shown = tide_shown(b->arena, tide_text_of(name));
@@ -56,7 +56,7 @@ static void model_of_variant(tide_job_builder *b, const char *name, const tide_s
     const bool has_one = tide_json_at(b->inputs.config, "quantization_config") != NULL,
                is_whole = has_one && (read->is_whole || (read->quantization && !is_quantised));
     if ((!is_quantised && !is_whole) || !b->inputs.config) return;
-    b->inputs.config_name = name; /* which a link must say */
+    b->inputs.config_name = name; /* which a link must contain */
     tide_json *config =
         tide_json_parse(b->arena, tide_text_of(is_whole ? "null" : read->quantization), "/model", b->diags);
     if (config && (is_whole || !has_one)) {
@@ -68,7 +68,7 @@ static void model_of_variant(tide_job_builder *b, const char *name, const tide_s
         say_kept_layers(b, shown);
 }
 
-/* A path that an entry lists in "also": a model with the configuration of another one. */
+/* A path that an entry lists in "also": a model with the same configuration. */
 static void model_of_also(tide_job_builder *b, const char *path, const tide_source *source) {
     const tide_source whole = tide_source_whole(b->arena, source);
     const char *text = tide_lowered(b->arena, (tide_text){whole.text, whole.length}),
@@ -81,7 +81,7 @@ static void model_of_also(tide_job_builder *b, const char *path, const tide_sour
                 "give its config.json where it differs");
 }
 
-/* A model near to it has another architecture: none is suggested. */
+/* The most similar model has another architecture, so none is suggested. */
 static void refuse_undescribed(tide_job_builder *b, const char *place, const char *name, const char *what) {
     tide_error(b->diags, TIDE_ERR_MODEL_UNKNOWN, place,
                tide_format(b->arena, "\"%s\" is not in the catalogue: no description covers %s",
@@ -126,7 +126,7 @@ static void model_of_catalogue(tide_job_builder *b, const tide_source *source) {
     if (!b->inputs.title) b->inputs.title = source->name;
 }
 
-/* A description without a configuration has all its sizes in it. */
+/* A description without a configuration contains all sizes. */
 static void model_of_description(tide_job_builder *b) {
     const tide_json *name = tide_json_at(b->inputs.description, "architecture");
     b->inputs.config = tide_json_new(b->arena, TIDE_JSON_OBJECT);
@@ -134,8 +134,8 @@ static void model_of_description(tide_job_builder *b) {
     b->model_is_file = true;
 }
 
-/* A configuration that came as a file wins over the catalogue; a name that the catalogue lacks is
- * then a label. */
+/* A configuration given as a file takes precedence over the catalogue; a name that is not in the catalogue is then a
+ * label. */
 static void model_of_file(tide_job_builder *b, const char *name) {
     b->model_is_file = true;
     if (!name[0]) return;
@@ -149,7 +149,7 @@ static void model_of_file(tide_job_builder *b, const char *name) {
     b->inputs.config_name = name;
 }
 
-/* A model that a file names by its path is taken from the catalogue where that has it. */
+/* A model that a file names by its path is taken from the catalogue if it is there. */
 static void model_asked(tide_job_builder *b) {
     const char *asked = b->inputs.asked_model;
     if (!asked || b->inputs.config || b->inputs.description || b->arguments.is_given[TIDE_SET_model]) return;
@@ -174,7 +174,7 @@ static void model_asked(tide_job_builder *b) {
     }
 }
 
-/* Qwen3-8B-GGUF:Q4_K_M, as llama.cpp's server takes it: the model, and the file's type. */
+/* Qwen3-8B-GGUF:Q4_K_M, as for llama.cpp's server: the model, and the file type. */
 static const char *model_of_gguf(tide_job_builder *b, const char *name) {
     if (!b->arguments.serves || !tide_argument_is(&b->arguments, TIDE_SET_engine, "llama_cpp")) return name;
     char *model = tide_text_copy(b->arena, tide_text_of(name)), *type = strrchr(model, ':');
@@ -229,7 +229,7 @@ void tide_find_model(tide_job_builder *b) {
     job->preprocessor_text = b->inputs.preprocessor_text;
 }
 
-/* Packed weights do not train: where nothing says that they should, they generate. */
+/* Packed weights do not train: unless training is requested, they are used for inference. */
 static void generate_with_packed(tide_job_builder *b) {
     static const tide_setting_id training[] = {TIDE_SET_mode,       TIDE_SET_optimizer,  TIDE_SET_freeze,
                                                TIDE_SET_train_only, TIDE_SET_grad_accum, TIDE_SET_checkpointing,
@@ -244,8 +244,8 @@ static void generate_with_packed(tide_job_builder *b) {
                 "train the model that they were quantised from, or adapter=lora over quant=nf4");
 }
 
-/* Weights that a checkpoint keeps quantised. Whole ones train in place of those in blocks of fp8 and in mxfp4, which
- * transformers makes whole (quantizer_finegrained_fp8.py and quantizer_mxfp4.py, dequantize). */
+/* Weights stored quantised in a checkpoint. For training, transformers dequantises blocks of fp8 and mxfp4
+ * (quantizer_finegrained_fp8.py and quantizer_mxfp4.py, dequantize). */
 static void read_quantization(tide_job_builder *b) {
     const tide_json *from = tide_json_at(b->inputs.config, "quantization_config");
     const char *key, *fault = from ? tide_quantization_fault(from, &key) : NULL;
@@ -275,7 +275,7 @@ static void read_quantization(tide_job_builder *b) {
                            : NULL);
 }
 
-/* The class of the same family with another head: XForCausalLM, XLMHeadModel, XModel and their like are of X. */
+/* The class of the same family with another head: XForCausalLM, XLMHeadModel, XModel and others belong to X. */
 static void change_head(tide_job_builder *b, tide_json *config, const char *head) {
     static const char *const endings[] = {"LMHeadModel", "TextModel", "Model"};
     const tide_json *names = tide_json_at(config, "architectures");
@@ -290,8 +290,8 @@ static void change_head(tide_job_builder *b, tide_json *config, const char *head
                                           has_none ? "" : head));
 }
 
-/* trl/trainer/reward_trainer.py, __init__: AutoModelForSequenceClassification with num_labels=1, of what is named as a
- * causal language model, and with the id of the padding token. peft's PeftModelForSequenceClassification saves its
+/* trl/trainer/reward_trainer.py, __init__: AutoModelForSequenceClassification with num_labels=1, even for a model given
+ * as a causal language model, and with the id of the padding token. peft's PeftModelForSequenceClassification saves its
  * head, "score". */
 static void make_reward_model(tide_job_builder *b) {
     tide_json *config = b->inputs.config;
@@ -311,7 +311,7 @@ static void make_reward_model(tide_job_builder *b) {
                      tide_text_of(tide_format(b->arena, "%s%sscore", saved, saved[0] ? "," : "")), TIDE_ORIGIN_FILE);
 }
 
-/* --hidden-dropout and --attention-dropout, whether or not the model's own code has them. */
+/* --hidden-dropout and --attention-dropout, whether or not the original model has them. */
 static void put_megatron_dropout(const tide_job_builder *b, tide_json *config) {
     static const char *const keys[] = {"hidden_dropout", "attention_dropout"};
     for (unsigned i = 0; i < TIDE_COUNT_OF(keys); i++)

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The type that a model is loaded in where nobody says one: from_pretrained(dtype="auto"); modeling_utils.py,
- * _get_dtype(). */
+/* The dtype in which a model is loaded by default: from_pretrained(dtype="auto"); modeling_utils.py, _get_dtype(). */
 #include "base/units.h"
 #include "job/job.h"
 
-/* The first tensor of a floating type. */
+/* The first floating-point tensor. */
 static tide_text dtype_of_checkpoint(const tide_checkpoint *checkpoint) {
     static const struct {
         const char *stored, *name;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Models by their names: as the catalogue has them, as the Hub does, as people spell them. */
+/* Models by name: as in the catalogue, as on the Hub, and as people spell them. */
 #include "job/model_names.h"
 
 #include <string.h>
@@ -10,14 +10,14 @@
 
 enum { NEAR_MODELS = 4 };
 
-/* Whether what ends at `at` is a path, and no title: "CLIP ViT-B/16". */
+/* Whether what ends at `at` is a path, not a title: "CLIP ViT-B/16". */
 static bool is_path(const char *text, const char *at) {
     static const char title[] = "\"title\": ";
     while (at > text && *at != '"') at--;
     return at - text < (long)sizeof title || memcmp(at - (sizeof title - 1), title, sizeof title - 1) != 0;
 }
 
-/* Whether an entry's text has this at the end of a path, in any case; the part is in lower case. */
+/* Whether an entry's text has this at the end of a path, ignoring case; the part is in lower case. */
 static bool has_path(tide_text text, tide_text part) {
     for (const char *at = text.at; (size_t)(text.at + text.length - at) >= part.length; at++) {
         at = memchr(at, part.at[0], (size_t)(text.at + text.length - at));
@@ -27,7 +27,7 @@ static bool has_path(tide_text text, tide_text part) {
     return false;
 }
 
-/* The entry that is published under a path with this in it, in any case: "/", a name and its quotation mark. */
+/* The entry published under a path that contains this, ignoring case: "/", a name and its quotation mark. */
 static const tide_source *catalogue_with(tide_arena *arena, const char *name) {
     const tide_text part = tide_text_of(tide_format(arena, "/%s\"", name));
     for (uint32_t i = 0; i < tide_catalogue_source_count; i++) {
@@ -37,7 +37,7 @@ static const tide_source *catalogue_with(tide_arena *arena, const char *name) {
     return NULL;
 }
 
-/* The entry that is published under a path, as llava-hf/llava-1.5-7b-hf. */
+/* The entry published under a path such as llava-hf/llava-1.5-7b-hf. */
 static const tide_source *catalogue_published(tide_arena *arena, const char *path) {
     return catalogue_with(arena, path);
 }
@@ -48,7 +48,7 @@ static bool is_figure(char c) {
 
 enum { SPELLED_ROOM = 96 };
 
-/* "Qwen 2.5 7B" as "qwen2.5-7b": in lower case, and of what parts words a dash between digits alone; cut where it is
+/* "Qwen 2.5 7B" as "qwen2.5-7b": in lower case; separators are dropped, except for a dash between digits; truncated if
  * longer than any entry. */
 static tide_text spelled(char *room, const char *name) {
     size_t length = 0;
@@ -62,7 +62,7 @@ static tide_text spelled(char *room, const char *name) {
     return (tide_text){room, length};
 }
 
-/* The entry of a name that is spelled in another way. */
+/* The entry for another spelling of its name. */
 static const tide_source *catalogue_spelled(const char *name) {
     char wanted_room[SPELLED_ROOM], room[SPELLED_ROOM];
     const tide_text wanted = spelled(wanted_room, name);
@@ -78,7 +78,7 @@ const tide_source *tide_catalogue_find(tide_arena *arena, const char *name) {
     return source ? source : catalogue_spelled(lowered);
 }
 
-/* With dashes where people have blanks and underscores. */
+/* With dashes for blanks and underscores. */
 static char *dashed(tide_arena *arena, const char *name) {
     char *text = tide_text_copy(arena, tide_text_of(name));
     for (char *c = text; *c; c++)
@@ -86,7 +86,7 @@ static char *dashed(tide_arena *arena, const char *name) {
     return text;
 }
 
-/* The one whose own name says most. */
+/* The one with the most specific name. */
 const tide_source *tide_catalogue_hub_base(tide_arena *arena, const char *name, tide_hub_name *read) {
     const tide_source *source = NULL;
     const char *tried = "", *parted = strchr(name, ' ') ? dashed(arena, name) : name;
@@ -122,7 +122,7 @@ bool tide_catalogue_has_size(tide_arena *arena, const char *name, tide_text word
     return ratio > 0.9 && ratio < 1.1;
 }
 
-/* Who publishes a variant: whom its path names, and without a path whoever publishes the model. */
+/* Who publishes a variant: the owner in its path, or without a path that of the model. */
 static tide_text owner_of(tide_arena *arena, const char *name, const tide_json *entry) {
     const char *slash = strrchr(name, '/');
     tide_text path = slash ? tide_text_of(name) : TIDE_TEXT(""), owner = TIDE_TEXT("");
@@ -135,7 +135,7 @@ static tide_text owner_of(tide_arena *arena, const char *name, const tide_json *
     return tide_text_of(tide_lowered(arena, owner));
 }
 
-/* The same; NULL: none, or one whose configuration is not known. */
+/* The same; NULL: none, or one whose configuration is unknown. */
 const tide_source *tide_catalogue_variant(tide_arena *arena, const char *name, tide_hub_name *read) {
     const tide_source *source = tide_catalogue_hub_base(arena, name, read);
     if (!source || !read->format) return source;
@@ -143,13 +143,13 @@ const tide_source *tide_catalogue_variant(tide_arena *arena, const char *name, t
     tide_diagnostics_init(&scratch, arena);
     const tide_json *entry = parsed_entry(arena, source, &scratch),
                     *type = tide_json_at(tide_json_at(entry, "config"), "model_type");
-    tide_text owner = strchr(name, ' ') ? TIDE_TEXT("") : owner_of(arena, name, entry); /* words are no path */
+    tide_text owner = strchr(name, ' ') ? TIDE_TEXT("") : owner_of(arena, name, entry); /* words are not a path */
     read->quantization =
         tide_hub_quantization(read->format, owner, tide_json_is(type, TIDE_JSON_STRING) ? type->text : TIDE_TEXT(""));
     return read->quantization ? source : NULL;
 }
 
-/* What the catalogue has of a name, or of the model that it is a variant of; NULL: neither. */
+/* The catalogue's entry for a name, or for the model that it is a variant of; NULL: neither. */
 static const tide_json *catalogue_entry(tide_arena *arena, const char *name, tide_diagnostics *diags) {
     tide_hub_name read;
     const tide_source *source = tide_catalogue_find(arena, name);
@@ -171,8 +171,8 @@ const char *tide_catalogue_hub_name(tide_arena *arena, const char *name) {
     return is_there ? source->text.at + sizeof hub - 1 : name;
 }
 
-/* The entry whose name is the longest part of this one between dashes: tuned models are called as their base, and more
- * before it or behind it, as Hermes-3-Llama-3.1-8B. */
+/* The entry whose name is the longest part of this one, delimited by dashes: tuned models are named after their base,
+ * with more before or after it, such as Hermes-3-Llama-3.1-8B. */
 static const tide_source *catalogue_base(tide_arena *arena, const char *name) {
     enum { PARTS = 16 };
     tide_text rest = tide_text_of(dashed(arena, name)), parts[PARTS];
@@ -193,7 +193,7 @@ bool tide_model_is_known(tide_arena *arena, const char *name) {
     return tide_catalogue_find(arena, name) || tide_catalogue_variant(arena, name, &read);
 }
 
-/* The words of an entry's name and title, each behind a dash: "-sdxl-unet-stable-diffusion-xl-unet-". */
+/* The words in an entry's name and title, each after a dash: "-sdxl-unet-stable-diffusion-xl-unet-". */
 static const char *entry_words(tide_arena *arena, const tide_source *source) {
     tide_diagnostics scratch;
     tide_diagnostics_init(&scratch, arena);
@@ -202,7 +202,7 @@ static const char *entry_words(tide_arena *arena, const tide_source *source) {
     return tide_format(arena, "-%s-%s-", source->name, dashed(arena, lowered));
 }
 
-/* Whether an entry has the word, which a version may follow: "flux" of "flux.1-dev", "qwen" of "qwen2.5-7b". */
+/* Whether an entry has the word, possibly followed by a version: "flux" in "flux.1-dev", "qwen" in "qwen2.5-7b". */
 static bool entry_has_word(tide_arena *arena, const char *words, tide_text word) {
     const char *begin = tide_format(arena, "-%.*s", (int)word.length, word.at);
     for (const char *at = words; (at = strstr(at, begin)); at++)
@@ -211,7 +211,7 @@ static bool entry_has_word(tide_arena *arena, const char *words, tide_text word)
     return false;
 }
 
-/* Whether each word of a name is one of the entry's: "llama 8b". */
+/* Whether an entry has each word of a name: "llama 8b". */
 static bool entry_has_all(tide_arena *arena, const tide_source *source, const char *name) {
     const char *words = entry_words(arena, source);
     tide_text rest = tide_text_of(dashed(arena, name)), word;
@@ -220,7 +220,7 @@ static bool entry_has_all(tide_arena *arena, const tide_source *source, const ch
     return true;
 }
 
-/* The same, or the name is how the entry begins: "mixtral". */
+/* The same, or the entry begins with the name: "mixtral". */
 static bool entry_has_words(tide_arena *arena, const tide_source *source, const char *name) {
     char entry_room[SPELLED_ROOM], room[SPELLED_ROOM];
     tide_text whole = spelled(entry_room, source->name), begin = spelled(room, name);
@@ -230,7 +230,7 @@ static bool entry_has_words(tide_arena *arena, const tide_source *source, const 
            entry_has_all(arena, source, name);
 }
 
-/* Those with the fewest words besides. */
+/* Those with the fewest other words. */
 static const char *near_by_words(tide_arena *arena, const char *name) {
     const char *found[NEAR_MODELS], *list = NULL;
     uint32_t count = 0;
@@ -247,14 +247,14 @@ static const char *near_by_words(tide_arena *arena, const char *name) {
     return list;
 }
 
-/* 8b, 135m, large: models of one family that differ in no other word need the same. */
+/* 8b, 135m, large: models of one family that differ only in such words need the same. */
 bool tide_is_size_word(tide_text word) {
     bool counts = word.length > 1 && is_figure(word.at[0]) && strchr("bm", word.at[word.length - 1]) &&
                   strspn(word.at, "0123456789.") == word.length - 1;
     return counts || tide_text_is_among(word, "tiny|mini|small|base|medium|large|xl|xxl|huge|giant");
 }
 
-/* 3.1, v2: what a newer one has in its place. */
+/* 3.1, v2: replaced in newer models. */
 static bool is_version(tide_text word) {
     size_t first = word.length && word.at[0] == 'v';
     if (word.length - first < 1 || word.length - first > 4) return false;
@@ -263,7 +263,7 @@ static bool is_version(tide_text word) {
     return true;
 }
 
-/* Whether a word of an entry is one of a name's, or begins with it before a version: "qwen2.5" with "qwen". */
+/* Whether a word of an entry is in a name, possibly without its version: "qwen2.5" for "qwen". */
 static bool name_has_word(tide_text word, const char *name) {
     tide_text rest = tide_text_of(name), one;
     while (tide_piece_next(&rest, '-', &one)) {
@@ -274,7 +274,7 @@ static bool name_has_word(tide_text word, const char *name) {
     return false;
 }
 
-/* Whether an entry's name has versions alone beside the words of another, or sizes too. */
+/* Whether an entry's name only adds versions to the words of another, or sizes as well. */
 static bool differs_by_version(const char *entry, const char *name, bool may_have_size) {
     tide_text rest = tide_text_of(entry), word;
     while (tide_piece_next(&rest, '-', &word)) {
@@ -284,7 +284,7 @@ static bool differs_by_version(const char *entry, const char *name, bool may_hav
     return true;
 }
 
-/* The greater of two names' first versions. */
+/* Whether the first version in one name is greater. */
 static bool is_newer(const char *entry, const char *other) {
     double versions[2] = {0, 0};
     const char *const names[] = {entry, other};
@@ -309,14 +309,14 @@ static bool has_word_of_size(const char *name) {
     return false;
 }
 
-/* Whether each has this name, and more behind it. */
+/* Whether each of them has this name as a prefix. */
 static bool begins_all(const tide_source *one, const tide_source *const *all, uint32_t count) {
     for (uint32_t i = 0; i < count; i++)
         if (strncmp(all[i]->name, one->name, strlen(one->name)) != 0) return false;
     return true;
 }
 
-/* Of several those alone whose name begins with the words, where there are any: how many. */
+/* Of several entries keeps only those whose name begins with the words, if there are any; returns how many. */
 static uint32_t those_that_begin(const tide_source **all, uint32_t count, const char *words) {
     char room[SPELLED_ROOM], name_room[SPELLED_ROOM];
     const tide_text begin = spelled(room, words);
@@ -355,7 +355,7 @@ const tide_source *tide_catalogue_meant(tide_arena *arena, const char *name, con
     return NULL;
 }
 
-/* Whether an entry says all sizes that a name does: "deepseek-r1" has no 8b. */
+/* Whether an entry has all sizes in a name: "deepseek-r1" has no 8b. */
 static bool entry_has_sizes(tide_arena *arena, const tide_source *source, const char *name) {
     const char *words = entry_words(arena, source);
     tide_text rest = tide_text_of(dashed(arena, name)), word;
@@ -367,13 +367,13 @@ static bool entry_has_sizes(tide_arena *arena, const tide_source *source, const 
     return true;
 }
 
-/* How a name begins: its first word, "qwen3.5", or the letters of it alone, "qwen". */
+/* The beginning of a name: its first word, "qwen3.5", or only its letters, "qwen". */
 static tide_text beginning(const char *name, bool is_letters) {
     size_t length = strcspn(name, is_letters ? "0123456789.-_ " : "-_ ");
     return (tide_text){name, length};
 }
 
-/* Whether an entry may be meant by what is spelled like it: one of a family that begins otherwise is not. */
+/* Whether an entry with a similar spelling may be meant: not if its family begins differently. */
 static bool begins_like(const char *entry, const char *name, int how) {
     if (how < 2) return tide_text_equal(beginning(entry, how), beginning(name, how));
     char family[SPELLED_ROOM] = "";
@@ -383,7 +383,8 @@ static bool begins_like(const char *entry, const char *name, int how) {
     return begin.length > 1 && tide_nearest(beginning(name, true), families, 1);
 }
 
-/* Those that are spelled like it: with the same first word, of the same family, or of one that is spelled like its. */
+/* Entries with a similar spelling: with the same first word, of the same family, or of a family with a similar
+ * spelling. */
 static const char *near_by_letters(tide_arena *arena, const char *name) {
     const char **names = TIDE_NEW(arena, const char *, tide_catalogue_source_count + 1), *list = NULL;
     for (int how = 0; how < 3 && !list; how++) {
@@ -395,7 +396,7 @@ static const char *near_by_letters(tide_arena *arena, const char *name) {
     return list;
 }
 
-/* Those that have the longest run of its words that any has: "bert classification". */
+/* Entries that share the longest run of words: "bert classification". */
 static const char *near_by_run(tide_arena *arena, const char *name) {
     enum { PARTS = 16 };
     tide_text rest = tide_text_of(dashed(arena, name)), parts[PARTS];
@@ -441,7 +442,7 @@ const char *tide_model_undescribed(tide_arena *arena, const char *name) {
 #include "job/undescribed_models.def"
 #undef TIDE_UNDESCRIBED
     };
-    bool is_words = strchr(name, ' ') != NULL; /* which may mean another */
+    bool is_words = strchr(name, ' ') != NULL; /* which may have other meanings */
     if (is_words && near_by_words(arena, tide_lowered(arena, tide_text_of(name)))) return NULL;
     const char *slash = strrchr(name, '/');
     tide_text last = tide_text_of(dashed(arena, tide_lowered(arena, tide_text_of(slash ? slash + 1 : name))));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the words of a job mean. The model is the longest run of words that the catalogue has; the others are words of
- * words.def, choices, GPUs, sizes, names of settings beside a number, or say nothing: fillers.def. */
+/* The meaning of a job in words. The model is the longest run of words that the catalogue has; the others are words in
+ * words.def, choices, GPUs, sizes, names of settings next to a number, or fillers (fillers.def). */
 #include "job/phrase.h"
 
 #include <string.h>
@@ -28,7 +28,7 @@ static bool is_unit(tide_text piece) {
     return tide_text_is_among(piece, "g|gb|gib|gig|gigs|gigabyte|gigabytes");
 }
 
-/* Whether "8x" counts what follows it: "h100", "24gb" and "4090", and not "7b" of a mixture's name or "336". */
+/* Whether "8x" is a count of what follows: "h100", "24gb" and "4090", but not "7b" of a mixture's name or "336". */
 static bool is_counted(tide_text rest) {
     size_t digits = digits_of(rest);
     return digits == rest.length ? digits >= 4
@@ -68,7 +68,7 @@ static uint32_t longest_run(const tide_phrase *p, uint32_t first, uint32_t most)
     return left < most ? left : most;
 }
 
-/* 4, 4096 or 8k; 8k is 8192. NULL: none of these. */
+/* 4, 4096 or 8k; 8k is 8192. NULL: not a number. */
 static const char *number_in(const tide_phrase *p, tide_text piece) {
     size_t digits = digits_of(piece);
     int64_t value;
@@ -85,7 +85,7 @@ void tide_phrase_add(tide_phrase *p, const char *settings) {
 
 /* ---- what begins at p->at: each returns how many pieces it is, 0 if it is none of that ---- */
 
-/* What a choice's setting comes to with a word as its value; NULL: it is none of its values. */
+/* The value of a setting with choices for a word; NULL: it is not one of its values. */
 static const char *choice_in(const tide_phrase *p, tide_setting_id id, tide_text word) {
     tide_diagnostics scratch;
     tide_diagnostics_init(&scratch, p->arena);
@@ -93,7 +93,8 @@ static const char *choice_in(const tide_phrase *p, tide_setting_id id, tide_text
     return scratch.error_count ? NULL : value;
 }
 
-/* What may stand in a variant's name behind the size: no word of its own. "phi-4 dpo" is a trainer of phi-4. */
+/* Whether it can be a suffix of a variant's name after the size, rather than a word of its own. "phi-4 dpo" is a
+ * trainer with phi-4. */
 static bool may_be_of_name(const tide_phrase *p, uint32_t length) {
     for (uint32_t i = 1; i < length; i++) {
         tide_text piece = p->pieces[p->at + i];
@@ -105,7 +106,7 @@ static bool may_be_of_name(const tide_phrase *p, uint32_t length) {
     return true;
 }
 
-/* By its name, as the catalogue or the Hub has it, or by words that only one model has. */
+/* By its name in the catalogue or on the Hub, or by words that only one model has. */
 static bool take_named(tide_phrase *p, uint32_t length) {
     const char *name = run_text(p, p->at, length, "-");
     const tide_source *source = tide_catalogue_find(p->arena, name);
@@ -127,7 +128,7 @@ static uint32_t take_model(tide_phrase *p) {
     return 0;
 }
 
-/* Another model that begins here: "vs llama 3.2 3b". NULL: none. */
+/* Another model that starts here: "vs llama 3.2 3b". NULL: none. */
 static const char *second_model(const tide_phrase *p) {
     for (uint32_t length = longest_run(p, p->at, RUN_OF_NAME); length; length--) {
         const tide_source *source = tide_catalogue_find(p->arena, run_text(p, p->at, length, "-"));
@@ -136,7 +137,7 @@ static const char *second_model(const tide_phrase *p) {
     return NULL;
 }
 
-/* Its name with dashes and blanks as underscores: "fine-tune", "gradient checkpointing". */
+/* The entry of words.def with dashes and blanks as underscores: "fine-tune", "gradient checkpointing". */
 static tide_text entry_at(const tide_phrase *p, uint32_t first, uint32_t length) {
     const char *text = run_text(p, first, length, "_");
     for (char *c = (char *)text; *c; c++)
@@ -144,7 +145,7 @@ static tide_text entry_at(const tide_phrase *p, uint32_t first, uint32_t length)
     return tide_text_of(text);
 }
 
-/* NAME= of what begins at a piece and takes a number; NULL: nothing does. */
+/* NAME= of a setting that starts at a piece and takes a number; NULL: none. */
 static const char *taker_at(const tide_phrase *p, uint32_t first, uint32_t *length) {
     for (*length = longest_run(p, first, RUN_OF_ENTRY); *length; --*length) {
         tide_text entry = entry_at(p, first, *length);
@@ -173,7 +174,7 @@ static uint32_t take_sized(tide_phrase *p) {
     return end - p->at;
 }
 
-/* "max context length", "how big a batch": what is asked for. */
+/* "max context length", "how big a batch": the value that is asked for. */
 static uint32_t take_asked(tide_phrase *p) {
     static const char most[] = "max|maximum|largest|biggest|highest|longest|big|large|long";
     uint32_t end = p->at + 1, length;
@@ -190,7 +191,7 @@ static uint32_t take_asked(tide_phrase *p) {
     return end - p->at;
 }
 
-/* "rtx 4090", "a100 80 gb", "h100s": from piece `first`; no size alone. */
+/* "rtx 4090", "a100 80 gb", "h100s", starting at piece `first`; not a size alone. */
 static uint32_t gpu_at(const tide_phrase *p, uint32_t first, const char **name) {
     tide_text head = piece_at(p, first);
     size_t digits = digits_of(head);
@@ -207,7 +208,7 @@ static uint32_t gpu_at(const tide_phrase *p, uint32_t first, const char **name) 
     return 0;
 }
 
-/* "how many h100": what is asked for; the GPU itself is left. */
+/* "how many h100": what is asked for; leaves the GPU itself. */
 static uint32_t take_how_many(tide_phrase *p) {
     const char *name;
     bool is_asked = tide_text_is(p->pieces[p->at], "how") && tide_text_is(piece_at(p, p->at + 1), "many");
@@ -218,7 +219,7 @@ static uint32_t take_how_many(tide_phrase *p) {
     return 2;
 }
 
-/* "cpu offload", of what the framework among the words can. */
+/* "cpu offload", if the framework among the words supports it. */
 static uint32_t take_offload(tide_phrase *p) {
     static const struct {
         const char *kind, *settings;
@@ -246,7 +247,7 @@ static uint32_t take_word(tide_phrase *p) {
     return 0;
 }
 
-/* "adafactor", "zero3", "dpo", "inference": what only one setting can be. */
+/* "adafactor", "zero3", "dpo", "inference": values that only one setting can have. */
 static uint32_t take_choice(tide_phrase *p) {
     static const tide_setting_id ids[] = {TIDE_SET_mode,          TIDE_SET_trainer,   TIDE_SET_optimizer,
                                           TIDE_SET_parallel_kind, TIDE_SET_attention, TIDE_SET_engine,
@@ -271,7 +272,7 @@ static uint32_t take_choice(tide_phrase *p) {
     return 0;
 }
 
-/* 8, 8x, x8 or eight; 0: none of these. */
+/* 8, 8x, x8 or eight; 0: not a count. */
 static int64_t count_of(tide_text piece) {
     static const char *const numbers[] = {"a", "two", "three", "four", "five", "six", "seven", "eight"};
     size_t digits = digits_of(piece);
@@ -286,7 +287,7 @@ static int64_t count_of(tide_text piece) {
     return count;
 }
 
-/* "24gb", "24 GB": how many pieces it is; the number before the unit. */
+/* "24gb", "24 GB": the number of pieces, and the number before the unit. */
 static uint32_t gib_at(const tide_phrase *p, uint32_t first, tide_text *number) {
     tide_text head = piece_at(p, first);
     size_t digits = digits_of(head);
@@ -329,7 +330,7 @@ static bool is_image_size(tide_text piece) {
     return high > 1 && wide > 1 && high + 1 + wide == piece.length;
 }
 
-/* "24gb", "24 GB": of a GPU. "8k": tokens. "512x512": an image. */
+/* "24gb", "24 GB" for a GPU; "8k" for tokens; "512x512" for an image. */
 static uint32_t take_size(tide_phrase *p) {
     tide_text head = p->pieces[p->at], gib;
     if (is_image_size(head)) {
@@ -354,7 +355,7 @@ const char *tide_meant_setting(tide_arena *arena, tide_text word, size_t name) {
     return tide_format(arena, "%s%.*s", meaning, (int)(word.length - name - 1), word.at + name + 1);
 }
 
-/* A setting as such, "batch=4", and what says nothing. */
+/* A setting itself, "batch=4", and fillers. */
 static uint32_t take_others(tide_phrase *p) {
     tide_text piece = p->pieces[p->at];
     const char *equals = memchr(piece.at, '=', piece.length);
@@ -369,7 +370,7 @@ static uint32_t take_others(tide_phrase *p) {
 
 /* ---- all of them ---- */
 
-/* What stays, with the word to use in its place where words.def has one. */
+/* Keeps a word that was not understood, with the word to use instead if words.def has one. */
 static uint32_t leave_unknown(tide_phrase *p) {
     const char *remedy = NULL;
     uint32_t length = longest_run(p, p->at, RUN_OF_ENTRY);
@@ -384,7 +385,8 @@ static uint32_t leave_unknown(tide_phrase *p) {
 static void read_pieces(tide_phrase *p) {
     uint32_t (*const takers[])(tide_phrase *) = {take_model,   take_gpus, take_sized,  take_asked, take_how_many,
                                                  take_offload, take_word, take_choice, take_size,  take_others};
-    for (uint32_t i = 0; i < p->count; i++) { /* wherever they stand, they say what others mean: "fp8", "8k", "vllm" */
+    for (uint32_t i = 0; i < p->count;
+         i++) { /* wherever they are, they affect the meaning of others: "fp8", "8k", "vllm" */
         p->generates = p->generates || tide_text_is_among(p->pieces[i], "grpo|rloo|gspo|dapo");
         p->runs = p->runs || tide_text_is_among(p->pieces[i], "run|runs|running|load");
         p->has_stage = p->has_stage || tide_text_starts(p->pieces[i], TIDE_TEXT("zero"));

@@ -6,7 +6,7 @@
 
 enum { TIDE_PHRASE_PIECES = 64 };
 
-/* A job in words: "llama 3 8b qlora on a 4090, batch 4", and what they come to. */
+/* A job in words, "llama 3 8b qlora on a 4090, batch 4", and its meaning. */
 typedef struct tide_phrase {
     tide_arena *arena;
     tide_diagnostics *diags;
@@ -14,30 +14,30 @@ typedef struct tide_phrase {
     tide_text pieces[TIDE_PHRASE_PIECES];
     uint32_t count, at;
     const char *model;   /* NULL: none yet */
-    const char *second;  /* another of the catalogue behind it; NULL: none */
-    const char *remedy;  /* of the first word of words.def that is not understood; NULL: none */
-    const char *unknown; /* what was not understood; "": all was */
+    const char *second;  /* another model of the catalogue after it; NULL: none */
+    const char *remedy;  /* for the first word of words.def that is not supported; NULL: none */
+    const char *unknown; /* words that were not understood; "": none */
     char *settings;      /* "quant=nf4 adapter=lora" */
-    bool is_meant;       /* the model is one that has the words, and more */
-    const char *others;  /* older models that the same words may mean; NULL: none */
+    bool is_meant;       /* several models have these words; this is the one that is probably meant */
+    const char *others;  /* older models with the same words; NULL: none */
     const char *asks;    /* the setting whose largest value is asked for: "seq"; NULL: none */
-    bool counts_gpus;    /* how many GPUs is asked for */
-    int64_t gpu_count;   /* 0: not said */
+    bool counts_gpus;    /* the number of GPUs is asked for */
+    int64_t gpu_count;   /* 0: not given */
     bool serves;
-    bool is_told;   /* a word beside the phrase says whether it trains or runs */
+    bool is_told;   /* a word next to the phrase says whether it trains or generates */
     bool runs;      /* "run" is among the pieces */
-    bool generates; /* a trainer that generates is among the pieces: it may do so with vLLM */
+    bool generates; /* a trainer that generates is among the pieces: vLLM may generate for it */
     bool has_stage; /* of DeepSpeed's ZeRO */
 } tide_phrase;
 
-/* Takes the pieces of `text` for what they mean. */
+/* Interprets the pieces of `text`. */
 void tide_phrase_read(tide_phrase *p, tide_text text);
 
-/* Settings more: "quant=nf4 adapter=lora". */
+/* Adds settings: "quant=nf4 adapter=lora". */
 void tide_phrase_add(tide_phrase *p, const char *settings);
 
-/* "adapter.r=16" of "r=16", where r is a word for adapter.r and no setting; NULL: the setting is as it is. name: how
- * many letters stand before the `=`. */
+/* "adapter.r=16" for "r=16", if r is a word for adapter.r and not a setting; NULL: the setting is fine as it is. name:
+ * the number of letters before the `=`. */
 const char *tide_meant_setting(tide_arena *arena, tide_text word, size_t name);
 
 #endif

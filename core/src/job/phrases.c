@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Words of a request that hold blanks are jobs in words: what they come to takes their place, and is said. */
+/* Words of a request with blanks are jobs in words: they are replaced by their meaning, which is reported. */
 #include <string.h>
 
 #include "base/rounding.h"
@@ -13,7 +13,7 @@ typedef struct word_list {
     uint32_t count, room;
 } word_list;
 
-/* What a phrase says as words of a command: the model's name, NAME=VALUE. */
+/* The meaning of a phrase as words of a command: the model's name, NAME=VALUE. */
 static const char *as_typed(tide_arena *arena, const word_list *out, uint32_t from) {
     const char *text = "";
     for (uint32_t i = from; i < out->count; i++) {
@@ -35,13 +35,13 @@ static bool says_mode(const tide_phrase *p) {
     tide_hub_name read;
     if (p->model && !tide_catalogue_find(p->arena, p->model) && tide_catalogue_variant(p->arena, p->model, &read) &&
         read.format)
-        return true; /* its weights are packed: they do not train */
+        return true; /* its packed weights do not train */
     for (size_t i = 0; i < TIDE_COUNT_OF(tells_mode); i++)
         if (strstr(p->settings, tells_mode[i])) return true;
     return p->serves || p->is_told;
 }
 
-/* What runs on several GPUs is served; weights of bitsandbytes, without an adapter beside them, do not train. */
+/* With several GPUs it is a server; bitsandbytes weights without an adapter do not train. */
 static void choose_mode(tide_phrase *p) {
     bool is_quantised = strstr(p->settings, "quant="), is_served = p->gpu_count > 1 && !is_quantised;
     char *infers = strstr(p->settings, "mode=infer");
@@ -62,12 +62,12 @@ static const char *remedy_of(const tide_phrase *p, const char *typed) {
     return p->remedy ? p->remedy : tide_format(p->arena, "write %s, and settings as NAME=VALUE", typed);
 }
 
-/* Which models the same words may mean. */
+/* Other models with the same words. */
 static const char *older_of(const tide_phrase *p) {
     return p->others ? tide_format(p->arena, " (the newest; older: %s)", p->others) : "";
 }
 
-/* What answers a question for the largest value, or for how many GPUs. */
+/* The command that answers a question for the largest value, or for the number of GPUs. */
 static const char *answer_of(const tide_phrase *p, const char *typed) {
     if (p->serves) return "";
     if (p->asks) return tide_format(p->arena, "; the largest is told by `tidemark fit %s --knob %s`", typed, p->asks);
@@ -96,7 +96,7 @@ static void say_phrase(const tide_phrase *p, tide_text text, const char *typed, 
             "write settings as NAME=VALUE to say otherwise");
 }
 
-/* A server's requests have a length of their own. */
+/* A server's requests have a separate length. */
 static tide_text server_word(const tide_phrase *p, tide_text setting) {
     const char *name = strstr(p->settings, "engine=llama_cpp") ? "ctx_size"
                        : strstr(p->settings, "engine=sglang")  ? "context_length"
@@ -126,11 +126,11 @@ static void put_phrase(word_list *out, tide_arena *arena, const tide_json *gpus,
     tide_phrase_read(p, text);
     choose_mode(p);
     bool is_unsaid = p->model && !says_mode(p);
-    bool is_whole = tide_text_same(text, tide_text_of(p->unknown)); /* then as it is spelled */
+    bool is_whole = tide_text_same(text, tide_text_of(p->unknown)); /* otherwise as it is spelled */
     const char *model = p->model || !*p->unknown ? p->model : is_whole ? tide_text_copy(arena, text) : p->unknown;
     if (model) put_once(out, tide_text_of(tide_format(arena, "model=%s", model)));
     tide_text rest = tide_text_of(p->settings), one;
-    while (tide_piece_next(&rest, ' ', &one)) /* a server's parallelism follows from its GPUs */
+    while (tide_piece_next(&rest, ' ', &one)) /* a server's parallelism is derived from its GPUs */
         if (!p->serves || !tide_text_is(one, "parallel.kind=tp")) put_once(out, server_word(p, one));
     say_phrase(p, text, as_typed(arena, out, from), is_unsaid);
     if (p->asks && asks) *asks = p->asks;
@@ -142,13 +142,13 @@ static void put_meant(word_list *out, tide_arena *arena, tide_text word, const c
     out->words[out->count++] = tide_text_of(meant);
 }
 
-/* Whether no value of a setting has blanks, so that words follow: "batch=4 llama 8b". */
+/* Whether values of a setting have no blanks, so that words may follow: "batch=4 llama 8b". */
 static bool is_number_setting(tide_text name) {
     tide_setting_id id = tide_setting_find(name);
     return id != TIDE_SET_COUNT && tide_settings[id].type == TIDE_SETTING_INT;
 }
 
-/* The text of "model=TEXT" or of a word without `=` that is no model's name as it stands; "batch=4" stays as it is. */
+/* The text in "model=TEXT", or a word without `=` that is not the name of a model; "batch=4" is left alone. */
 static tide_text phrase_in(tide_arena *arena, tide_text word) {
     tide_text model = TIDE_TEXT("model="), none = TIDE_TEXT("");
     const char *equals = memchr(word.at, '=', word.length), *blank = memchr(word.at, ' ', word.length);

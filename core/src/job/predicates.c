@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What follows from several fields of a job. */
+/* Properties that depend on several fields of a job. */
 #include "job/job.h"
 #include "job/settings.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Settings checked against the kind of parallelism: what its loop does not take. */
+/* Checks settings against the kind of parallelism: what it does not support. */
 #include "job/builder.h"
 
 #include <string.h>
@@ -20,8 +20,8 @@ static bool is_of_one_gpu(tide_optimizer_choice optimizer) {
            optimizer == TIDE_optimizer_adamw_schedulefree_single || optimizer == TIDE_optimizer_sgd_schedulefree;
 }
 
-/* bitsandbytes/optim: which of its operations an optimizer calls, and what DTensor says of it: states in 8 bits have
- * tables, and paged ones lie in memory of their own, both plain tensors. */
+/* bitsandbytes/optim: the operation that an optimizer calls, and DTensor's error for it: 8-bit states have tables, and
+ * paged ones have memory of their own, both of which are plain tensors. */
 static const char *refusal_of_bits_and_bytes(tide_arena *arena, tide_optimizer_choice optimizer, const char *name) {
     bool is_of_8_bits = strstr(name, "8bit") != NULL, is_paged = strncmp(name, "paged_", 6) == 0;
     const char *operation = is_of_8_bits ? "optimizer_update_8bit_blockwise" : "optimizer_update_32bit";
@@ -32,7 +32,7 @@ static const char *refusal_of_bits_and_bytes(tide_arena *arena, tide_optimizer_c
                        operation);
 }
 
-/* What torch.distributed.tensor has no rule for. */
+/* Operations for which torch.distributed.tensor has no rule. */
 static void check_dtensors(tide_job_builder *b) {
     static const struct {
         tide_optimizer_choice optimizer;
@@ -83,7 +83,7 @@ static void check_rank(tide_job_builder *b) {
                             "a GradScaler is not described with parallel.kind", "use bf16");
 }
 
-/* What the loop of a kind does not take, or takes by another name. */
+/* What a kind does not support, or calls by another name. */
 static const struct {
     int kinds;
     tide_setting_id id;
@@ -112,7 +112,7 @@ static const struct {
                {MEGATRON, TIDE_SET_adapter, "leave it out, or use parallel.kind=fsdp2"},
                {MEGATRON, TIDE_SET_load, "leave it out"}};
 
-/* megatron/core/optimizer: beside adam there is sgd, which has a momentum of 0.9 and is not cut over ranks. */
+/* megatron/core/optimizer: besides adam there is sgd, which has a momentum of 0.9 and is not sharded. */
 static bool is_megatron_sgd(const tide_job *job) {
     return tide_is_of_kinds(job, MEGATRON) && job->optimizer == TIDE_optimizer_sgd_momentum;
 }
@@ -139,7 +139,7 @@ static void check_refused(tide_job_builder *b) {
 
 enum { LEAST_TRANSFORMERS = 4052 }; /* 4.51.3 */
 
-/* A refusal at a setting, where something holds. */
+/* A refusal at a setting, with its condition. */
 typedef struct refusal {
     bool is_refused;
     tide_setting_id at;
@@ -183,7 +183,7 @@ static void check_ulysses(tide_job_builder *b) {
     refuse_all(b, refusals, TIDE_COUNT_OF(refusals));
 }
 
-/* accelerate/big_modeling.py, _attach_context_parallel_hooks(): whether all layers see all that is before them. */
+/* accelerate/big_modeling.py, _attach_context_parallel_hooks(): whether all layers have full causal attention. */
 static bool has_full_attention(const tide_job *job) {
     const tide_json *text = tide_json_at(job->config, "text_config"), *config = text ? text : job->config,
                     *types = tide_json_at(config, "layer_types"), *window = tide_json_at(config, "sliding_window"),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Settings that are read only where something else holds: given where it does not, they are named. What one other
- * setting decides is `.when` in settings.def. */
+/* Settings that are only read under a condition: given without it, they are reported. A condition on a single other
+ * setting is `.when` in settings.def. */
 #include "job/builder.h"
 
 #include <string.h>
@@ -79,7 +79,7 @@ static bool is_not_gguf(const tide_job *job) {
 static bool is_plain_loop(const tide_job *job) {
     return job->trainer == TIDE_trainer_none;
 }
-static bool clips(const tide_job *job) { /* a GradScaler's gradients are unscaled for it */
+static bool clips(const tide_job *job) { /* with a GradScaler, gradients are unscaled for it */
     return is_plain_loop(job) || (job->autocast.is_set && job->autocast.dtype == TIDE_FP16);
 }
 static bool keeps_head(const tide_job *job) {
@@ -128,7 +128,7 @@ static bool has_no_prompts(const tide_job *job) {
 static bool has_no_prefix(const tide_job *job) {
     return job->adapter != TIDE_adapter_prefix_tuning;
 }
-/* Decoupled decay multiplies the weights in place; the others add it to gradients. */
+/* Decoupled decay multiplies the weights in place; other optimizers add it to the gradients. */
 static bool adds_decay(const tide_job *job) {
     return !strstr(job->values[TIDE_SET_optimizer], "adamw");
 }
@@ -137,7 +137,7 @@ static bool never(const tide_job *job) {
     return false;
 }
 
-/* Options that are read where something else holds; `without` says where they are not. */
+/* Settings that are read under a condition; `without` says when they are not. */
 static const struct {
     int kinds;
     tide_setting_id id;

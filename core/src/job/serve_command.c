@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command line of a server with what a job sets: what readers/vllm_command.c reads, written; and llama-server's. */
+/* The command line of a server for the settings of a job: the inverse of readers/vllm_command.c; and that of
+ * llama-server. */
 #include <string.h>
 
 #include "base/units.h"
 #include "job/settings.h"
 
-/* Settings of the group that are no flags of the engine. */
+/* Settings of the group that are not flags of the engine. */
 static bool is_flag(tide_setting_id id) {
     static const tide_setting_id others[] = {
         TIDE_SET_engine,   TIDE_SET_input_len, TIDE_SET_output_len,  TIDE_SET_request_lengths, TIDE_SET_max_concurrency,
@@ -15,7 +16,7 @@ static bool is_flag(tide_setting_id id) {
     return id == TIDE_SET_dtype || tide_setting_is_of_server(id);
 }
 
-/* The engine's names of types. */
+/* The engine's names of dtypes. */
 static const char *type_named(const char *dtype) {
     return strcmp(dtype, "bf16") == 0 ? "bfloat16" : strcmp(dtype, "fp16") == 0 ? "float16" : "float32";
 }
@@ -32,7 +33,7 @@ static const char *sizes_as_words(const char *list, tide_arena *arena) {
     return words;
 }
 
-/* --max-model-len 8192; a switch stands alone, and --no-... where it is off. */
+/* --max-model-len 8192; a switch has no value, and --no-... disables it. */
 static const char *flag_of(const tide_job *job, tide_setting_id id, tide_arena *arena) {
     const tide_setting *setting = &tide_settings[id];
     const char *value = job->values[id];
@@ -59,7 +60,7 @@ static const char *model_of(const tide_job *job) {
     return strncmp(source, hub, sizeof hub - 1) == 0 ? source + sizeof hub - 1 : "MODEL";
 }
 
-/* common/arg.cpp of llama.cpp; a switch has none where it is off, or its own. */
+/* common/arg.cpp of llama.cpp; a disabled switch has no flag, or one of its own. */
 static const char *llama_flag_of(const tide_job *job, tide_setting_id id, tide_arena *arena) {
     static const struct {
         tide_setting_id id;
@@ -98,7 +99,7 @@ static const char *llama_command(const tide_job *job, tide_arena *arena) {
     return command;
 }
 
-/* The configuration in a program: model.init_continuous_batching(continuous_batching_config=...). */
+/* The configuration as Python code: model.init_continuous_batching(continuous_batching_config=...). */
 static const char *transformers_command(const tide_job *job, tide_arena *arena) {
     const char *command = "ContinuousBatchingConfig(", *comma = "";
     for (uint32_t i = 0; i < job->row_count; i++) {

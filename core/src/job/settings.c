@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of settings, and its names. */
+/* The table of settings, and their names. */
 #include "job/settings.h"
 
 #include <stddef.h>
@@ -10,7 +10,7 @@
 
 /* ---- choices ---- */
 
-/* `_` at the end of a choice is not part of the word: see tide_setting_choice. */
+/* A trailing `_` of a choice is not part of the word: see tide_setting_choice. */
 #define TIDE_CHOICE_NAMES_NOTHING(name, ...)
 #define TIDE_CHOICE_NAMES_ENUM(name, ...)                                                                              \
     static const char *const choices_of_##name[] = {TIDE_EACH(TIDE_CHOICE_NAME, name, __VA_ARGS__)};
@@ -118,7 +118,7 @@ bool tide_setting_is_world_size(tide_text name) {
     return tide_text_is_among(name, TIDE_WORLD_SIZE_NAMES);
 }
 
-/* What a value is called: itself, if it is a choice, or the choice that it is a synonym of; empty if it is neither. */
+/* The choice for a value: the value itself, or the choice that it is a synonym of; empty if it is neither. */
 tide_text tide_setting_choice_of(const tide_setting *setting, tide_text value) {
     tide_text rest = tide_text_of(setting->synonyms), synonym, from, choice;
     for (uint32_t i = 0; (choice = tide_setting_choice(setting, i)).length; i++)
@@ -135,7 +135,7 @@ tide_text tide_setting_method(tide_text name) {
     return tide_text_is(method, "none") || !rest.at ? (tide_text){"", 0} : method;
 }
 
-/* adapter.KEY, by its key or one of its aliases. */
+/* adapter.KEY, by its key or an alias. */
 static tide_setting_id find_of_adapter(tide_text key) {
     static const char prefix[] = "adapter.";
     for (unsigned id = 0; id < TIDE_SET_COUNT; id++)
@@ -262,7 +262,7 @@ tide_text tide_setting_choice(const tide_setting *setting, uint32_t index) {
     if (index >= setting->choice_count) return TIDE_TEXT("");
     tide_text choice = tide_text_of(setting->choices[index]);
     if (choice.at[choice.length - 1] == '_') choice.length--;
-    if (choice.length > 1 && choice.at[0] == '_' && choice.at[1] >= '0' && choice.at[1] <= '9') /* as "1F1B" */
+    if (choice.length > 1 && choice.at[0] == '_' && choice.at[1] >= '0' && choice.at[1] <= '9') /* such as "1F1B" */
         choice = (tide_text){choice.at + 1, choice.length - 1};
     return choice;
 }

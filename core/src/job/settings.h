@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Settings as a table, their values as canonical text. Private to job/. */
+/* Settings as a table, and their values as canonical text. Private to job/. */
 #ifndef TIDE_JOB_SETTINGS_H
 #define TIDE_JOB_SETTINGS_H
 
@@ -23,13 +23,13 @@ typedef enum tide_setting_type {
     TIDE_SETTING_OVERRIDES
 } tide_setting_type;
 
-/* A row of settings.def, which says what the fields are. */
+/* A row of settings.def, which documents the fields. */
 typedef struct tide_setting {
     const char *name;
     tide_setting_type type;
-    const char *const *choices; /* NULL: it has none, or they stand elsewhere */
+    const char *const *choices; /* NULL: there are none, or they are elsewhere */
     uint32_t choice_count;
-    const char *title, *group, *unit, *default_value, *aliases, *synonyms, *when, *variable; /* NULL: nothing is said */
+    const char *title, *group, *unit, *default_value, *aliases, *synonyms, *when, *variable; /* NULL: not given */
     int64_t least, most, otherwise;
     tide_read read;
     size_t offset; /* of its field in tide_job; 0: it has none */
@@ -37,55 +37,56 @@ typedef struct tide_setting {
 
 extern const tide_setting tide_settings[TIDE_SET_COUNT];
 
-/* What each means: apart, because the page has them later. */
+/* The help of each, in a separate table because the page loads it later. */
 extern const char *const tide_setting_help[TIDE_SET_COUNT];
 
-/* The number of the setting of this name or alias; TIDE_SET_COUNT if there is none. METHOD.KEY is adapter.KEY, and
- * trainer.KEY is KEY where no option of a trainer alone has this name: trainer.packing. */
+/* The setting with this name or alias; TIDE_SET_COUNT if there is none. METHOD.KEY is adapter.KEY, and trainer.KEY is
+ * KEY unless trainers have an option of their own with this name: trainer.packing. */
 tide_setting_id tide_setting_find(tide_text name);
 
-/* The same; an alias that several settings have is that of a server's where it serves: tp, gpus, rank. */
+/* The same; an alias of several settings is that of the server if it serves: tp, gpus, rank. */
 tide_setting_id tide_setting_find_for(tide_text name, bool serves);
 
-/* Names of parallel.dp under which it is the number of all GPUs, of which tensor, pipeline and context parallel ranks
- * take theirs: torch.distributed's world size. */
+/* Names of parallel.dp that stand for the number of all GPUs, which tensor, pipeline and context parallel ranks divide:
+ * torch.distributed's world size. */
 #define TIDE_WORLD_SIZE_NAMES "world_size|gpus|num_gpus|n_gpus"
 
 /* Whether the name is one of those. */
 bool tide_setting_is_world_size(tide_text name);
 
-/* Whether it is of an inference server alone: a row of settings/serve.def. */
+/* Whether it only belongs to an inference server: a row of settings/serve.def. */
 bool tide_setting_is_of_server(tide_setting_id id);
 
 /* Whether an inference server reads it. */
 bool tide_setting_serves(tide_setting_id id);
 
-/* Whether it is read by this engine alone, or by all. */
+/* Whether this engine reads it, or all engines do. */
 bool tide_setting_is_of_engine(tide_setting_id id, const char *engine);
 
 /* The text of the default; "": it is not set. */
 const char *tide_setting_default(tide_setting_id id);
 
-/* The method of peft that a name METHOD.KEY begins with, canonical; empty if it is no such name. */
+/* The method of peft at the beginning of a name METHOD.KEY, canonical; empty if it has none. */
 tide_text tide_setting_method(tide_text name);
 
 /* Whether there are settings `name.KEY`. */
 bool tide_setting_is_object(tide_text name);
 
-/* The known name nearest to a misspelt one, or NULL. */
+/* The known name most similar to a misspelt one, or NULL. */
 const char *tide_setting_nearest(tide_arena *arena, tide_text name);
 
-/* What to write for a word that other programs have (words.def); NULL for others. */
+/* What to write instead of a word from another program (words.def); NULL for others. */
 const char *tide_word_remedy(tide_text word);
 
-/* The settings that such a word stands for beside a model, "quant=nf4 adapter=lora" or "seq="; NULL: none. */
+/* The settings that such a word stands for next to a model, "quant=nf4 adapter=lora" or "seq="; NULL: none. */
 const char *tide_word_meaning(tide_text word);
 
-/* Whether its value is one of a list, and the choice number `index`, empty past the last. */
+/* Whether its value is one of a list; and choice number `index`, empty past the last. */
 bool tide_setting_chooses(const tide_setting *setting);
 tide_text tide_setting_choice(const tide_setting *setting, uint32_t index);
 
-/* The choice that a value is, or is a synonym of, in any case; empty if it is neither. */
+/* The choice for a value, ignoring case: the value itself, or the choice that it is a synonym of; empty if it is
+ * neither. */
 tide_text tide_setting_choice_of(const tide_setting *setting, tide_text value);
 
 bool tide_setting_has_choice(const tide_setting *setting, tide_text value);
@@ -93,20 +94,20 @@ bool tide_setting_has_choice(const tide_setting *setting, tide_text value);
 /* A value as canonical text, or NULL after an error at /settings/NAME. */
 const char *tide_setting_read(tide_arena *arena, tide_setting_id id, tide_text value, tide_diagnostics *diags);
 
-/* Numbers joined by commas, canonical. */
+/* Numbers separated by commas, canonical. */
 tide_counts tide_counts_of(tide_arena *arena, tide_text list);
 
-/* Names joined by commas. */
+/* Names separated by commas. */
 tide_name_list tide_names_of(tide_arena *arena, const char *list);
 
-/* The setting that .when names, and the beginnings of its choices joined by `|`, or of those that are excluded;
- * TIDE_SET_COUNT where a row has no .when. */
+/* The setting in .when, and the prefixes of its choices separated by `|`, or of excluded ones; TIDE_SET_COUNT if a row
+ * has no .when. */
 tide_setting_id tide_setting_needs(const tide_setting *setting, tide_text *choices, bool *is_excluded);
 
-/* The beginnings of choices that .when asks for, joined by `|`; "": any, or all but one. */
+/* The prefixes of choices that .when requires, separated by `|`; "": any, or all but one. */
 const char *tide_setting_wants(const tide_setting *setting);
 
-/* Whether it is read where the setting that .when names has this value; true without .when. */
+/* Whether it is read if the setting in .when has this value; true without .when. */
 bool tide_setting_is_of(const tide_setting *setting, const char *choice);
 
 #endif

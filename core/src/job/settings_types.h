@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the types of settings.def are: the choices of a row, its field of tide_job, and how the table names them. */
+/* The types of settings.def: the choices of a row, its field of tide_job, and how the table refers to them. */
 #ifndef TIDE_JOB_SETTINGS_TYPES_H
 #define TIDE_JOB_SETTINGS_TYPES_H
 
 #include "base/each.h"
 #include "tensor/tensor.h"
 
-/* A list of names, or prefixes or ends of them. */
+/* A list of names, or of their prefixes or endings. */
 typedef struct tide_name_list {
     const char **names;
     uint32_t count;
@@ -17,7 +17,7 @@ typedef struct tide_counts {
     uint32_t count; /* 0: not set */
 } tide_counts;
 
-/* Tokens of the samples of a run, or quantiles from which they are drawn (job/lengths.h). */
+/* Lengths of a run's samples in tokens, or quantiles from which they are drawn (job/lengths.h). */
 typedef struct tide_quantile {
     int64_t at; /* millionths of a percent */
     int64_t tokens;
@@ -26,7 +26,7 @@ typedef struct tide_quantile {
 typedef struct tide_lengths {
     const int64_t *tokens;
     uint32_t count;
-    const tide_quantile *quantiles; /* rising, from p0 to p100 */
+    const tide_quantile *quantiles; /* ascending, from p0 to p100 */
     uint32_t quantile_count;
 } tide_lengths;
 
@@ -43,7 +43,7 @@ static inline tide_dtype tide_dtype_or(tide_optional_dtype of, tide_dtype otherw
     return of.is_set ? of.dtype : otherwise;
 }
 
-/* The names of optimizers.def. */
+/* The names in optimizers.def. */
 typedef enum tide_optimizer_choice {
 #define TIDE_OPTIMIZER(name, ...) TIDE_optimizer_##name,
 #include "job/optimizers.def"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What TRL's trainers that generate make of their arguments (trl/trainer/grpo_config.py, rloo_config.py). */
+/* What TRL's generating trainers derive from their arguments (trl/trainer/grpo_config.py, rloo_config.py). */
 #include "base/rounding.h"
 #include "job/job.h"
 #include "job/settings.h"
@@ -41,13 +41,13 @@ bool tide_trainer_places_model(const tide_job *job) {
 
 bool tide_job_has_zero_init(const tide_job *job) {
     bool is_set = tide_job_sets(job, TIDE_SET_parallel_zero_init);
-    bool is_quantised = job->quant != TIDE_quant_none;   /* get_init_context() leaves it whole */
+    bool is_quantised = job->quant != TIDE_quant_none;   /* get_init_context() does not partition it */
     bool has_config = job->trainer != TIDE_trainer_none; /* HfDeepSpeedConfig */
     if (has_config && is_quantised) return false;
     return is_set ? job->parallel_zero_init : has_config;
 }
 
-/* "PEFT + DeepSpeed ZeRO-3": trl/trainer/sft_trainer.py and its kin, __init__. */
+/* "PEFT + DeepSpeed ZeRO-3": trl/trainer/sft_trainer.py and others, __init__. */
 static bool adapts_under_zero3(const tide_job *job) {
     return job->parallel_kind == TIDE_parallel_kind_zero3 && job->trainer > TIDE_trainer_hf &&
            job->adapter != TIDE_adapter_none;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values of settings turned into canonical text. */
+/* Converting values of settings to canonical text. */
 #include "job/lengths.h"
 #include "job/settings.h"
 
@@ -29,7 +29,7 @@ static bool value_is_unset(const value_reader *r) {
            tide_text_same(r->given, TIDE_TEXT("default"));
 }
 
-/* "8k" is 8192 in words, "10GiB" as many bytes: as a value the number is written. NULL: it is not of that kind. */
+/* "8k" is 8192 in words, "10GiB" a number of bytes: as a value the number must be written out. NULL: it is neither. */
 static const char *remedy_of_thousands(const value_reader *r) {
     static const char units[] = "kmgt";
     size_t digits = 0;
@@ -47,7 +47,7 @@ static const char *remedy_of_thousands(const value_reader *r) {
     return value < 1 || value > r->setting->most ? NULL : tide_format(r->arena, "write %" PRId64, value);
 }
 
-/* "2xl40s": a count and a kind of GPU. */
+/* "2xl40s": a count and a GPU. */
 static const char *remedy_of_cards(const value_reader *r) {
     int64_t count;
     tide_text rest = r->given, number;
@@ -76,7 +76,7 @@ static const char *value_int(const value_reader *r) {
     return tide_format(r->arena, "%" PRId64, value);
 }
 
-/* 90, or 9.0 as the vendor writes it. */
+/* 90, or 9.0 as NVIDIA writes it. */
 static const char *value_capability(const value_reader *r) {
     int64_t pico;
     if (!memchr(r->given.at, '.', r->given.length)) return value_int(r);
@@ -87,7 +87,7 @@ static const char *value_capability(const value_reader *r) {
     return value_int(&whole);
 }
 
-/* "90%", or 90 where a share is meant. */
+/* "90%", or 90 where a fraction is meant. */
 static const char *remedy_of_percent(const value_reader *r) {
     int64_t pico;
     tide_text number = r->given;
@@ -178,7 +178,7 @@ static bool value_list_has(tide_text list, tide_text name) {
     return false;
 }
 
-/* Names without blanks around them, each once. */
+/* Names without surrounding blanks or duplicates. */
 static const char *value_list(const value_reader *r) {
     if (!value_fits(r)) return NULL;
     char *out = tide_arena_alloc(r->arena, r->given.length + 1);
@@ -196,7 +196,7 @@ static const char *value_list(const value_reader *r) {
     return out;
 }
 
-/* Whole numbers without blanks around them. */
+/* Integers without surrounding blanks. */
 static const char *value_counts(const value_reader *r) {
     const tide_setting *s = r->setting;
     if (value_is_unset(r)) return "";

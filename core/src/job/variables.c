@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What descriptions of models see of a job: the settings with a .variable, and objects of settings. */
+/* What model descriptions see of a job: settings with a .variable, and objects of settings. */
 #include "job/settings.h"
 
 #include <string.h>
@@ -51,7 +51,7 @@ uint32_t tide_job_variables(tide_arena *arena, const tide_job *job, tide_variabl
 
 /* ---- objects ---- */
 
-/* A new last child; `last` is where the link to it stands, and then where that to the next one does. */
+/* Appends a child; `last` is the link to it, and then to the next one. */
 static tide_json *append(tide_arena *arena, tide_json *parent, tide_json ***last, tide_json_kind kind) {
     tide_json *child = **last = tide_json_new(arena, kind);
     child->parent = parent;

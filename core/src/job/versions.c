@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a recipe or an older version of a library says where nothing is given. */
+/* Defaults from a recipe, or from an older version of a library. */
 #include "job/builder.h"
 
 #include <stdlib.h>
@@ -33,7 +33,7 @@ int tide_version_number(const char *text) {
     return (int)(1000 * major + minor);
 }
 
-/* What an older version has as a default where nothing is given; the rows of versions.def. */
+/* Defaults of an older version, from the rows of versions.def. */
 static void read_defaults(tide_job_builder *b) {
     static const struct {
         tide_setting_id library, setting;
@@ -56,7 +56,7 @@ static void read_defaults(tide_job_builder *b) {
     }
 }
 
-/* How far a peak may be off, percent, with this version of a library; 0 with the recorded one. */
+/* By how much a peak may be off, in percent, with this version of a library; 0 for the recorded one. */
 static int64_t unrecorded_percent(tide_setting_id library, int number) {
     static const struct {
         tide_setting_id library;
@@ -73,7 +73,7 @@ static int64_t unrecorded_percent(tide_setting_id library, int number) {
     return percent;
 }
 
-/* What is too far from the recorded version for a range. */
+/* Versions that are too far from the recorded one for a range. */
 static void check_described(tide_job_builder *b, tide_setting_id library, int number) {
     static const struct {
         tide_setting_id library;
@@ -173,7 +173,7 @@ static bool adapts(const tide_job *job) {
     return job->adapter != TIDE_adapter_none && !is_server(job);
 }
 
-/* Whether an optimizer's title has a word. */
+/* Whether an optimizer's title contains a word. */
 static bool steps_by(const tide_job *job, const char *word) {
     static const char *const titles[] = {
 #define TIDE_OPTIMIZER(name, title, ...) title,
@@ -200,7 +200,7 @@ static bool takes_schedulefree(const tide_job *job) {
     return steps_by(job, "schedule-free");
 }
 
-/* Another version than the recorded one that is asked for; NULL: none. */
+/* A requested version other than the recorded one; NULL: none. */
 static const char *asked_version(const tide_job *job, const char *title) {
     tide_setting_id id = strcmp(title, "PyTorch") == 0        ? TIDE_SET_torch
                          : strcmp(title, "transformers") == 0 ? TIDE_SET_transformers
@@ -209,7 +209,7 @@ static const char *asked_version(const tide_job *job, const char *title) {
     return job->values[id];
 }
 
-/* What the program that a file is of brings, where no version is asked for. */
+/* The version pinned by the program of a file, if none is requested. */
 static void add_pinned(const tide_job *job, tide_library *library) {
     static const struct {
         const char *program, *by, *title, *pinned;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `accelerate config`: its own keys, and the plugins that it makes for DeepSpeed and FSDP. */
+/* `accelerate config`: its own keys, and the plugins for DeepSpeed and FSDP that it creates. */
 #include "job/readers/claims.h"
 
 #include <string.h>
@@ -21,7 +21,7 @@ static const tide_key_row plugin_rows[] = {
     KEY_NEUTRAL("*"),
 };
 
-/* DeepSpeedPlugin._deepspeed_config_checks: beside a file of DeepSpeed's, accelerate's own keys say nothing. */
+/* DeepSpeedPlugin._deepspeed_config_checks: with a DeepSpeed file, accelerate's own keys have no effect. */
 static bool is_plugin_overruled(tide_claims *c, const tide_json *section, const char *above) {
     if (!c->of_deepspeed.root) return false;
     const char *file = c->of_deepspeed.summary->name, *list = "";

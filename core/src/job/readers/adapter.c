@@ -14,7 +14,7 @@ static bool is_set(const tide_json *value) {
     return value->kind == TIDE_JSON_NUMBER ? value->number != 0 : value->first != NULL;
 }
 
-/* Keys that change no memory, for whatever method. */
+/* Keys without effect on memory for any method. */
 static const char *const neutral[] = {"peft_type",
                                       "auto_mapping",
                                       "peft_version",
@@ -45,7 +45,7 @@ static const char *const neutral[] = {"peft_type",
                                       "encoder_dropout",
                                       "ensure_weight_tying"};
 
-/* peft's names of settings that have another here. */
+/* peft's names of settings that have another name here. */
 static const struct {
     const char *key, *setting;
 } renamed[] = {{"lora_alpha", "alpha"}, {"lora_dropout", "dropout"}, {"use_dora", "dora"}, {"use_rslora", "rslora"}};
@@ -56,7 +56,7 @@ static bool is_neutral(tide_text key) {
     return false;
 }
 
-/* A key as the setting that it is; one that is set and has no setting is named. */
+/* Reads a key as a setting; if it is set and there is no setting for it, it is reported. */
 static void read_adapter_key(const tide_reading *r, const tide_json *entry) {
     const char *key = entry->key.at;
     for (size_t i = 0; i < TIDE_COUNT_OF(renamed); i++)
@@ -71,14 +71,14 @@ static void read_adapter_key(const tide_reading *r, const tide_json *entry) {
         tide_setting_put(r->arguments, tide_text_of(setting), tide_text_of(text), TIDE_ORIGIN_FILE);
 }
 
-/* What peft takes where a saved configuration does not say, which is not what people are asked for here. */
+/* peft's default for a key missing in a saved configuration, if it differs from the default here. */
 static void put_default(const tide_reading *r, const tide_json *root, const char *key, tide_setting_id id,
                         const char *value) {
     if (!tide_json_at(root, key))
         tide_setting_put(r->arguments, tide_text_of(tide_settings[id].name), tide_text_of(value), TIDE_ORIGIN_FILE);
 }
 
-/* lora/layer.py, update_layer: what takes weights apart, or gradients, before anything trains. */
+/* lora/layer.py, update_layer: initialisations that decompose weights, or use gradients, before training. */
 static void note_initialisation(const tide_reading *r, const tide_json *init) {
     bool is_kept = !tide_json_is(init, TIDE_JSON_STRING) || tide_text_same(init->text, TIDE_TEXT("true")) ||
                    tide_text_same(init->text, TIDE_TEXT("gaussian")) ||

@@ -49,7 +49,7 @@ void tide_axolotl_facts(tide_claims *c) {
         NULL);
 }
 
-/* config/__init__.py, normalize_config: rows of a step. */
+/* config/__init__.py, normalize_config: rows per step. */
 static void settle_axolotl_accumulation(tide_claims *c) {
     int64_t rows = tide_fact_int(c, TIDE_FACT_step_batch, 0), batch = 1;
     if (rows < 1 || !c->settings[TIDE_SET_batch]) return;
@@ -62,7 +62,7 @@ static void settle_axolotl_accumulation(tide_claims *c) {
                     tide_format(c->arena, "%" PRId64, batch > 0 && rows > batch ? rows / batch : 1));
 }
 
-/* integrations/cut_cross_entropy/args.py: on where the plugin is and no key says otherwise. */
+/* integrations/cut_cross_entropy/args.py: enabled by the plugin unless a key disables it. */
 static void settle_axolotl_loss(tide_claims *c) {
     const tide_json *root = axolotl_root(c), *plugins = tide_json_at(root, "plugins");
     if (tide_json_at(root, "cut_cross_entropy")) return;
@@ -78,8 +78,8 @@ static bool is_true_of(const tide_json *root, const char *const *keys, size_t co
     return is;
 }
 
-/* loaders/model.py, _configure_embedding_dtypes: norms, embeddings and the head are taken to fp32, and back beside
- * adapters, for kernels of attention other than eager and sdpa, and for cut cross-entropy. */
+/* loaders/model.py, _configure_embedding_dtypes: norms, embeddings and the head are cast to fp32, and back with
+ * adapters, with attention kernels other than eager and sdpa, and with cut cross-entropy. */
 static void settle_axolotl_types(tide_claims *c) {
     static const char *const kernels[] = {"flash_attention", "xformers_attention", "flex_attention", "sage_attention"};
     const tide_json *root = axolotl_root(c), *said = tide_json_at(root, "attn_implementation");
@@ -92,7 +92,7 @@ static void settle_axolotl_types(tide_claims *c) {
                     "axolotl takes norms and embeddings back from fp32 behind prepare_model_for_kbit_training(); "
                     "biases and routers, which stay in it, are left out",
                     NULL);
-    bool is_spread = c->facts[TIDE_FACT_fsdp_version] || c->facts[TIDE_FACT_deepspeed]; /* of one type */
+    bool is_spread = c->facts[TIDE_FACT_fsdp_version] || c->facts[TIDE_FACT_deepspeed]; /* of a single dtype */
     if (c->settings[TIDE_SET_adapter] || c->arguments->asked_trainer || is_spread || has_kernel || is_cut) return;
     tide_claims_note(c, "attn_implementation", TIDE_KEY_UNSUPPORTED, NULL, "leaves parts of the model in fp32");
     tide_report(c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, tide_claims_place(c, "attn_implementation"),
@@ -104,7 +104,7 @@ static void settle_axolotl_types(tide_claims *c) {
 /* loaders/model.py, _set_quantization_config. */
 static void settle_axolotl_storage(tide_claims *c) {
     const tide_file_key *quant = c->settings[TIDE_SET_quant];
-    bool is_sharded = c->facts[TIDE_FACT_fsdp_version] != NULL; /* else it decides nothing */
+    bool is_sharded = c->facts[TIDE_FACT_fsdp_version] != NULL; /* otherwise it does not matter */
     if (is_sharded && quant && strcmp(quant->taken, "nf4") == 0) tide_imply(c, TIDE_SET_quant_storage, "bf16");
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What files say of settings: the first holds, and what another says otherwise is reported. */
+/* What files say about settings: the first file takes precedence, and contradictions are reported. */
 #include "job/readers/claims.h"
 
 #include <string.h>
@@ -28,7 +28,7 @@ bool tide_claims_refuse(tide_claims *c, tide_status status, const char *key, con
     return tide_error(c->diags, status, tide_claims_place(c, key), message, remedy);
 }
 
-/* What another file said first about the same holds. */
+/* An earlier file takes precedence. */
 static void overrule(tide_claims *c, tide_file_key *entry, const tide_file_key *first, const char *file) {
     entry->effect = TIDE_KEY_OVERRULED;
     entry->note = tide_format(c->arena, "%s says %s", file, first->value ? first->value : "otherwise");
@@ -92,7 +92,7 @@ void tide_claim_fact(tide_claims *c, const char *key, const char *given, tide_fa
         c->fact_places[fact] = tide_claims_place(c, key);
         return;
     }
-    if (fact == TIDE_FACT_preference || fact == TIDE_FACT_own_preference) return; /* several keys say it */
+    if (fact == TIDE_FACT_preference || fact == TIDE_FACT_own_preference) return; /* several keys state it */
     if (strcmp(c->facts[fact]->value, given) != 0) overrule(c, entry, c->facts[fact], "another file");
 }
 

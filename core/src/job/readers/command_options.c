@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* A number, a truth or a text. */
+/* A number, a boolean or a text. */
 static tide_json *typed_word(tide_arena *arena, const char *word) {
     tide_diagnostics scratch;
     tide_diagnostics_init(&scratch, arena);

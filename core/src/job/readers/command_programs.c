@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Programs that commands begin with: launchers of trainings, inference servers and containers. */
+/* Programs at the beginning of commands: launchers of training, inference servers and containers. */
 #include "job/readers/command_programs.h"
 
 #include <ctype.h>
@@ -9,7 +9,7 @@
 #include "job/job.h"
 
 static const struct {
-    const char *programs, *verbs; /* joined by `|`; a verb must follow at once, "": none must */
+    const char *programs, *verbs; /* separated by `|`; a verb must follow directly, "": none is needed */
     tide_program_starts starts;
 } table[] = {
     {"python|python2*|python3*|torchrun|deepspeed|trl", "", TIDE_STARTS_TRAINING},

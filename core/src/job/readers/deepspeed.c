@@ -28,7 +28,7 @@ static void refuse_key(const deepspeed_reader *r, tide_status status, const char
     tide_claims_refuse(r->claims, status, at, message, remedy);
 }
 
-/* A number, truth or name for a setting; "auto" and null are the default. */
+/* A number, boolean or name for a setting; "auto" and null stand for the default. */
 static void put_claimed_value(const deepspeed_reader *r, const char *at, tide_setting_id setting,
                               const tide_json *value) {
     if (!value || is_auto(value) || value->kind == TIDE_JSON_NULL) return;
@@ -40,9 +40,7 @@ static void put_claimed_value(const deepspeed_reader *r, const char *at, tide_se
                    tide_format(r->arena, "is %s; must be one value", tide_json_kind_name(value)), NULL);
 }
 
-/* What is read as a section must be one: DeepSpeed passes it as keyword arguments (get_zero_config,
- * get_bfloat16_config).
- */
+/* A section must be an object: DeepSpeed passes it as keyword arguments (get_zero_config, get_bfloat16_config). */
 static void check_section(const deepspeed_reader *r, const char *at, const tide_json *section, const char *remedy) {
     if (!section || section->kind == TIDE_JSON_OBJECT) return;
     refuse_key(r, TIDE_ERR_FIELD_TYPE, at,
@@ -61,12 +59,12 @@ static void check_sections(const deepspeed_reader *r, const tide_json *root) {
         check_section(r, sections[i][0], tide_json_at(root, sections[i][0]), sections[i][1]);
 }
 
-/* What becomes of a key of zero_optimization. */
+/* How a key of zero_optimization is treated. */
 typedef enum zero_rule {
     ZERO_ALL,     /* a setting of stages 1 to 3 */
     ZERO_3,       /* a setting of stage 3 */
     ZERO_NEUTRAL, /* no effect on memory */
-    ZERO_REFUSED, /* not described where it is switched on */
+    ZERO_REFUSED, /* not described if enabled */
     ZERO_SECTION  /* read elsewhere */
 } zero_rule;
 
@@ -74,7 +72,8 @@ typedef struct zero_key {
     const char *key;
     zero_rule rule;
     tide_setting_id setting;
-    bool is_filled_in; /* of "auto", by the Trainer: DeepSpeed's own size must be said where the key is left out */
+    bool is_filled_in; /* filled in by the Trainer for "auto": then DeepSpeed's own default must be given if the key is
+                          missing */
 } zero_key;
 
 static const zero_key zero_keys[] = {
@@ -148,7 +147,7 @@ static bool is_switched_off(const tide_json *value) {
            (value->kind == TIDE_JSON_NUMBER && value->is_integer && value->integer <= 1);
 }
 
-/* DeepSpeedZeroOffloadOptimizerConfig, DeepSpeedZeroOffloadParamConfig; nvme passes through pinned buffers of the host.
+/* DeepSpeedZeroOffloadOptimizerConfig, DeepSpeedZeroOffloadParamConfig; nvme goes through pinned buffers on the host.
  */
 static void read_offload(const deepspeed_reader *r, const char *name, tide_setting_id setting,
                          const tide_json *section) {
@@ -169,7 +168,7 @@ static void read_offload(const deepspeed_reader *r, const char *name, tide_setti
         put_claimed_value(r, tide_format(r->arena, "%s/pin_memory", at), TIDE_SET_parallel_pin_memory, pin);
 }
 
-/* What a stage reads of a key; where one size is "auto", those that are absent are DeepSpeed's own. */
+/* A key as a stage reads it; if one size is "auto", missing ones have DeepSpeed's defaults. */
 static void read_zero_key(deepspeed_reader *r, const tide_json *entry, int64_t stage) {
     const char *at = tide_format(r->arena, "zero_optimization/%s", tide_shown(r->arena, entry->key)),
                *given = tide_argument_value(r->arena, entry);
@@ -186,7 +185,8 @@ static void read_zero_key(deepspeed_reader *r, const tide_json *entry, int64_t s
     else if (is_read && is_auto(entry))
         tide_claims_note(r->claims, at, TIDE_KEY_USED, given, "as the Trainer fills it in");
     else if (is_read && row->setting == TIDE_SET_parallel_sub_group_size && is_zero)
-        put_claimed(r, at, entry, row->setting, "1"); /* _create_fp16_sub_groups: each parameter is one, as of 0 */
+        put_claimed(r, at, entry, row->setting,
+                    "1"); /* _create_fp16_sub_groups: with 0, each parameter is a sub-group */
     else if (is_read)
         put_claimed_value(r, at, row->setting, entry);
     else if (row->rule == ZERO_REFUSED && !is_off)
@@ -262,7 +262,7 @@ static void read_sizes(const deepspeed_reader *r, const tide_json *root) {
                     tide_format(r->arena, "%" PRId64, all / (batch * accumulated)));
 }
 
-/* HfTrainerDeepSpeedConfig.fill_match: values that are not "auto" must be those of TrainingArguments. */
+/* HfTrainerDeepSpeedConfig.fill_match: values other than "auto" must match TrainingArguments. */
 static void check_match(const deepspeed_reader *r, const char *at, const tide_json *value, const char *of_trainer,
                         const char *key) {
     if (!value || is_auto(value) || value->kind == TIDE_JSON_NULL || !tide_claims_train(r->claims) || !of_trainer)
@@ -296,7 +296,7 @@ static void check_matches(const deepspeed_reader *r, const tide_json *root) {
                 tide_fact_is(r->claims, TIDE_FACT_fp16, "true") ? "true" : "false", "fp16|fp16_full_eval");
 }
 
-/* The engine's optimizers; the Trainer's own one is used where none is named. */
+/* The engine's optimizers; without one, the Trainer's own is used. */
 static void read_optimizer(const deepspeed_reader *r, const tide_json *optimizer) {
     const tide_json *type = tide_json_at(optimizer, "type"), *parameters = tide_json_at(optimizer, "params");
     if (!type || type->kind != TIDE_JSON_STRING) return;
@@ -314,12 +314,12 @@ static void read_optimizer(const deepspeed_reader *r, const tide_json *optimizer
         return;
     }
     bool is_torch = tide_json_is_true(tide_json_at(parameters, "torch_adam"));
-    r->claims->settings[TIDE_SET_optimizer] = NULL; /* the Trainer makes a DummyOptim */
+    r->claims->settings[TIDE_SET_optimizer] = NULL; /* the Trainer creates a DummyOptim */
     put_claimed(r, "optimizer/type", type, TIDE_SET_optimizer,
-                is_torch ? "adamw" : "adamw_fused"); /* FusedAdam: two states, nothing else */
+                is_torch ? "adamw" : "adamw_fused"); /* FusedAdam: only two states */
 }
 
-/* The engine's type: its own file's, or for "auto" what the launcher asks for. */
+/* The engine's dtype: from its own file, or for "auto" from the launcher. */
 static void read_precision(const deepspeed_reader *r, const tide_json *root) {
     const tide_json *bf16 = tide_json_at(tide_json_at(root, "bf16"), "enabled"),
                     *fp16 = tide_json_at(tide_json_at(root, "fp16"), "enabled");
@@ -349,7 +349,7 @@ static void read_precision(const deepspeed_reader *r, const tide_json *root) {
         tide_imply(r->claims, TIDE_SET_parallel_half, "none");
 }
 
-/* tensor_parallel: AutoTP, of layers that are cut by transformers' plan. */
+/* tensor_parallel: AutoTP for layers that transformers' plan shards. */
 static void put_tensor_parallel(const deepspeed_reader *r, const tide_json *section) {
     for (const tide_json *entry = section->first; entry; entry = entry->next) {
         const char *at = tide_format(r->arena, "tensor_parallel/%s", tide_shown(r->arena, entry->key));
@@ -361,7 +361,7 @@ static void put_tensor_parallel(const deepspeed_reader *r, const tide_json *sect
     }
 }
 
-/* runtime/pipe/engine.py alone reads the section: of a model that is no PipelineModule it says nothing. */
+/* Only runtime/pipe/engine.py reads the section: it has no effect unless the model is a PipelineModule. */
 static void refuse_pipeline(const deepspeed_reader *r, const tide_json *section) {
     tide_claims_note(r->claims, "pipeline", TIDE_KEY_UNSUPPORTED, tide_argument_value(r->arena, section),
                      "is not described");
@@ -373,7 +373,7 @@ static void refuse_pipeline(const deepspeed_reader *r, const tide_json *section)
         "parallel.kind=native with parallel.pp and parallel.dp");
 }
 
-/* Other keys at the top. */
+/* Other top-level keys. */
 static void note_rest(const deepspeed_reader *r, const tide_json *root) {
     static const char *const read[] = {"zero_optimization",
                                        "train_batch_size",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files, each read by the first row of readers.def that recognises it; what is none of them is named. */
+/* Reads each file with the first reader in readers.def that recognises it; other files are reported. */
 #include <string.h>
 
 #include "base/units.h"
@@ -17,7 +17,7 @@ enum { GIVEN_FILE_LIMIT = 512, CONFIGURATION_LIMIT = 4 << 20 };
 #undef TIDE_READER
 
 static const struct {
-    const tide_reader *reader; /* NULL: named and not read */
+    const tide_reader *reader; /* NULL: reported and not read */
     const char *key, *other, *what, *remedy;
 } rows[] = {
 #define TIDE_READER(name) {.reader = &tide_##name##_reader},
@@ -27,7 +27,7 @@ static const struct {
 #undef TIDE_READER
 };
 
-/* Requests are JSON, which carries text alone: bytes that are none come as U+FFFD. */
+/* Requests are JSON, which only contains text: invalid bytes arrive as U+FFFD. */
 #define BYTE "\xef\xbf\xbd"
 #define NO_PICKLE                                                                                                      \
     "save training_args.bin as JSON: print(training_args.to_json_string()); of a checkpoint, " TIDE_GIVE_CONFIG        \
@@ -41,7 +41,7 @@ static bool is_toml(const tide_reading *r) {
     return length > SUFFIX && strcmp(r->name + length - SUFFIX, ".toml") == 0;
 }
 
-/* Beginnings of what is no JSON. */
+/* Recognises files that are not JSON by their beginnings. */
 static bool is_no_json(const tide_reading *r) {
     static const struct {
         tide_text magic;
@@ -99,7 +99,7 @@ static bool is_no_json(const tide_reading *r) {
     return false;
 }
 
-/* Of files of checkpoints the headers are longer than any configuration. */
+/* Headers of checkpoints are longer than any configuration. */
 static bool is_over_limit(tide_reading *r) {
     static const char headers[] = "*.safetensors|*.safetensors.index.json|*.gguf";
     if (r->text.length <= CONFIGURATION_LIMIT || tide_text_matches_one(tide_text_of(r->name), headers)) return false;

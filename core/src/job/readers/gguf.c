@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The header of a GGUF file, as base/gguf.h has it: a model for llama.cpp's server. */
+/* The header of a GGUF file in the form of base/gguf.h: a model for llama.cpp's server. */
 #include "job/readers/readers.h"
 
 #include <string.h>

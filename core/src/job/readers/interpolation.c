@@ -4,13 +4,13 @@
 
 #include <string.h>
 
-enum { REFERENCE_STEPS = 6 }; /* a reference to a reference */
+enum { REFERENCE_STEPS = 6 }; /* nested references */
 
 static tide_text text_behind(tide_text text, size_t count) {
     return (tide_text){text.at + count, text.length - count};
 }
 
-/* ".key" stands beside `at`; each further dot is a section above. */
+/* ".key" is a sibling of `at`; each further dot goes up one section. */
 static const tide_json *reference_at(const tide_json *root, const tide_json *at, tide_text path) {
     const tide_json *found = root;
     tide_text piece;
@@ -20,7 +20,7 @@ static const tide_json *reference_at(const tide_json *root, const tide_json *at,
     return found;
 }
 
-/* A plain word as YAML reads it. */
+/* A plain word, interpreted as in YAML. */
 static tide_json *reference_word(tide_arena *arena, tide_text word) {
     tide_diagnostics scratch;
     tide_diagnostics_init(&scratch, arena);

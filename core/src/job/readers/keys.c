@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The keys of a file, each by its row of a table. */
+/* Reads the keys of a file by the rows of a table. */
 #include "job/readers/claims.h"
 
 #include <string.h>
 
-/* Whether a value is one of `list`, what it is taken as, and whether that is only near. */
+/* Whether a value is in `list`, what it stands for, and whether that is only similar. */
 static bool key_value_listed(const char *list, const char *value, tide_text *taken, bool *is_near) {
     tide_text rest = tide_text_of(list), piece;
     while (tide_piece_next(&rest, '|', &piece)) {
@@ -27,7 +27,7 @@ static bool is_off(const tide_json *value) {
     return value->kind == TIDE_JSON_NULL || !value->first;
 }
 
-/* The configuration itself in place of a path. */
+/* The configuration itself instead of a path. */
 static void hold_deepspeed(tide_claims *c, const char *key, const tide_json *value) {
     c->of_deepspeed = *c->at;
     c->of_deepspeed.root = value;
@@ -35,7 +35,8 @@ static void hold_deepspeed(tide_claims *c, const char *key, const tide_json *val
     tide_claims_note(c, key, TIDE_KEY_USED, NULL, NULL);
 }
 
-/* One trainer is named by it; of several, the file is of preferences or rewards and does not say which. */
+/* If the key belongs to one trainer it names it; with several, the file is about preferences or rewards without saying
+ * which. */
 static void name_trainers(tide_claims *c, const tide_key_row *row, const char *key, const char *text) {
     if (strchr(row->trainers, '|'))
         tide_imply_fact(c, TIDE_FACT_preference, key, text);
@@ -61,7 +62,7 @@ static void say_key(tide_claims *c, const tide_key_row *row, const char *key, co
             NULL);
         return;
     }
-    if (tide_text_starts(value->text, TIDE_TEXT("${"))) { /* interpolation.h left it */
+    if (tide_text_starts(value->text, TIDE_TEXT("${"))) { /* not resolved by interpolation.h */
         tide_claims_note(c, key, TIDE_KEY_UNSUPPORTED, text, "refers to what is not there");
         tide_report(c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, tide_claims_place(c, key),
                     tide_format(c->arena, "%s: %s is %s, which refers to what is not there", c->at->summary->name, key,
@@ -88,7 +89,7 @@ static void say_key(tide_claims *c, const tide_key_row *row, const char *key, co
     if (said[0] && row->trainers) name_trainers(c, row, key, text);
 }
 
-/* Whether a value is off, or one of those that are; of a list, whether all are. */
+/* Whether a value disables the option; for a list, whether all of its items do. */
 static bool is_listed_off(const tide_claims *c, const tide_key_row *row, const tide_json *value) {
     const char *text = tide_argument_value(c->arena, value);
     if (is_off(value)) return true;
@@ -131,7 +132,7 @@ static bool has_file_of(const tide_claims *c, const tide_key_table *keys) {
     return false;
 }
 
-/* An object as a command line has it: a text. */
+/* An object given on a command line, as text. */
 static const tide_json *object_in(tide_claims *c, const char *key, const tide_json *value) {
     bool is_object = value->kind == TIDE_JSON_STRING && tide_text_starts(value->text, TIDE_TEXT("{"));
     const tide_json *object =

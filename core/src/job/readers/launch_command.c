@@ -25,7 +25,7 @@ bool tide_launch_read_script(tide_reading *r) {
     const char *script = NULL;
     if (!text.length || text.length > TIDE_SHELL_SCRIPT_LIMIT || text.at[0] == '{' || text.at[0] == '[') return false;
     const tide_shell_variable *variables = tide_shell_variables(r->arena, text);
-    for (int i = 0; i < 2; i++) { /* variables may be computed themselves */
+    for (int i = 0; i < 2; i++) { /* variables may themselves be computed */
         text = tide_shell_compute(r->arena, text, variables);
         variables = tide_shell_variables(r->arena, text);
     }

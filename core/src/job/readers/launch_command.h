@@ -6,25 +6,25 @@
 #include "job/readers/readers.h"
 #include "job/readers/shell_variables.h"
 
-/* The first command of a script that starts training, and its launcher, as claims; false: the text is no such script.
- */
+/* Claims from the first command of a script that starts training, and from its launcher; false: the text is not such a
+ * script. */
 bool tide_launch_read_script(tide_reading *r);
 
 /* ---- launched_programs.c ---- */
 
-/* The program that a command runs and its launcher, as claims, or its refusal; false: it runs none that is known. */
+/* Claims from the program that a command runs and from its launcher, or a refusal; false: it runs no known program. */
 bool tide_launched_program_read(tide_reading *r, const tide_command_line *line, const tide_shell_variable *variables);
 
-/* Whether a command has a program among its words that starts training, or launches one that does. */
+/* Whether a command contains a program that starts training, or launches one. */
 bool tide_runs_known(const tide_command_line *line);
 
 /* ---- launchers.c ---- */
 
-/* What launches the program at word `end`, as a claim; false: nothing does. */
+/* Claims from the launcher of the program at word `end`; false: there is none. */
 bool tide_launcher_read(tide_reading *r, const tide_command_line *line, uint32_t end);
 
-/* Programs that start torchrun by themselves, as ms-swift (cli/main.py) and LLaMA-Factory (launcher.py) do: with
- * NPROC_PER_NODE, and the second with the devices that are visible where there are several. */
+/* Programs that start torchrun themselves, as ms-swift (cli/main.py) and LLaMA-Factory (launcher.py) do: with
+ * NPROC_PER_NODE; the latter also if several devices are visible. */
 void tide_started_ranks_read(tide_reading *r, const tide_command_line *line, const tide_shell_variable *variables,
                              bool counts_devices);
 

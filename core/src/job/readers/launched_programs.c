@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Programs that a command runs: TRL's, ms-swift's, LLaMA-Factory's, axolotl's, OpenRLHF's and verl's, scripts that take
- * TrainingArguments, and what is named and not read. */
+/* Programs that a command runs: those of TRL, ms-swift, LLaMA-Factory, axolotl, OpenRLHF and verl, scripts with
+ * TrainingArguments, and some that are reported but not read. */
 #include <string.h>
 
 #include "base/units.h"
@@ -16,10 +16,10 @@ typedef struct launched {
     const tide_shell_variable *variables;
     uint32_t at;
     tide_json *options;
-    const char *word; /* the first that belongs to no option; NULL: none */
+    const char *word; /* the first one that belongs to no option; NULL: none */
 } launched;
 
-/* The word behind the program's. */
+/* The word after the program. */
 static const char *second_of(const launched *s) {
     return s->at + 1 < s->line->count ? s->line->tokens[s->at + 1] : "";
 }
@@ -75,7 +75,7 @@ static const tide_reader script_reader = {.title = "a command line",
                                           .precedence = TIDE_PRECEDENCE_MOST,
                                           .settle = settle_launched};
 
-/* Whether a script of TRL's is of a kind: "sft.py", "sft_vlm.py", "reward_modeling.py". */
+/* Whether a script of TRL is of a kind: "sft.py", "sft_vlm.py", "reward_modeling.py". */
 static bool is_script_of(const char *token, const char *kind) {
     const char *slash = strrchr(token, '/'), *name = slash ? slash + 1 : token;
     size_t length = strlen(kind);
@@ -119,7 +119,7 @@ static bool launch_swift(launched *s) {
     return claim_launched(s, &tide_ms_swift_reader, s->options);
 }
 
-/* A program whose settings are in the file that it is given. */
+/* A program whose settings are in the file given to it. */
 static bool claim_launched_file(const launched *s) {
     tide_json *file = tide_json_new(s->line->arena, TIDE_JSON_OBJECT);
     tide_option_put(s->line->arena, file, "file", s->word);
@@ -160,7 +160,7 @@ static bool launch_verl(launched *s) {
     const tide_json *said = tide_json_at(s->options, "config_name");
     s->options = tide_json_new(s->line->arena, TIDE_JSON_OBJECT);
     if (tide_json_is(said, TIDE_JSON_STRING)) {
-        tide_text rest = said->text, name; /* overrides that follow are joined to it */
+        tide_text rest = said->text, name; /* overrides that follow are appended to it */
         tide_piece_next(&rest, ',', &name);
         put_launched(s, "config_name", tide_text_copy(s->line->arena, name));
     }
@@ -172,7 +172,7 @@ static bool launch_verl(launched *s) {
 
 /* ---- scripts ---- */
 
-/* Whether options say how something trains, and not what a model is turned into. */
+/* Whether options are about training, rather than converting a model. */
 static bool trains(const tide_json *options) {
     static const char *const keys[] = {"per_device_train_batch_size",
                                        "gradient_accumulation_steps",
@@ -193,7 +193,7 @@ static bool takes_arguments(const tide_json *options) {
            (tide_json_at(options, "model_name_or_path") && trains(options));
 }
 
-/* A script with a file of arguments, options holding over those in it, or with TrainingArguments as options. */
+/* A script with a file of arguments, overridden by options, or with TrainingArguments as options. */
 static bool launch_script(launched *s) {
     const char *script = s->line->tokens[s->at];
     bool has_file = s->word && tide_text_matches_one(tide_text_of(s->word), "*.yaml|*.yml|*.json");
@@ -214,10 +214,10 @@ static bool launch_script(launched *s) {
     "say model=NAME, batch, seq, dtype, optimizer, checkpointing and parallel.kind: an SFT of transformers is near "   \
     "to it"
 
-/* The first row that a word is of, and that reads or refuses it. */
+/* The first row that matches a word, and reads or refuses the program. */
 static const struct {
-    const char *program, *verbs; /* patterns of the word; words of which one stands behind it, "": any */
-    bool (*read)(launched *s);   /* NULL: named and not read */
+    const char *program, *verbs; /* patterns of the word; verbs of which one must follow, "": any word */
+    bool (*read)(launched *s);   /* NULL: reported and not read */
     const char *what, *remedy;
 } programs[] = {
     {"openrlhf.cli.train_*", "", launch_openrlhf, NULL, NULL},
@@ -259,7 +259,7 @@ static const struct {
     {"*.py", "", launch_script, NULL, NULL},
 };
 
-/* A pattern without a star is a program's name, with a path or without. */
+/* A pattern without a star is the name of a program, with or without a path. */
 static bool is_launched_by(const char *token, const char *patterns) {
     tide_text word = tide_text_of(token);
     return tide_text_matches_one(word, patterns) || tide_text_is_among(tide_base_name(word), patterns);
@@ -279,7 +279,7 @@ static bool launch_row(launched *s, size_t row) {
     if (!programs[row].read)
         return tide_file_refuse(s->reading, TIDE_ERR_MODEL_UNKNOWN, programs[row].what, programs[row].remedy), true;
     bool is_script = tide_text_ends(tide_text_of(token), TIDE_TEXT(".py"));
-    if (is_script && !tide_runs_known(s->line)) return false; /* named, and not run */
+    if (is_script && !tide_runs_known(s->line)) return false; /* mentioned, but not run */
     s->word = NULL;
     s->options = tide_command_options(s->line, s->at + (*verbs ? 2 : 1), s->line->count, &s->word);
     return programs[row].read(s);

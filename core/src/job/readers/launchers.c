@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What launches a program on its ranks: accelerate launch, torchrun, deepspeed; and programs that launch themselves. */
+/* Launchers of a program on its ranks: accelerate launch, torchrun, deepspeed; and programs that launch themselves. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -28,7 +28,7 @@ static void put_number(tide_arena *arena, tide_json *object, const char *key, in
     tide_option_put(arena, object, key, tide_format(arena, "%" PRId64, number));
 }
 
-/* torchrun and deepspeed: so many processes on each of so many machines. */
+/* torchrun and deepspeed: the numbers of processes and of machines. */
 static void put_processes(tide_arena *arena, tide_json *said, const tide_json *options) {
     int64_t each = flag_number(options, "nproc_per_node"), nodes = flag_number(options, "nnodes");
     if (!each) each = flag_number(options, "num_gpus");
@@ -66,7 +66,7 @@ static void put_accelerate(tide_arena *arena, tide_json *said, const tide_json *
     if (type) tide_option_put(arena, said, "distributed_type", type);
 }
 
-/* `accelerate launch`: how many words it is; torchrun and deepspeed: 1; 0: none of them. */
+/* The number of words of a launcher: `accelerate launch` has 2, torchrun and deepspeed 1; 0: there is none. */
 static uint32_t words_of_launcher(const tide_command_line *l, uint32_t at) {
     const char *token = l->tokens[at];
     if (tide_shell_runs(token, "accelerate"))
@@ -93,7 +93,7 @@ bool tide_launcher_read(tide_reading *r, const tide_command_line *l, uint32_t en
     return false;
 }
 
-/* What a command's environment has of a name: before the command, or assigned on a line before; NULL: nothing. */
+/* The value of an environment variable: set before the command, or on an earlier line; NULL: not set. */
 static const char *environment_of(const tide_command_line *l, const tide_shell_variable *variables, const char *name) {
     size_t length = strlen(name);
     for (uint32_t i = 0; i < l->count; i++)

@@ -27,7 +27,7 @@ static void put_option(tide_arena *arena, tide_json *options, tide_text key, con
     tide_json_put(arena, options, key, value);
 }
 
-/* The same options mean other things to llama-bench: -p is its prompt's length. */
+/* Some options have other meanings in llama-bench: -p is the length of its prompt. */
 static void begin_llama(tide_arena *arena, tide_json *options, const tide_command_line *l, uint32_t from) {
     const char *program = from ? program_of(l->tokens[from - 1]) : NULL;
     put_option(arena, options, TIDE_TEXT("program"), program ? program : "llama-server");
@@ -37,7 +37,7 @@ static bool is_bench(const tide_json *options) {
     return tide_json_is_text(tide_json_at(options, "program"), "llama-bench");
 }
 
-/* -ot may be given more than once; of a list that llama-bench runs one by one the first is taken. */
+/* -ot may be repeated; of a list that llama-bench processes one by one, the first item is taken. */
 static void put_llama(tide_arena *arena, tide_json *options, tide_text key, const char *text) {
     static const char *const of_bench[][2] = {{"p", "n_prompt"}, {"n", "n_gen"}, {"d", "n_depth"}};
     const tide_json *given = tide_json_find(options, key);
@@ -184,7 +184,7 @@ static bool is_file_type(tide_text word) {
     return tide_setting_has_choice(&tide_settings[TIDE_SET_ftype], word);
 }
 
-/* "Q4_K_M" of a name that ends in it, behind `-`, `.`, `_` or `:`; it is cut off then. NULL: in none. */
+/* Cuts "Q4_K_M" off a name that ends in it, after `-`, `.`, `_` or `:`. NULL: it does not. */
 static const char *cut_file_type(tide_claims *c, char *name) {
     for (char *at = name; *at; at++) {
         if (!strchr("-._:", *at) || !at[1]) continue;
@@ -205,14 +205,14 @@ static void cut_ending(char *name, const char *ending) {
         name[length - of_ending] = 0;
 }
 
-/* -00001-of-00003, as llama-gguf-split writes it. */
+/* -00001-of-00003, as written by llama-gguf-split. */
 static void cut_part(char *name) {
     size_t length = strlen(name);
     const size_t part = strlen("-00001-of-00003");
     if (length > part && strncmp(name + length - part + 6, "-of-", 4) == 0) name[length - part] = 0;
 }
 
-/* Without the file itself: the model and the type by its name. */
+/* Without the file itself: the model and the type from its name. */
 static void settle_file(tide_claims *c, tide_fact fact) {
     const char *given = tide_fact_of(c, fact);
     tide_text base = tide_base_name(tide_text_of(given));
@@ -237,7 +237,7 @@ static int64_t largest_of(const char *list) {
     return largest;
 }
 
-/* Each test of llama-bench has a context of its own: the largest. */
+/* Each test of llama-bench has a context of its own: takes the largest. */
 static void settle_bench(tide_claims *c) {
     static const struct {
         tide_fact fact;

@@ -11,14 +11,14 @@ static const tide_key_row llama_factory_rows[] = {
 static const tide_key_table llama_factory_keys = {
     .rows = llama_factory_rows, .count = TIDE_COUNT_OF(llama_factory_rows), .more = &tide_trainer_keys};
 
-/* A file that trains and leaves both at their defaults. */
+/* A file that trains and has the defaults for both. */
 static bool is_of_factory(const tide_json *root) {
     bool trains = !tide_json_at(root, "export_dir") && !tide_json_at(root, "infer_backend");
     return trains && tide_json_at(root, "model_name_or_path") &&
            (tide_json_at(root, "stage") || tide_json_at(root, "template"));
 }
 
-/* train/tuner.py: what it does where do_train is not set. */
+/* train/tuner.py: what happens if do_train is not set. */
 static void read_llama_factory(tide_reading *r, tide_json *root) {
     bool trains = !tide_json_at(root, "do_train") || tide_json_is_true(tide_json_at(root, "do_train"));
     bool predicts = tide_json_is_true(tide_json_at(root, "do_predict")) && !tide_json_at(root, "do_train");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arguments of Megatron-LM's pretrain_gpt.py, of a command line or as keys of a file: the layout, and the model that
- * they make (megatron/training/arguments.py; transformer/transformer_config.py). */
+/* Arguments of Megatron-LM's pretrain_gpt.py, from a command line or as keys of a file: the layout, and the model that
+ * they define (megatron/training/arguments.py; transformer/transformer_config.py). */
 #include <inttypes.h>
 #include <string.h>
 
@@ -22,7 +22,7 @@ static const tide_key_row megatron_rows[] = {
 static const tide_key_table megatron_keys = {
     .rows = megatron_rows, .count = TIDE_COUNT_OF(megatron_rows), .more = &tide_transformer_keys};
 
-/* What TransformerConfig gets of the arguments (core_transformer_config_from_args). */
+/* The TransformerConfig made from the arguments (core_transformer_config_from_args). */
 static void make_model_of_arguments(tide_claims *c, const tide_claims_file *file) {
     const tide_json *root = file->root;
     bool has_rotary = tide_option_is_on(root, "use_rotary_position_embeddings", false);
@@ -57,7 +57,7 @@ static void make_model_of_arguments(tide_claims *c, const tide_claims_file *file
         });
 }
 
-/* validate_args(): gradients of bf16 parameters are summed in fp32, unless a half type is asked for. */
+/* validate_args(): gradients of bf16 parameters are accumulated in fp32, unless half precision is requested. */
 static void settle_gradients(tide_claims *c, const tide_json *root) {
     bool is_half = tide_option_is_on(root, "grad_reduce_in_bf16", false) ||
                    strcmp(tide_option_word(root, "main_grads_dtype", "fp32"), "fp32") != 0;
@@ -66,7 +66,7 @@ static void settle_gradients(tide_claims *c, const tide_json *root) {
     tide_imply(c, TIDE_SET_parallel_grad_reduce_in_fp32, "false");
 }
 
-/* Of the two switches of a fused activation the one of its own is read (core_transformer_config_from_args). */
+/* A fused activation has two switches, of which its own is read (core_transformer_config_from_args). */
 static void settle_activation(tide_claims *c, const tide_json *root) {
     const char *own = tide_option_is_on(root, "swiglu", false) ? "no_bias_swiglu_fusion" : "no_bias_gelu_fusion";
     bool is_claimed = c->settings[TIDE_SET_parallel_bias_activation_fusion],
@@ -82,11 +82,11 @@ static void settle_chunks(tide_claims *c, const tide_json *root) {
         tide_imply(c, TIDE_SET_parallel_virtual_stages, tide_format(c->arena, "%" PRId64, stage / chunk));
 }
 
-/* What the script's arguments are where they are not given, which settings of this program are not. */
+/* Defaults of the script's arguments that differ from those of settings. */
 static void settle_arguments(tide_claims *c, const tide_json *root) {
     tide_imply(c, TIDE_SET_dtype, "fp32");
     if (!tide_option_is_on(root, "bf16", false) && !tide_option_is_on(root, "fp16", false))
-        tide_imply(c, TIDE_SET_parallel_attention_backend, "unfused"); /* what AttnBackend.auto finds for fp32 */
+        tide_imply(c, TIDE_SET_parallel_attention_backend, "unfused"); /* the choice of AttnBackend.auto for fp32 */
     tide_imply(c, TIDE_SET_clip, "1.0");
     tide_imply(c, TIDE_SET_parallel_distributed_optimizer, "false");
     tide_imply(c, TIDE_SET_parallel_attention_mask, "true");

@@ -1,48 +1,49 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What files of Megatron-Core's programs share: Megatron-LM's arguments, Megatron-Bridge's ConfigContainer, NeMo 1. */
+/* Shared by the readers for Megatron-Core's programs: Megatron-LM's arguments, Megatron-Bridge's ConfigContainer,
+ * NeMo 1. */
 #ifndef TIDE_JOB_READERS_MEGATRON_H
 #define TIDE_JOB_READERS_MEGATRON_H
 
 #include "job/readers/claims.h"
 
-/* A GPTModel by the names of TransformerConfig; a size of 0: the framework's default. */
+/* A GPTModel in terms of TransformerConfig; a size of 0: the framework's default. */
 typedef struct tide_gpt {
     int64_t layers, hidden, heads, groups, inner, head_size, positions, vocabulary, experts, chosen_experts,
         expert_inner;
     bool is_gated, has_bias, has_qkv_bias, has_qk_norm, is_tied, has_pre_softmax;
     const char *norm, *position, *hidden_dropout, *attention_dropout;
-    const char *keys; /* of the file that say so, joined by `|`, behind `section` */
+    const char *keys; /* keys of the file that define it, separated by `|`, below `section` */
     const char *section;
 } tide_gpt;
 
-/* Fields of TransformerConfig but those. */
+/* Fields of TransformerConfig that do not define the model. */
 extern const tide_key_table tide_transformer_keys;
 
-/* Options of an object, where they are of the kind that is asked for. */
+/* Options of an object, if they have the requested kind. */
 bool tide_option_is_on(const tide_json *object, const char *key, bool otherwise);
 int64_t tide_option_size(const tide_json *object, const char *key, int64_t otherwise);
 const char *tide_option_word(const tide_json *object, const char *key, const char *otherwise);
 const char *tide_option_number(const tide_claims *c, const tide_json *object, const char *key, const char *otherwise);
 
-/* A choice of words; another is an error. `choices` are joined by `|`. */
+/* A choice of words; others are an error. `choices` are separated by `|`. */
 bool tide_option_is_one_of(tide_claims *c, const char *key, const char *word, const char *choices);
 
-/* The GPTModel of a section `model` by the names that NeMo and Megatron-Bridge share; keys, vocabulary, norm,
- * activation and biases have names of their own in each. */
+/* The GPTModel in a section `model`, by the names that NeMo and Megatron-Bridge share; keys, vocabulary, norm,
+ * activation and biases have different names in each. */
 tide_gpt tide_gpt_of_options(const tide_claims *c, const tide_json *model);
 
-/* The configuration of a GPTModel in place of a model's own; nothing where that is given or sizes are missing. */
+/* Makes the configuration of a GPTModel replace the model's own; does nothing if that is given or sizes are missing. */
 void tide_gpt_make(tide_claims *c, const tide_claims_file *file, const tide_gpt *gpt);
 
-/* Data parallel ranks and micro-batches, by the processes and the batch of a step. */
+/* Data parallel ranks and micro-batches, from the number of processes and the global batch size. */
 void tide_megatron_settle_layout(tide_claims *c);
 
-/* Fused losses, FP8, and an optimizer on the host: what is said of each is read where it is on. */
+/* Fused losses, FP8, and an offloaded optimizer, whose details are only read if they are enabled. */
 void tide_megatron_settle_loss(tide_claims *c);
 void tide_megatron_settle_fp8(tide_claims *c, const char *otherwise);
 void tide_megatron_settle_offload(tide_claims *c, bool is_on, const char *otherwise);
 
-/* Another value for a setting than a key says. */
+/* Overrides the value that a key claimed for a setting. */
 void tide_megatron_force(tide_claims *c, tide_setting_id setting, const char *value);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Megatron-Bridge's ConfigContainer as YAML: what run_config.yaml and ConfigContainer.to_yaml() hold, and overrides of
- * a recipe (src/megatron/bridge/training/config.py, models/gpt_provider.py, training/mixed_precision.py,
+/* Megatron-Bridge's ConfigContainer as YAML: run_config.yaml or the output of ConfigContainer.to_yaml(), and overrides
+ * of a recipe (src/megatron/bridge/training/config.py, models/gpt_provider.py, training/mixed_precision.py,
  * training/comm_overlap.py). */
 #include <string.h>
 
@@ -132,8 +132,8 @@ static const tide_key_table bridge_keys = {.rows = bridge_rows, .count = TIDE_CO
 
 /* ---- values as YAML has them ---- */
 
-/* megatron/training/config/yaml_utils.py writes functions, types and enumerations as {_target_, _call_} or
- * {_target_, _args_: [number]}: the name or the number in their place. */
+/* megatron/training/config/yaml_utils.py writes functions, types and enumerations as {_target_, _call_} or {_target_,
+ * _args_: [number]}: replaces them by the name or the number. */
 static void make_plain(tide_json *node) {
     for (tide_json *entry = node->first; entry; entry = entry->next) {
         const tide_json *target = tide_json_at(entry, "_target_"), *args = tide_json_at(entry, "_args_");
@@ -171,7 +171,7 @@ static tide_json *truth_new(tide_arena *arena, bool is_true) {
     return truth;
 }
 
-/* mixed_precision.py: what its functions of these names set. */
+/* mixed_precision.py: the settings of its named recipes. */
 static const struct {
     const char *name, *fp8, *recipe, *history;
     bool is_fp16, keeps_fp8;
@@ -202,7 +202,7 @@ static tide_json *word_new(tide_arena *arena, const char *word) {
     return made;
 }
 
-/* One whose name is not known is refused as a type of its own. */
+/* An unknown recipe is refused like a custom one. */
 static void name_recipe(tide_arena *arena, tide_json *root) {
     const tide_json *said = tide_json_at(root, "mixed_precision");
     if (!tide_json_is(said, TIDE_JSON_STRING)) return;
@@ -225,7 +225,7 @@ static void name_recipe(tide_arena *arena, tide_json *root) {
     tide_json_put(arena, root, TIDE_TEXT("mixed_precision"), recipe);
 }
 
-/* MixedPrecisionConfig.setup(): its fields stand in place of those of the model and of DDP. */
+/* MixedPrecisionConfig.setup(): its fields override those of the model and of DDP. */
 static void apply_precision(tide_arena *arena, tide_json *root) {
     name_recipe(arena, root);
     const tide_json *precision = tide_json_at(root, "mixed_precision");
@@ -271,7 +271,7 @@ static void make_model_of_provider(tide_claims *c, const tide_claims_file *file)
     tide_gpt_make(c, file, &gpt);
 }
 
-/* What is described with one value only. */
+/* Options that are described with one value only. */
 static void check_provider(tide_claims *c, const tide_json *model) {
     static const struct {
         const char *key, *what;
@@ -286,8 +286,8 @@ static void check_provider(tide_claims *c, const tide_json *model) {
                                NULL);
 }
 
-/* CommOverlapConfig: what it does not say it decides by the ranks (_get_model_comm_overlap_cfgs,
- * _get_optimizer_overlap_cfgs), in place of what the model and DDP say. */
+/* CommOverlapConfig: fields that are not given are decided by the ranks (_get_model_comm_overlap_cfgs,
+ * _get_optimizer_overlap_cfgs), overriding the model and DDP. */
 static void settle_overlap(tide_claims *c, const tide_json *root) {
     static const struct {
         const char *key;
@@ -315,7 +315,7 @@ static void settle_overlap(tide_claims *c, const tide_json *root) {
     }
 }
 
-/* Recipes of Megatron-Bridge, for what an override leaves out. */
+/* Recipes of Megatron-Bridge, for fields missing in an override. */
 static void settle_override(tide_claims *c, const tide_json *root) {
     if (tide_json_at(tide_json_at(root, "model"), "_target_")) return;
     tide_imply(c, TIDE_SET_dtype, "bf16");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What files of Megatron-Core's programs share: the configuration of a GPTModel, ranks, and what is set together. */
+/* Shared by the readers for Megatron-Core's programs: the configuration of a GPTModel, ranks, and settings that depend
+ * on each other. */
 #include "job/readers/megatron.h"
 
 #include <inttypes.h>
@@ -73,7 +74,7 @@ tide_gpt tide_gpt_of_options(const tide_claims *c, const tide_json *model) {
     };
 }
 
-/* A Llama's or a Mixtral's keys, and what differs by the names of TransformerConfig, as
+/* Keys of a Llama or a Mixtral, and differences in terms of TransformerConfig, as
  * models/architectures/megatron/gpt.json reads them. */
 static const char *gpt_config(tide_claims *c, const tide_gpt *g) {
     int64_t gated = g->hidden * 8 / 3 / 64 * 64, inner = g->inner ? g->inner : g->is_gated ? gated : 4 * g->hidden;
@@ -103,7 +104,7 @@ static const char *gpt_config(tide_claims *c, const tide_gpt *g) {
     return tide_format(c->arena, "%s}", text);
 }
 
-/* Keys that the model is made of are used. */
+/* Marks the keys that the model is made of as used. */
 static void mark_used(const tide_gpt *gpt, tide_file_key *first) {
     size_t before = strlen(gpt->section);
     for (tide_file_key *entry = first; entry; entry = entry->next) {
@@ -130,7 +131,7 @@ void tide_gpt_make(tide_claims *c, const tide_claims_file *file, const tide_gpt 
 
 /* ---- the layout ---- */
 
-/* What the arguments say, which holds over what files do, or the files; otherwise 1. */
+/* The value from arguments, which override files, or from files; else 1. */
 static int64_t size_said(const tide_claims *c, tide_setting_id setting) {
     int64_t value = 0;
     const char *said = tide_known_of(c, setting);
@@ -153,8 +154,8 @@ static void settle_microbatches(tide_claims *c, int64_t ranks) {
         tide_imply(c, TIDE_SET_parallel_microbatches, "1");
 }
 
-/* ModelParallelConfig: micro-batches that a chunk computes one after another; as many as stages are described, which is
- * the default that configurations are saved with. */
+/* ModelParallelConfig: how many micro-batches a chunk computes in a row; only the number of stages, the default in
+ * saved configurations, is described. */
 static void check_group(tide_claims *c, int64_t stages) {
     int64_t group = tide_fact_int(c, TIDE_FACT_microbatch_group, stages);
     bool interleaves = size_said(c, TIDE_SET_parallel_virtual_stages) > 1;
@@ -176,7 +177,8 @@ void tide_megatron_settle_layout(tide_claims *c) {
     if (c->facts[TIDE_FACT_processes]) c->facts[TIDE_FACT_processes]->effect = TIDE_KEY_USED;
     tide_imply(c, TIDE_SET_parallel_kind, "megatron");
     if (!c->arguments->asked[TIDE_SET_parallel_dp]) {
-        if (processes > 0 && processes % others && !c->arguments->asked_world_size) /* which the job says itself */
+        if (processes > 0 && processes % others &&
+            !c->arguments->asked_world_size) /* unless the job itself gives them */
             tide_error(c->diags, TIDE_ERR_CONFLICT, c->fact_places[TIDE_FACT_processes],
                        tide_format(c->arena,
                                    "%" PRId64 " processes are not divided by %" PRId64
@@ -199,7 +201,7 @@ void tide_megatron_settle_layout(tide_claims *c) {
 
 /* ---- what is set together ---- */
 
-/* A key that says nothing after all. */
+/* Makes a key's claim void. */
 static void drop(tide_claims *c, tide_setting_id setting) {
     if (c->settings[setting]) c->settings[setting]->effect = TIDE_KEY_IGNORED;
     c->settings[setting] = NULL;
@@ -211,7 +213,7 @@ void tide_megatron_force(tide_claims *c, tide_setting_id setting, const char *va
     tide_imply(c, setting, value);
 }
 
-/* Only where the logits' loss is fused does the way matter. */
+/* The method only matters if the loss of the logits is fused. */
 void tide_megatron_settle_loss(tide_claims *c) {
     if (!c->facts[TIDE_FACT_loss_type]) {
         drop(c, TIDE_SET_parallel_cross_entropy_fusion);
@@ -221,7 +223,7 @@ void tide_megatron_settle_loss(tide_claims *c) {
     c->facts[TIDE_FACT_loss_type]->effect = TIDE_KEY_USED;
 }
 
-/* A recipe is read with a format alone; without one it is the framework's. */
+/* A recipe is only read with a format; otherwise it is the framework's default. */
 void tide_megatron_settle_fp8(tide_claims *c, const char *otherwise) {
     if (!c->facts[TIDE_FACT_fp8_format]) {
         drop(c, TIDE_SET_parallel_fp8);
@@ -232,7 +234,7 @@ void tide_megatron_settle_fp8(tide_claims *c, const char *otherwise) {
     c->facts[TIDE_FACT_fp8_format]->effect = TIDE_KEY_USED;
 }
 
-/* OptimizerConfig.optimizer_offload_fraction is read with optimizer_cpu_offload alone. */
+/* OptimizerConfig.optimizer_offload_fraction is only read with optimizer_cpu_offload. */
 void tide_megatron_settle_offload(tide_claims *c, bool is_on, const char *otherwise) {
     if (is_on)
         tide_imply(c, TIDE_SET_parallel_offload_fraction, otherwise);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What describes a model: config.json, an entry of the catalogue, preprocessor_config.json, a description; and a job
- * file. */
+/* Files that describe a model: config.json, an entry of the catalogue, preprocessor_config.json, a description; and a
+ * job file. */
 #include "job/readers/readers.h"
 
 #include <string.h>
@@ -18,7 +18,7 @@ const tide_json *tide_config_type(const tide_json *config) {
     return tide_json_at(config, "model_type");
 }
 
-/* A file of a trainer, whose model_type is a class, or a kind in another list. */
+/* A trainer's file, whose model_type is a class or a kind from another list. */
 static bool starts_training(const tide_json *root) {
     static const char *const keys[] = {
         "base_model",      "micro_batch_size", "sequence_len", "cutoff_len",
@@ -80,8 +80,7 @@ bool tide_entry_read(tide_inputs *inputs, tide_arena *arena, const tide_json *en
     return true;
 }
 
-/* The last part of `_name_or_path`, the file's own name unless it is the usual one, or the
- * model_type. */
+/* The last component of `_name_or_path`, the file's own name unless it is the usual one, or the model_type. */
 static const char *config_name(const tide_reading *r, const tide_json *config) {
     const char *path = file_string(config, "_name_or_path"),
                *type = tide_config_type(config) ? tide_config_type(config)->text.at : NULL;
@@ -114,7 +113,7 @@ static void read_config(tide_reading *r, tide_json *root) {
 
 const tide_reader tide_config_reader = {.title = "a configuration", .recognises = is_config, .read = read_config};
 
-/* As those of models/catalogue. */
+/* As in models/catalogue. */
 static bool is_entry(const tide_json *root) {
     const tide_json *config = tide_json_at(root, "config");
     return config && tide_json_is(tide_json_at(root, "name"), TIDE_JSON_STRING) &&
@@ -176,7 +175,7 @@ const tide_reader tide_processor_reader = {
 
 /* ---- descriptions and jobs ---- */
 
-/* Not a configuration of timm, which has an "architecture" too. */
+/* Not a configuration of timm, which also has an "architecture". */
 static bool is_description(const tide_json *root) {
     return tide_json_is(tide_json_at(root, "architecture"), TIDE_JSON_STRING) && !tide_json_at(root, "settings") &&
            (tide_json_at(root, "tidemark") || tide_json_is(tide_json_at(root, "modules"), TIDE_JSON_OBJECT));
@@ -192,7 +191,7 @@ static void read_description(tide_reading *r, tide_json *root) {
 const tide_reader tide_description_reader = {
     .title = "a description of a model", .recognises = is_description, .read = read_description};
 
-/* An answer with its job, as estimate --json prints it and the page saves it: the link has the files too. */
+/* An answer with its job, as printed by estimate --json or saved by the page: the link includes the files. */
 static const tide_json *link_of_answer(const tide_json *root) {
     const tide_json *result = tide_json_at(root, "result"), *link = tide_json_at(result ? result : root, "link");
     return tide_json_is(link, TIDE_JSON_STRING) ? link : NULL;

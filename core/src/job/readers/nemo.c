@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* YAML of NeMo 1 (examples/nlp/language_modeling/conf/megatron_gpt_config.yaml), whose models are Megatron-Core's with
- * mcore_gpt (nemo/collections/nlp/models/language_modeling/megatron_gpt_model.py, megatron_base_model.py). */
+/* YAML of NeMo 1 (examples/nlp/language_modeling/conf/megatron_gpt_config.yaml), whose models are those of
+ * Megatron-Core with mcore_gpt (nemo/collections/nlp/models/language_modeling/megatron_gpt_model.py,
+ * megatron_base_model.py). */
 #include <inttypes.h>
 #include <string.h>
 
@@ -112,7 +113,7 @@ static void make_model_of_nemo(tide_claims *c, const tide_claims_file *file) {
     tide_gpt_make(c, file, &gpt);
 }
 
-/* What is described with one value only. */
+/* Options that are described with one value only. */
 static void check_nemo_model(tide_claims *c, const tide_json *model) {
     if (!tide_option_is_on(model, "mcore_gpt", false))
         tide_claims_refuse(c, TIDE_ERR_UNSUPPORTED, "model/mcore_gpt", "NeMo's own GPT is not described",

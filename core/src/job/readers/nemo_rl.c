@@ -57,7 +57,7 @@ static const tide_key_row nemo_rl_dtensor_rows[] = {
 RL_SECTION(nemo_rl_dtensor);
 
 static const tide_key_row nemo_rl_megatron_rows[] = {
-    KEY_REFUSED("enabled", "trains with Megatron-Core", ""), KEY_NEUTRAL("*"), /* behind what is refused */
+    KEY_REFUSED("enabled", "trains with Megatron-Core", ""), KEY_NEUTRAL("*"), /* after those that are refused */
 };
 RL_SWITCHED(nemo_rl_megatron);
 
@@ -102,7 +102,7 @@ RL_SECTION(nemo_rl_generation);
 
 /* ---- policy ---- */
 
-/* torch.optim's own: foreach and fused false is one tensor after another. */
+/* torch.optim's own: with foreach and fused false it processes one tensor after the other. */
 static const tide_key_row nemo_rl_optimizer_kwargs_rows[] = {
     KEY_SETS("foreach", optimizer, "false=adamw_single|true="),
     KEY_SETS("fused", optimizer, "true=adamw_fused|false="),
@@ -173,7 +173,7 @@ static const tide_key_row nemo_rl_rows[] = {
 };
 RL_SECTION(nemo_rl);
 
-/* The recipe that a recipe builds on: "defaults", one name or a list of one; NULL: none. */
+/* The base of a recipe: "defaults", one name or a list with one name; NULL: none. */
 static const tide_json *nemo_rl_base(const tide_json *root) {
     const tide_json *base = tide_json_at(root, "defaults");
     if (tide_json_is(base, TIDE_JSON_ARRAY) && base->count == 1) base = base->first;
@@ -191,7 +191,7 @@ static bool is_of_nemo_rl(const tide_json *root) {
     return (nemo_rl_base(root) && has_section) || (has_one && tide_json_at(tide_json_at(root, "policy"), "model_name"));
 }
 
-/* What a recipe says over what it builds on (nemo_rl/utils/config.py, load_config_with_inheritance). */
+/* A recipe merged into its base (nemo_rl/utils/config.py, load_config_with_inheritance). */
 static tide_json *nemo_rl_merged(tide_arena *arena, const tide_json *base, const tide_json *over) {
     tide_json *merged = tide_json_new(arena, TIDE_JSON_OBJECT);
     for (const tide_json *entry = base->first; entry; entry = entry->next) {
@@ -214,7 +214,7 @@ static bool nemo_rl_builds_on(tide_arena *arena, const tide_json *root, const ch
     return base && strcmp(tide_shown(arena, tide_base_name(base->text)), name) == 0;
 }
 
-/* A file, or what another builds on. */
+/* A complete file, or the base of another. */
 static void read_nemo_rl(tide_reading *r, tide_json *root) {
     for (tide_claims_file *file = r->claims->first; file; file = file->next) {
         if (file->reader != &tide_nemo_rl_reader) continue;
@@ -227,7 +227,7 @@ static void read_nemo_rl(tide_reading *r, tide_json *root) {
     tide_claims_add(r->claims, &tide_nemo_rl_reader, root, r->name, r->place);
 }
 
-/* nemo_automodel/components/_peft/module_matcher.py: "*" is any run of characters. */
+/* nemo_automodel/components/_peft/module_matcher.py: "*" matches any characters. */
 static void settle_nemo_rl_names(tide_claims *c, tide_setting_id setting) {
     tide_file_key *said = c->settings[setting];
     if (!said || !strchr(said->taken, '*')) return;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Command lines of OpenRLHF: openrlhf/cli/train_sft.py, train_dpo.py, train_rm.py, train_ppo_ray.py. Options stand in
- * sections from 0.10 on ("--ds.zero_stage"), and had plain names before ("--zero_stage"). */
+/* Command lines of OpenRLHF: openrlhf/cli/train_sft.py, train_dpo.py, train_rm.py, train_ppo_ray.py. Since 0.10 options
+ * are in sections ("--ds.zero_stage"), before that they had plain names ("--zero_stage"). */
 #include "job/readers/claims.h"
 #include "job/readers/rl_programs.h"
 

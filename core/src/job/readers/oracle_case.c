@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A case of the oracle (shared vocabulary, other defaults) as words. */
+/* A recorded case (shared vocabulary, other defaults) as words. */
 #include "job/arguments.h"
 
 #include "base/units.h"
@@ -23,7 +23,7 @@ static void case_word(case_reader *r, const char *key, const char *value) {
     r->words[r->count++] = tide_text_of(tide_format(r->arena, "%s=%s", key, value));
 }
 
-/* Keys without a word: taken only where the oracle's training would not read them. */
+/* Keys without an equivalent: accepted only if the recorded training would not read them. */
 static bool is_unset(const tide_json *value) {
     return value->kind == TIDE_JSON_NULL || (value->kind == TIDE_JSON_BOOL && !value->is_true);
 }
@@ -34,7 +34,7 @@ static bool is_one_of(tide_text key, const char *const *names, size_t count) {
     return false;
 }
 
-/* In "parallel" null stands for what the framework chooses; where the choice is another, for none. */
+/* In "parallel" null stands for the framework's choice; if that is not the default here, for none. */
 static const char *case_null(tide_setting_id id) {
     const tide_setting *setting = &tide_settings[id];
     bool is_none =
@@ -68,7 +68,7 @@ static bool case_plan(case_reader *r, const tide_json *plan) {
     return true;
 }
 
-/* "lora": {"r": ...}; with "method": "ia3" it is that. */
+/* "lora": {"r": ...}; with "method": "ia3" it is IA3. */
 static bool case_adapter(case_reader *r, const tide_json *options) {
     if (is_unset(options)) return true;
     const tide_json *method = tide_json_at(options, "method");
@@ -83,7 +83,7 @@ static bool case_adapter(case_reader *r, const tide_json *options) {
     return true;
 }
 
-/* "trainer": {"kind": ...}; its other keys by the trainers' names for them. What stands in "args" has these already. */
+/* "trainer": {"kind": ...}; its other keys in the trainers' own terms, as those in "args" already are. */
 static bool case_trainer(case_reader *r, const tide_json *plan) {
     static const char *const names[][2] = {{"kind", "trainer"},
                                            {"prompt", "trainer.prompt_length"},
@@ -130,7 +130,7 @@ static bool case_trainer(case_reader *r, const tide_json *plan) {
     return true;
 }
 
-/* "kernels": "liger_layers" is all of Liger's but the loss, "cce" cut cross-entropy. */
+/* "kernels": "liger_layers" is all of Liger except the loss, "cce" is cut cross-entropy. */
 static bool case_kernels(case_reader *r, const tide_json *entry) {
     if (is_unset(entry)) return true;
     tide_text name = entry->kind == TIDE_JSON_STRING ? entry->text : TIDE_TEXT("");
@@ -176,7 +176,7 @@ static bool case_entry(case_reader *r, const tide_json *entry) {
     return true;
 }
 
-/* Defaults of a case that are not those of people. */
+/* Defaults of a case that differ from those of settings. */
 static const struct {
     tide_setting_id id;
     const char *value;
@@ -215,7 +215,7 @@ bool tide_job_arguments_of_case(tide_arena *arena, const tide_json *of_case, tid
     return true;
 }
 
-/* Keys of a recorded start that are not the engine's: the GPU is told apart. */
+/* Keys of a recorded start that do not belong to the engine: the GPU is given separately. */
 static bool is_of_recorder(const tide_json *entry) {
     static const char *const names[] = {"id",  "gpu", "gpu_gib", "gpu_bytes", "sms",
                                         "top", "env", "config",  "warm_up",   "preprocessor"};
@@ -225,9 +225,10 @@ static bool is_of_recorder(const tide_json *entry) {
 void tide_job_arguments_of_start(tide_arena *arena, const tide_json *of_case, tide_text **words, uint32_t *count) {
     case_reader r = {.arena = arena};
     case_word(&r, "mode", "serve");
-    case_word(&r, "gpu_gib", "1"); /* in whose place the recorded GPU is taken */
+    case_word(&r, "gpu_gib", "1"); /* replaced by the recorded GPU */
     if (!tide_json_at(of_case, "config") && !tide_json_at(tide_json_at(of_case, "overrides"), "quantization_config"))
-        case_word(&r, "overrides.quantization_config", "null"); /* how weights are kept the case says, not its model */
+        case_word(&r, "overrides.quantization_config",
+                  "null"); /* how weights are stored is given by the case, not its model */
     for (const tide_json *entry = of_case->first; entry; entry = entry->next) {
         const char *name = tide_shown(arena, entry->key), *text = tide_argument_value(arena, entry);
         if (is_of_recorder(entry)) continue;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What training is called where no key of TRL's tells: a script, a folder or a run that is named after a method of
- * preferences or rewards is not taken for supervised training. */
+/* What training is called if no key of TRL tells: a script, a folder or a run named after a preference or reward method
+ * is not taken for supervised training. */
 #include "job/readers/claims.h"
 
 #include "base/units.h"
@@ -9,7 +9,7 @@ static bool is_of_word(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-/* The next run of letters, without what class names have behind it: DPOTrainer, run_dpo.py, zephyr-7b-dpo-full. */
+/* The next run of letters, without suffixes of class names: DPOTrainer, run_dpo.py, zephyr-7b-dpo-full. */
 static bool next_name_word(tide_text *rest, tide_text *word) {
     static const char *const endings[] = {"trainer", "config", "arguments", "args"};
     while (rest->length && !is_of_word(rest->at[0])) *rest = (tide_text){rest->at + 1, rest->length - 1};
@@ -46,7 +46,7 @@ const char *tide_preference_word(tide_arena *arena, tide_text text) {
     return found;
 }
 
-/* A key whose value is named so, or that trainers of preferences alone have. */
+/* A key whose value contains such a name, or that only preference trainers have. */
 typedef struct named {
     const tide_claims *c;
     const char *place, *what;
@@ -60,7 +60,7 @@ static bool is_named_by(named *n, const tide_claims_file *file, const char *key,
     return true;
 }
 
-/* Keys of TRL's trainers in an object that no table knows. */
+/* Keys of TRL's trainers in an object without a table. */
 static bool holds_preferences(named *n, const tide_claims_file *file, const char *above, const tide_json *object) {
     static const tide_fact facts[] = {TIDE_FACT_beta, TIDE_FACT_loss_type, TIDE_FACT_preference, TIDE_FACT_precomputes,
                                       TIDE_FACT_trl};

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the program that a file is of takes where no key says. */
+/* Defaults of the program that a file belongs to. */
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/units.h"
 #include "job/readers/claims.h"
 
-/* swift/trainers/mixin.py, _fix_gradient_checkpointing; base_args/model_args.py, _init_mixed_precision: the type of the
- * weights, which is the configuration's where no key says. */
+/* swift/trainers/mixin.py, _fix_gradient_checkpointing; base_args/model_args.py, _init_mixed_precision: the dtype of
+ * the weights, by default that of the configuration. */
 static void swift_facts(tide_claims *c) {
     const tide_file_key *dtype = c->settings[TIDE_SET_dtype];
     bool is_spread = c->facts[TIDE_FACT_deepspeed] || c->facts[TIDE_FACT_processes] || c->arguments->is_spread;
@@ -20,7 +20,7 @@ static void swift_facts(tide_claims *c) {
                     "ms-swift takes the configuration's type, which is taken to be bf16", NULL);
 }
 
-/* trainers/arguments.py: 16 rows to a step; arguments/rlhf_args.py. */
+/* trainers/arguments.py: 16 rows per step; arguments/rlhf_args.py. */
 static void swift_accumulation(tide_claims *c) {
     enum { ROWS = 16 };
     int64_t batch = 1, ranks = tide_fact_int(c, TIDE_FACT_processes, 1), each;

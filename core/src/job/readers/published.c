@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* DeepSpeed configurations that are named by path and not given, but published by the program that names them. */
+/* DeepSpeed configurations that a file refers to by path and that were not given, but are published by its program. */
 #include "job/readers/claims.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* "quantization_config" of a config.json: how the weights of that checkpoint are kept.
+/* "quantization_config" of a config.json: how that checkpoint stores its weights.
  * transformers/utils/quantization_config.py */
 #include "job/readers/readers.h"
 
@@ -10,7 +10,7 @@ typedef struct quantization {
     const tide_json *from;
 } quantization;
 
-/* What was given holds over what the configuration says. */
+/* A given setting overrides the configuration. */
 static void put_quant_setting(const quantization *q, tide_setting_id id, const char *value) {
     if (!q->arguments->is_given[id])
         tide_setting_put(q->arguments, tide_text_of(tide_settings[id].name), tide_text_of(value), TIDE_ORIGIN_FILE);
@@ -33,7 +33,7 @@ static bool is_given(const tide_json *value) {
     return value && value->kind != TIDE_JSON_NULL;
 }
 
-/* -1 is one scale for a whole row. */
+/* -1 is one scale per row. */
 static void put_group(const quantization *q, const tide_json *value) {
     bool is_number = value && value->kind == TIDE_JSON_NUMBER && value->is_integer;
     if (is_number && value->integer == -1)
@@ -66,7 +66,7 @@ static bool read_packed(const quantization *q, const char *method) {
     return true;
 }
 
-/* A pair of equal sides; null is one scale for the whole weight. */
+/* A pair of equal sides; null is one scale per weight. */
 static bool read_fp8(const quantization *q) {
     const tide_json *block = tide_json_at(q->from, "weight_block_size");
     put_quant_setting(q, TIDE_SET_quant, "fp8");
@@ -80,7 +80,7 @@ static bool read_fp8(const quantization *q) {
     return true;
 }
 
-/* One group of layers, which is what published checkpoints have. */
+/* A single group of layers, as in published checkpoints. */
 static bool read_compressed(const quantization *q) {
     const tide_json *groups = tide_json_at(q->from, "config_groups"),
                     *group = groups && groups->kind == TIDE_JSON_OBJECT ? groups->first : NULL;
@@ -103,7 +103,7 @@ static bool read_compressed(const quantization *q) {
 
 /* ---- what is no configuration ---- */
 
-/* GPTQConfig.post_init, which AwqConfig is of too. */
+/* GPTQConfig.post_init, the base of AwqConfig. */
 static const char *fault_of_packed(const tide_json *from, const char **key) {
     const tide_json *group = tide_json_at(from, "group_size");
     bool is_row = is_whole(group, -1) && group->integer == -1;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Files of other programs. Private to job/.
  *
- * A reader is a file of this folder and a row of readers.def: the first row that recognises a file, by what is in it,
- * reads it. A reader of a model's own files says at once what they are (`read`). A reader of files that start something
- * has a table of keys: what they say is claimed for settings when all files are there, in the order of readers.def,
- * and settled together (claims.h). */
+ * A reader is a file of this folder and a row of readers.def: the first one that recognises the content of a file reads
+ * it. A reader for files of a model interprets them directly (`read`). A reader for files that start training or a
+ * server has a table of keys: after all files were read, their claims are turned into settings, in the order of
+ * readers.def, and settled together (claims.h). */
 #ifndef TIDE_JOB_READERS_READERS_H
 #define TIDE_JOB_READERS_READERS_H
 
@@ -13,7 +13,7 @@
 struct tide_claims;
 struct tide_key_table;
 
-/* What the files are. */
+/* The content of the files. */
 typedef struct tide_inputs {
     tide_json *config;
     const char *config_name; /* of the model */
@@ -24,15 +24,15 @@ typedef struct tide_inputs {
     tide_text config_text, preprocessor_text; /* of files */
     const char *title, *source;
     int64_t published_parameters;
-    const char *asked_model, *asked_place; /* that a file which starts training names; NULL: none */
-    const char *program;                   /* that a file is of, as versions.def spells it; NULL: none of these */
+    const char *asked_model, *asked_place; /* named by a file that starts training; NULL: none */
+    const char *program;                   /* that a file belongs to, as spelled in versions.def; NULL: none of these */
     tide_file_summary *summaries, *last_summary;
     unsigned frozen_parts; /* LLaMA-Factory's freeze_vision_tower, freeze_multi_modal_projector, freeze_language_model:
                               bits */
     tide_checkpoint checkpoint;
 } tide_inputs;
 
-/* A file that is read. */
+/* A file being read. */
 typedef struct tide_reading {
     tide_inputs *inputs;
     tide_job_arguments *arguments;
@@ -44,10 +44,10 @@ typedef struct tide_reading {
     bool is_in_link; /* of a job that is a file */
 } tide_reading;
 
-/* A file, by the first reader that recognises it. */
+/* Reads a file with the first reader that recognises it. */
 void tide_file_read(tide_reading *r);
 
-/* What a file that starts training is of. */
+/* The program of a file that starts training. */
 typedef enum tide_program {
     TIDE_PROGRAM_none,
 #define TIDE_PROGRAM(name, title) TIDE_PROGRAM_##name,
@@ -56,24 +56,24 @@ typedef enum tide_program {
 } tide_program;
 
 typedef struct tide_reader {
-    const char *title;                              /* "an axolotl configuration" */
-    const char *marks;                              /* keys joined by `|`: an object with one of them is such a file */
-    bool (*recognises)(const tide_json *root);      /* where that takes more than a key */
-    void (*read)(tide_reading *r, tide_json *root); /* at once; NULL: it has claims */
+    const char *title;                         /* "an axolotl configuration" */
+    const char *marks;                         /* keys separated by `|`: an object with one of them is such a file */
+    bool (*recognises)(const tide_json *root); /* if a key is not enough */
+    void (*read)(tide_reading *r, tide_json *root); /* directly; NULL: it makes claims */
     const struct tide_key_table *keys;              /* NULL: settle() reads it */
-    bool trains;                                    /* of files that say what trains there is one */
-    bool joins;                                     /* a command, which may hold such a file */
+    bool trains;                                    /* at most one file may say what to train */
+    bool joins;                                     /* a command, which may contain such a file */
     bool interpolates;                              /* values may be references (interpolation.h) */
-    int precedence;                                 /* of what it says: from 3, of commands, to 0 */
-    tide_program program;                           /* what is particular to files of it is asked by this */
-    const char *refuses_unknown;           /* the program that refuses keys which it does not know; NULL: it reads on */
-    void (*settle)(struct tide_claims *c); /* what the files say together; once for all that have the same. NULL: as
-                                            * those say it that start training */
+    int precedence;                                 /* of its claims: from 3, for commands, down to 0 */
+    tide_program program;                           /* identifies the program */
+    const char *refuses_unknown;                    /* the program that refuses unknown keys; NULL: it ignores them */
+    void (*settle)(struct tide_claims *c);          /* settles facts of the files; called once for readers with the same
+                                                       function. NULL: as for files that start training */
 } tide_reader;
 
 enum { TIDE_PRECEDENCE_MOST = 3 };
 
-/* Reports "NAME message" at the file; false. */
+/* Reports "NAME message" at the file; returns false. */
 bool tide_file_refuse(const tide_reading *r, tide_status status, const char *message, const char *remedy);
 
 /* Reads the files: settings of job files into *arguments, the rest into *inputs. */
@@ -85,14 +85,13 @@ void tide_files_read(tide_inputs *inputs, tide_job_arguments *arguments, const t
 bool tide_entry_read(tide_inputs *inputs, tide_arena *arena, const tide_json *entry, const char *place,
                      tide_diagnostics *diags);
 
-/* quantization.c: what the frameworks raise an error for in a "quantization_config", and the key that has it; NULL:
- * nothing. */
+/* quantization.c: an error that the frameworks raise for a "quantization_config", and the key to blame; NULL: none. */
 const char *tide_quantization_fault(const tide_json *from, const char **key);
-/* One without a fault as settings; false if it is of a kind that is not expressed. */
+/* Reads a valid one as settings; false if it is of an unsupported kind. */
 bool tide_quantization_read(tide_job_arguments *arguments, const tide_json *from);
 
-/* safetensors.c: after the last file, each name once; an index's names are in the headers, if there are any. False
- * after an error. */
+/* safetensors.c: called after the last file; each name must be unique, and the names of an index must be in headers, if
+ * there are any. False after an error. */
 bool tide_checkpoint_settle(tide_checkpoint *checkpoint, tide_arena *arena, tide_diagnostics *diags);
 
 #endif

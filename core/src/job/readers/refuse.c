@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages of a file. */
+/* Error messages about a file. */
 #include "job/readers/readers.h"
 
 bool tide_file_refuse(const tide_reading *r, tide_status status, const char *message, const char *remedy) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is installed: requirements.txt, the output of `pip freeze`, environment.yml of conda, pyproject.toml, a
- * Dockerfile. Of them the versions of PyTorch and transformers. */
+/* Installed packages: requirements.txt, the output of `pip freeze`, environment.yml of conda, pyproject.toml, a
+ * Dockerfile. Reads the versions of PyTorch and transformers. */
 #include <string.h>
 
 #include "base/units.h"
@@ -13,8 +13,8 @@ static bool is_name_byte(char c) {
            c == '.';
 }
 
-/* "transformers[torch]==4.44.2 ; python_version > '3.9'" as a name and what stands behind it; false if there is no
- * name. conda writes one `=`. */
+/* "transformers[torch]==4.44.2 ; python_version > '3.9'" as a name and the rest; false if there is no name. conda
+ * writes a single `=`. */
 static bool split(tide_text line, tide_text *name, tide_text *rest) {
     size_t length = 0;
     while (length < line.length && is_name_byte(line.at[length])) length++;
@@ -38,7 +38,7 @@ static tide_setting_id library_of(tide_text name) {
     return tide_text_same(name, TIDE_TEXT("transformers")) ? TIDE_SET_transformers : TIDE_SET_COUNT;
 }
 
-/* The version that is pinned by ==, === or conda's =; empty: none is. */
+/* The version pinned by ==, === or conda's =; empty: none. */
 static tide_text pinned(tide_text rest) {
     size_t from = 0, to;
     while (from < rest.length && rest.at[from] == '=') from++;
@@ -48,8 +48,8 @@ static tide_text pinned(tide_text rest) {
     return (tide_text){rest.at, to};
 }
 
-/* The newest version that "<4.45", "<=4.44" or "~=4.44" leaves, where that is older than the default; empty: none is
- * said, or the last of a major version, which is not known here. */
+/* The newest version allowed by "<4.45", "<=4.44" or "~=4.44", if it is older than the default; empty: no limit, or the
+ * last release of a major version, which is unknown here. */
 static tide_text newest_of(tide_arena *arena, tide_text rest, tide_setting_id library) {
     tide_text one;
     int newest = tide_version_number(tide_setting_default(library));
@@ -83,7 +83,7 @@ static void read_requirement(tide_reading *r, tide_text line) {
             tide_format(r->arena, "%s does not pin it: taken as %s", r->name, tide_setting_default(library)), NULL);
 }
 
-/* A list of packages, and options of pip, on lines of their own, and one of the two libraries in it. */
+/* Whether text is a list of packages, with options of pip on separate lines, that contains one of the two libraries. */
 static bool is_requirements(tide_text text) {
     tide_text line, name, rest;
     bool has_library = false;
@@ -107,7 +107,7 @@ bool tide_requirements_read(tide_reading *r) {
 
 enum { PIN_LIMIT = 200 };
 
-/* Project files by their names, Dockerfiles by their first instruction too. */
+/* Project files are recognised by name, Dockerfiles also by their first instruction. */
 static bool holds_pins(const tide_reading *r) {
     tide_text text = tide_trimmed(r->text), name = tide_text_of(r->name);
     return tide_text_is(name, "pyproject.toml") || tide_text_starts(name, TIDE_TEXT("Dockerfile")) ||

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The files of a job that start something: all are read, what they say is settled, and becomes settings. */
+/* Reads the files that start training or a server, settles their facts, and turns their claims into settings. */
 #include "job/readers/claims.h"
 #include "job/readers/interpolation.h"
 
-/* Some programs refuse what they do not know; the others read on. */
+/* Some programs refuse unknown keys; others ignore them. */
 static void report_unknown(tide_claims *c) {
     enum { SHOWN = 6 };
     const char *list = "", *name = c->at->summary->name, *program = c->at->reader->refuses_unknown;
@@ -22,7 +22,7 @@ static void report_unknown(tide_claims *c) {
                     tide_format(c->arena, "%s has keys that are not known here: %s", name, list), NULL);
 }
 
-/* Options of another kind than the one that trains say nothing. */
+/* Options of a kind that is not used have no effect. */
 static void put_settings(tide_claims *c) {
     const tide_file_key *kind = c->settings[TIDE_SET_parallel_kind];
     for (unsigned id = 0; id < TIDE_SET_COUNT; id++) {
@@ -46,7 +46,7 @@ static void read_files(tide_claims *c, int precedence) {
     }
 }
 
-/* Keys that may matter and that no rule describes go with the job, whoever opens its link. */
+/* Keys that may matter and that no rule describes stay with the job, including its link. */
 static void keep_undescribed(tide_claims *c) {
     enum { MOST = 32 };
     const char *list = NULL;
@@ -58,7 +58,7 @@ static void keep_undescribed(tide_claims *c) {
     if (list) tide_imply(c, TIDE_SET_undescribed, count > MOST ? tide_format(c->arena, "%s,others", list) : list);
 }
 
-/* Each way to settle once. */
+/* Calls each settle function once. */
 static void settle_files(tide_claims *c) {
     for (const tide_claims_file *file = c->first; file; file = file->next) {
         bool is_settled = false;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* verl (trainer/config), OpenRLHF (openrlhf/cli) and NeMo-RL (examples/configs): loops of their own over transformers'
- * models. Supervised training is played as the plain loop, without their losses, which are not described; preferences
- * and rewards as one of TRL's trainers where that is asked for. */
+/* verl (trainer/config), OpenRLHF (openrlhf/cli) and NeMo-RL (examples/configs): training loops of their own with
+ * transformers' models. Supervised training is played as a plain loop, without their losses, which are not described;
+ * preference and reward training as TRL's trainer if that is requested. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -33,7 +33,7 @@ static const char *rl_word(const tide_json *at, const char *otherwise) {
     return tide_json_is(at, TIDE_JSON_STRING) ? at->text.at : otherwise;
 }
 
-/* Rows of a step over all ranks, and GPUs; 0: the file does not say. */
+/* Rows per step over all ranks, and GPUs; 0: not given. */
 typedef struct rl_sizes {
     int64_t step_rows, generation_rows, gpus;
 } rl_sizes;
@@ -74,7 +74,7 @@ static rl_sizes rl_sizes_of(const tide_claims *c, const tide_json *root) {
     rl_sizes s = tide_claims_have(c, TIDE_PROGRAM_verl)       ? verl_sizes(root)
                  : tide_claims_have(c, TIDE_PROGRAM_openrlhf) ? openrlhf_sizes(root)
                                                               : nemo_rl_sizes(root);
-    if (!s.gpus) s.gpus = tide_fact_int(c, TIDE_FACT_processes, 0); /* of what launches it */
+    if (!s.gpus) s.gpus = tide_fact_int(c, TIDE_FACT_processes, 0); /* from its launcher */
     return s;
 }
 
@@ -102,7 +102,7 @@ static void settle_rl_deepspeed(tide_claims *c) {
     if (c->facts[TIDE_FACT_zero_stage]) c->facts[TIDE_FACT_zero_stage]->effect = TIDE_KEY_USED;
 }
 
-/* sft_trainer.yaml, engine/fsdp.yaml and actor/dp_actor.yaml have other defaults. */
+/* sft_trainer.yaml, engine/fsdp.yaml and actor/dp_actor.yaml have different defaults. */
 static const char *verl_strategy(const tide_json *root) {
     const tide_json *roles = tide_json_at(root, "actor_rollout_ref");
     bool is_older = rl_at(root, "model", "partial_pretrain") != NULL;
@@ -112,8 +112,8 @@ static const char *verl_strategy(const tide_json *root) {
     return strcmp(said, "fsdp2") == 0 ? "fsdp2" : "fsdp1";
 }
 
-/* FSDP over fp32 weights that are gathered in bf16, under autocast (verl/workers/engine/fsdp/transformer_impl.py,
- * nemo_rl/models/policy/workers/dtensor_policy_worker_v2.py); TRL's trainers are described with FSDP2 alone. */
+/* FSDP with fp32 weights gathered in bf16, under autocast (verl/workers/engine/fsdp/transformer_impl.py,
+ * nemo_rl/models/policy/workers/dtensor_policy_worker_v2.py); TRL's trainers are described with FSDP2 only. */
 static void settle_rl_fsdp(tide_claims *c, const tide_json *root, bool is_alone) {
     const char *kind = tide_claims_have(c, TIDE_PROGRAM_verl) ? verl_strategy(root) : "fsdp2";
     const tide_file_key *asked = c->settings[TIDE_SET_parallel_param_dtype];
@@ -152,14 +152,14 @@ static const tide_claims_file *rl_file(const tide_claims *c) {
     return file;
 }
 
-/* What trains, as its section, its key or its command says; NULL after an error. */
+/* What is trained, from a section, a key or the command; NULL after an error. */
 static const char *kind_of_sections(tide_claims *c, const tide_json *root) {
     static const char *const sections[][2] = {
         {"actor_rollout_ref", "ppo"},     {"grpo", "grpo"}, {"dpo", "dpo"},  {"rm", "rm"}, {"ppo", "ppo"},
         {"distillation", "distillation"}, {"sft", "sft"},   {"model", "sft"}};
     for (size_t i = 0; i < TIDE_COUNT_OF(sections); i++)
         if (tide_json_is(tide_json_at(root, sections[i][0]), TIDE_JSON_OBJECT))
-            tide_imply_fact(c, TIDE_FACT_trl, sections[i][0], sections[i][1]); /* where no key says so */
+            tide_imply_fact(c, TIDE_FACT_trl, sections[i][0], sections[i][1]); /* unless a key says so */
     const char *kind = tide_fact_of(c, TIDE_FACT_trl);
     if (!kind)
         tide_error(c->diags, TIDE_ERR_FIELD_MISSING, c->at->place,
@@ -168,7 +168,7 @@ static const char *kind_of_sections(tide_claims *c, const tide_json *root) {
     return kind;
 }
 
-/* openrlhf/cli/train_*.py; verl/trainer/config; nemo_rl/models/automodel/setup.py; where no key says otherwise. */
+/* openrlhf/cli/train_*.py; verl/trainer/config; nemo_rl/models/automodel/setup.py; for keys that are missing. */
 static void settle_rl_defaults(tide_claims *c, const tide_json *root, const char *kind) {
     static const struct {
         tide_program program;
@@ -199,7 +199,7 @@ static void settle_rl_defaults(tide_claims *c, const tide_json *root, const char
     if (packs) tide_claims_note(c, "data/use_dynamic_bsz", TIDE_KEY_UNSUPPORTED, "true", "packs rows, by default");
 }
 
-/* verl/trainer/config/rollout/rollout.yaml, data/legacy_data.yaml; a colocated engine sleeps by default. */
+/* verl/trainer/config/rollout/rollout.yaml, data/legacy_data.yaml; by default a colocated engine sleeps. */
 static void settle_rl_generation(tide_claims *c) {
     if (tide_claims_have(c, TIDE_PROGRAM_verl)) {
         tide_imply_fact(c, TIDE_FACT_prompt, "data/max_prompt_length", "512");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Between verl, OpenRLHF and NeMo-RL and what they say alike. Private to job/readers. */
+/* Shared by the readers for verl, OpenRLHF and NeMo-RL. Private to job/readers. */
 #ifndef TIDE_JOB_READERS_RL_PROGRAMS_H
 #define TIDE_JOB_READERS_RL_PROGRAMS_H
 
@@ -8,7 +8,7 @@
 #define RL_SECTION(name)                                                                                               \
     static const tide_key_table name##_keys = {.rows = name##_rows, .count = TIDE_COUNT_OF(name##_rows)}
 
-/* A section that says nothing unless its `enabled` or `enable` is true. */
+/* A section without effect unless its `enabled` or `enable` is true. */
 #define RL_SWITCHED(name)                                                                                              \
     static const tide_key_table name##_keys = {                                                                        \
         .rows = name##_rows, .count = TIDE_COUNT_OF(name##_rows), .is_overruled = tide_rl_is_off}

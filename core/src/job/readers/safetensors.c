@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The header of a safetensors file, and the index of several: names, dtypes and shapes of what a checkpoint holds.
- * https://github.com/huggingface/safetensors#format. The data themselves are never looked at. */
+/* The header of a safetensors file, and the index of several: names, dtypes and shapes of a checkpoint's tensors.
+ * https://github.com/huggingface/safetensors#format. The data themselves are never read. */
 #include "job/readers/readers.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "base/checked.h"
 #include "base/units.h"
 
-/* Bits of an element. */
+/* Bits per element. */
 static const struct {
     const char *name;
     int bits;
@@ -48,7 +48,7 @@ static bool refuse_tensor(const reader *r, tide_text name, const char *message) 
                       "is the download complete? Fetch the file anew");
 }
 
-/* A number of 0 or more that a double holds. */
+/* A non-negative integer that a double can represent. */
 static bool is_count(const tide_json *value) {
     return value && value->kind == TIDE_JSON_NUMBER && value->is_integer && value->integer >= 0;
 }
@@ -97,7 +97,7 @@ static int by_stored_name(const void *a, const void *b) {
     return compare_names(((const tide_stored *)a)->name, ((const tide_stored *)b)->name);
 }
 
-/* Tensors of one file: back to back from 0 on, each name once. */
+/* The tensors of a file: adjacent from 0 on, with unique names. */
 static bool check_layout(const reader *r, tide_stored *tensors, uint32_t count) {
     int64_t end = 0;
     qsort(tensors, count, sizeof *tensors, by_begin);
@@ -161,7 +161,7 @@ const tide_stored *tide_stored_find(const tide_checkpoint *checkpoint, tide_text
     return checkpoint->count ? bsearch(&key, checkpoint->tensors, checkpoint->count, sizeof key, by_stored_name) : NULL;
 }
 
-/* Names of the index that no file has, which is so where a shard is missing. */
+/* Names in the index that no file has, because a shard is missing. */
 static bool check_index(tide_checkpoint *c, tide_arena *arena, tide_diagnostics *diags) {
     uint32_t missing = 0;
     const tide_json *first = NULL;

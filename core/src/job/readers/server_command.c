@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Commands that start an inference server: in a script, in a Docker compose file, in a Kubernetes manifest. */
+/* Commands that start an inference server: in a script, a Docker compose file, or a Kubernetes manifest. */
 #include "job/readers/server_command.h"
 
 #include <string.h>
@@ -29,7 +29,7 @@ static const char *option_key(tide_arena *arena, const tide_server *server, tide
     return key;
 }
 
-/* An option that takes no word behind it, but for a truth. */
+/* An option without a value, or with a boolean. */
 static bool is_switch(const tide_server *server, const char *key, const char *next) {
     static const char *const truths[] = {"true", "false", "1", "0"};
     for (size_t i = 0; i < TIDE_COUNT_OF(truths); i++)
@@ -75,7 +75,7 @@ tide_json *tide_server_options(const tide_server *server, const tide_command_lin
     return options;
 }
 
-/* What starts a server, and its options; server NULL: nothing does. */
+/* The server that is started, and its options; server NULL: none. */
 typedef struct server_start {
     const tide_server *server;
     tide_json *options;
@@ -89,7 +89,7 @@ static server_start start_of(const tide_command_line *l) {
     return (server_start){.server = NULL};
 }
 
-/* `docker run ... IMAGE OPTIONS`: of a server's own images the entry point is the server. */
+/* `docker run ... IMAGE OPTIONS`: the entry point of a server's official image is the server. */
 static server_start start_of_image(const tide_command_line *l) {
     bool is_of_containers = false, runs = false;
     for (uint32_t at = 0; at < l->count; at++) {
@@ -103,7 +103,7 @@ static server_start start_of_image(const tide_command_line *l) {
     return (server_start){.server = NULL};
 }
 
-/* The first command of a script that starts a server. */
+/* The first command in a script that starts a server. */
 static server_start find_in_script(tide_arena *arena, tide_text text) {
     const tide_shell_variable *variables = tide_shell_variables(arena, text);
     tide_command_line l = {.arena = arena};
@@ -135,7 +135,7 @@ bool tide_server_read_script(tide_reading *r) {
 
 /* ---- containers ---- */
 
-/* "command" of a container is a text or a list of words, of which one may be a script (sh -c). */
+/* "command" of a container is a text or a list of words, one of which may be a script (sh -c). */
 static void add_words(tide_command_line *l, const tide_json *value, server_start *script) {
     if (tide_json_is(value, TIDE_JSON_STRING)) {
         size_t at = 0;
@@ -153,7 +153,7 @@ static void add_words(tide_command_line *l, const tide_json *value, server_start
     }
 }
 
-/* Of a server's own images the entry point is the server, and the command its options. */
+/* The entry point of a server's official image is the server, so the command consists of its options. */
 static server_start find_in_container(tide_arena *arena, const tide_json *container) {
     static const char *const keys[] = {"entrypoint", "command", "args"};
     const tide_json *image = tide_json_at(container, "image");
@@ -168,7 +168,7 @@ static server_start find_in_container(tide_arena *arena, const tide_json *contai
     return start;
 }
 
-/* The first container that starts a server, wherever it stands. */
+/* The first container that starts a server, at any depth. */
 static server_start find_container(tide_arena *arena, const tide_json *node, int depth) {
     server_start none = {.server = NULL};
     bool is_object = node->kind == TIDE_JSON_OBJECT;

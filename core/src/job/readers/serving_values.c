@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What charts and operators make `vllm serve` of: values of llm-d's modelservice chart and of vLLM's production stack,
+/* Values from which charts and operators make `vllm serve`: llm-d's modelservice chart, vLLM's production stack,
  * KServe's InferenceService and LLMInferenceService. */
 #include <string.h>
 
@@ -68,8 +68,8 @@ static void put_parallelism(const tide_reading *r, tide_json *options, const tid
     put_count(r, options, "pipeline_parallel_size", tide_json_at(of, "pipeline"));
 }
 
-/* charts/llm-d-modelservice, templates/_helpers.tpl: `vllm serve` with the arguments of the container. Servers that
- * decode hold the most; those that prefill alone are another job. */
+/* charts/llm-d-modelservice, templates/_helpers.tpl: `vllm serve` with the arguments of the container. Decode servers
+ * hold the most; prefill servers are another job. */
 static void read_llm_d(tide_reading *r, tide_json *root) {
     const tide_json *part = tide_json_at(root, "decode"), *container = container_of(part);
     if (!container) container = container_of(part = tide_json_at(root, "prefill"));
@@ -132,7 +132,7 @@ static void read_inference_service(tide_reading *r, const tide_json *root) {
     claim_server(r, options);
 }
 
-/* VLLM_ADDITIONAL_ARGS of the container, behind its own arguments. */
+/* VLLM_ADDITIONAL_ARGS of the container, after its own arguments. */
 static const tide_json *additional_arguments(const tide_json *container) {
     const tide_json *all = tide_json_at(container, "env");
     for (const tide_json *one = tide_json_is(all, TIDE_JSON_ARRAY) ? all->first : NULL; one; one = one->next) {
@@ -161,7 +161,7 @@ static bool is_hosted(const tide_json *root) {
             tide_json_is(AT(root, "spec", "predictor", "model"), TIDE_JSON_OBJECT));
 }
 
-/* The first of KServe's in a manifest, which may be a list; NULL: there is none. */
+/* The first resource of KServe in a manifest, which may be a list; NULL: there is none. */
 static const tide_json *hosted_in(const tide_json *root) {
     const tide_json *items = tide_json_at(root, "items");
     if (is_hosted(root)) return root;

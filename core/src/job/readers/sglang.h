@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What files that start SGLang say. Private to job/readers. */
+/* Files that start SGLang. Private to job/readers. */
 #ifndef TIDE_JOB_READERS_SGLANG_H
 #define TIDE_JOB_READERS_SGLANG_H
 

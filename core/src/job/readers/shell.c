@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A POSIX shell's words, as far as scripts that start programs need them. */
+/* Splitting a POSIX shell script into words, as far as scripts that start programs need it. */
 #include "job/readers/shell.h"
 
 enum { TOKEN_LIMIT = 1024 };
@@ -12,8 +12,8 @@ static bool ends_command(char c) {
     return c == '\n' || c == ';' || c == '|' || c == '&' || c == '>' || c == '<' || c == ')' || c == '`';
 }
 
-/* Where the word that begins at `at` ends, and its text without quotes to `out` (NULL: only the former). Variables stay
- * as they are written. */
+/* The end of the word that starts at `at`; writes its text without quotes to `out` (NULL: not). Variables are kept as
+ * written. */
 static size_t word_end(tide_text text, size_t at, char *out) {
     char quote = 0;
     for (; at < text.length; at++) {
@@ -38,7 +38,7 @@ void tide_shell_add(tide_command_line *l, const char *token) {
     l->tokens[l->count++] = token;
 }
 
-/* 2>&1 is no word. */
+/* 2>&1 is not a word. */
 static bool is_redirected(tide_text text, size_t from, size_t end) {
     return end < text.length && text.at[end] == '>' && end == from + 1 && text.at[from] >= '0' && text.at[from] <= '9';
 }

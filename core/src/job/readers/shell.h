@@ -7,23 +7,23 @@
 
 enum { TIDE_SHELL_SCRIPT_LIMIT = 1 << 20 };
 
-/* Words without quotes; variables stay as they are written. */
+/* Words without quotes; variables are kept as written. */
 typedef struct tide_command_line {
     tide_arena *arena;
     const char **tokens;
     uint32_t count, capacity;
 } tide_command_line;
 
-/* The words of one command from *at on; *at is behind it then. */
+/* Reads the words of one command and advances *at past it. */
 void tide_shell_read(tide_command_line *l, tide_text text, size_t *at);
 
-/* A word more, up to a limit. */
+/* Adds a word, up to a limit. */
 void tide_shell_add(tide_command_line *l, const char *token);
 
-/* Whether a word is a program of that name, with a path or without. */
+/* Whether a word is a program of that name, with or without a path. */
 bool tide_shell_runs(const char *token, const char *name);
 
-/* --name or -n, and no number. */
+/* --name or -n, but not a number. */
 bool tide_shell_is_option(const char *token);
 
 #endif

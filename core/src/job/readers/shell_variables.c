@@ -28,7 +28,7 @@ static const tide_shell_variable *variable_named(const tide_shell_variable *all,
 
 /* ---- expansion ---- */
 
-/* A variable at `$`: its name, what stands in its place where it is not assigned, and where it ends. */
+/* A reference to a variable at `$`: its name, its default, and where it ends. */
 typedef struct reference {
     const char *name, *otherwise, *end;
     size_t length;
@@ -50,7 +50,7 @@ static bool read_reference(tide_arena *arena, const char *at, reference *r) {
     return is_known;
 }
 
-/* Within a word: variables of one word, up to a limit. */
+/* Expands variables within a word, up to a limit. */
 static const char *expand_word(tide_arena *arena, const char *word, const tide_shell_variable *all) {
     const char *made = "";
     unsigned pieces = 0;
@@ -83,7 +83,8 @@ void tide_shell_expand(tide_command_line *line, const tide_shell_variable *varia
 
 /* ---- arithmetic ---- */
 
-/* "16 / $N" of whole numbers, from left to right: whether it has operators of one rank alone, so that this is right. */
+/* Computes "16 / $N" with integers, from left to right, if all operators have the same precedence, so that this is
+ * right. */
 static bool compute(tide_arena *arena, tide_text expression, const tide_shell_variable *all, int64_t *value) {
     char operation = '+';
     bool has_sum = false, has_product = false, expects_number = true;
@@ -138,7 +139,7 @@ tide_text tide_shell_compute(tide_arena *arena, tide_text script, const tide_she
 
 /* ---- assignments ---- */
 
-/* "--a 1 --b 2", which is several words where it is not quoted again. */
+/* Splits "--a 1 --b 2" of an unquoted variable into words. */
 static void add_split_words(tide_command_line *words, const char *text) {
     tide_text rest = tide_text_of(text);
     for (size_t at = 0; at < rest.length;) {

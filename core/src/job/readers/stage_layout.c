@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which layers each stage of a pipeline has, as files say it. */
+/* The layers of each pipeline stage, in the notations of files. */
 #include <inttypes.h>
 #include <string.h>
 
 #include "job/readers/claims.h"
 
-enum { MOST_LAYOUT = 16384 }; /* letters, once they are repeated */
+enum { MOST_LAYOUT = 16384 }; /* letters, after repetition */
 
 typedef struct letters {
     char *at;
@@ -22,7 +22,7 @@ static void put_letters(letters *to, const char *text, size_t length, uint64_t t
     }
 }
 
-/* "*29" at a place; 0: no such thing. */
+/* "*29" at a place; 0: there is none. */
 static uint64_t times_at(const char *at, const char *end, const char **after) {
     uint64_t times = 0;
     const char *digit = at + 1;
@@ -33,7 +33,8 @@ static uint64_t times_at(const char *at, const char *end, const char **after) {
     return digit > at + 1 ? times : 0;
 }
 
-/* pipeline_parallel_layer_layout.py, parse_str_to_list(): commas go, "(tt|)*2" becomes "tt|tt|", then "t*2" "tt". */
+/* pipeline_parallel_layer_layout.py, parse_str_to_list(): commas are removed, "(tt|)*2" becomes "tt|tt|", then "t*2"
+ * "tt". */
 static letters unroll(tide_arena *arena, const letters *from, bool groups) {
     letters to = {TIDE_NEW(arena, char, MOST_LAYOUT + 1), 0, from->is_too_long};
     const char *end = from->at + from->length;
@@ -47,7 +48,7 @@ static letters unroll(tide_arena *arena, const letters *from, bool groups) {
     return to;
 }
 
-/* "2,3,3": the layers of each stage; NULL: it has stages that are not described. */
+/* "2,3,3": the layers of each stage; NULL: some stages are not described. */
 static const char *layers_of_letters(tide_arena *arena, const letters *all, int64_t *stages) {
     const char *made = "";
     int64_t layers = 0, count = 0;
@@ -101,7 +102,7 @@ void tide_megatron_settle_stages(tide_claims *c, int64_t ranks) {
 
 /* ---- torchtitan/distributed/pipeline_parallel.py ---- */
 
-/* module_fqns_per_model_part: the layers of each stage; NULL: it has stages that are not described. */
+/* module_fqns_per_model_part: the layers of each stage; NULL: some stages are not described. */
 static const char *layers_of_names(tide_arena *arena, const tide_json *parts, int64_t *stages) {
     const char *made = "";
     int64_t next = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* TOML 1.0 (toml.io), as tomllib reads it: tables, dotted keys, texts, numbers, arrays and inline tables. */
+/* TOML 1.0 (toml.io), as read by tomllib: tables, dotted keys, strings, numbers, arrays and inline tables. */
 #include "job/readers/toml.h"
 
 #include <stdlib.h>
@@ -43,7 +43,7 @@ static void skip_comment(toml *t) {
     if (t->at < t->end && *t->at == '\r') t->at++;
 }
 
-/* Blanks, comments and ends of lines, as stand between the items of an array. */
+/* Whitespace, comments and line breaks, as between the items of an array. */
 static void skip_lines(toml *t) {
     for (skip_comment(t); t->at < t->end && *t->at == '\n'; skip_comment(t)) {
         t->at++;
@@ -82,7 +82,7 @@ static size_t unicode(toml *t, char *to, int digits) {
     return put_utf8(to, code);
 }
 
-/* What stands behind a backslash; at most four bytes. */
+/* The character after a backslash; at most four bytes. */
 static size_t escaped(toml *t, char *to, bool is_long) {
     static const char from[] = "btnfre\"\\", into[] = "\b\t\n\f\r\x1b\"\\";
     const char *known = t->at < t->end && *t->at ? strchr(from, *t->at) : NULL;
@@ -101,7 +101,7 @@ static size_t escaped(toml *t, char *to, bool is_long) {
     return 0;
 }
 
-/* No text up to its last quote is longer when it is read. */
+/* An upper bound for the length of a string: up to its last quote. */
 static size_t longest(const toml *t, const char *quotes) {
     const char *at = t->at;
     while (at < t->end && ((size_t)(t->end - at) < strlen(quotes) || memcmp(at, quotes, strlen(quotes)) != 0))
@@ -109,7 +109,7 @@ static size_t longest(const toml *t, const char *quotes) {
     return (size_t)(at - t->at) + 8;
 }
 
-/* A text in quotes; with three of them it may have several lines, with ' nothing is escaped. */
+/* A quoted string; with three quotes it may span lines, with ' there are no escapes. */
 static bool quoted(toml *t, tide_text *text) {
     char quote = *t->at;
     const char three[] = {quote, quote, quote, 0};
@@ -162,7 +162,7 @@ static void put_entry(toml *t, tide_json *object, tide_text key, tide_json *valu
         tide_json_put(t->arena, object, key, value);
 }
 
-/* All parts of a dotted key but the last; the object in which the last stands. */
+/* Follows all parts of a dotted key except the last; returns the object for that. */
 static tide_json *walk(toml *t, tide_json *object, tide_text *last) {
     if (!toml_key(t, last)) return NULL;
     for (int depth = 0;; depth++) {
@@ -234,7 +234,7 @@ static bool is_moment(tide_text word) {
            (word.at[4] == '-' || memchr(word.at, ':', word.length));
 }
 
-/* As JSON has them, but for a plus and _ between digits. */
+/* As in JSON, plus a leading plus sign and _ between digits. */
 static tide_json *toml_number(toml *t, tide_text word) {
     char digits[TOML_SCALAR + 1];
     tide_diagnostics scratch;
@@ -274,7 +274,7 @@ static tide_json *toml_value(toml *t, int depth) {
 
 /* ---- lines ---- */
 
-/* [a.b]: what follows stands there. */
+/* [a.b]: what follows belongs there. */
 static tide_json *toml_table(toml *t, tide_json *root) {
     tide_text key;
     if (toml_take(t, '[')) return toml_fail(t, "has an array of tables, which is not read");

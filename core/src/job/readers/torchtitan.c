@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* TOML of torchtitan 0.1 and 0.2 (torchtitan/config/job_config.py). Its models are its own and not described: what
- * transformers' modules need under the same settings is played where that is asked for, by trainer=none. */
+/* TOML of torchtitan 0.1 and 0.2 (torchtitan/config/job_config.py). It has its own models, which are not described;
+ * with trainer=none, transformers' modules are played with the same settings instead. */
 #include <string.h>
 
 #include "base/units.h"
@@ -89,7 +89,7 @@ static const tide_key_row titan_rows[] = {
 
 static const tide_key_table titan_keys = {.rows = titan_rows, .count = TIDE_COUNT_OF(titan_rows)};
 
-/* model.name and model.flavor as the catalogue has them. */
+/* model.name and model.flavor as in the catalogue. */
 static const char *titan_model(const tide_claims *c) {
     static const char *const models[][2] = {{"llama3/8B", "llama-3.1-8b"},
                                             {"llama3/70B", "llama-3.1-70b"},
@@ -133,7 +133,7 @@ static void settle_stages(tide_claims *c, const tide_json *root, int64_t stages)
     const tide_json *parts = titan_at(root, "parallelism", "module_fqns_per_model_part"), *other = NULL;
     const char *model = titan_model(c);
     if (!parts) parts = titan_at(root, "experimental", "module_fqns_per_model_part");
-    for (int i = 0; i < 2 && !other; i++) /* of embedding and head as so many layers */
+    for (int i = 0; i < 2 && !other; i++) /* the embedding and the head counted as layers */
         other = titan_at(root, "parallelism",
                          i ? "pipeline_parallel_last_stage_less_layers" : "pipeline_parallel_first_stage_less_layers");
     const tide_json *config = model && !other && !tide_claims_have_model(c) && !c->arguments->overrides

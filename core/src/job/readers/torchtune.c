@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Recipes of torchtune 0.6 (recipes/configs). Their modules are torchtune's own and not described: what transformers'
- * modules need under the same settings is played where that is asked for, by trainer=none. */
+/* Recipes of torchtune 0.6 (recipes/configs). It has its own modules, which are not described; with trainer=none,
+ * transformers' modules are played with the same settings instead. */
 #include <string.h>
 
 #include "base/units.h"
 #include "job/readers/claims.h"
 
-/* The builders of torchtune.models, of which lora_ and qlora_ are forms. */
+/* The builders of torchtune.models, with variants lora_ and qlora_. */
 static const tide_key_row torchtune_model_rows[] = {
     KEY_SAYS("_component_", model,
              "*code_llama2_7b=codellama-7b|*llama2_7b=llama-2-7b|*llama2_13b=llama-2-13b|*llama2_70b=llama-2-70b|"
@@ -88,7 +88,7 @@ static bool truth_at(const tide_json *object, const char *key) {
     return tide_json_is(value, TIDE_JSON_BOOL) && value->is_true;
 }
 
-/* torchtune/models/llama3_1/_component_builders.py, lora_llama3_1: its layers by transformers' names. */
+/* torchtune/models/llama3_1/_component_builders.py, lora_llama3_1: its layers under transformers' names. */
 static const char *lora_targets(tide_claims *c, const tide_json *model) {
     const tide_json *names = tide_json_at(model, "lora_attn_modules");
     const char *targets = "";

@@ -15,7 +15,7 @@ static const tide_key_row checkpointing_kwargs_rows[] = {
 static const tide_key_table checkpointing_kwargs_keys = {.rows = checkpointing_kwargs_rows,
                                                          .count = TIDE_COUNT_OF(checkpointing_kwargs_rows)};
 
-/* Of from_pretrained(). */
+/* For from_pretrained(). */
 static const tide_key_row model_rows[] = {
     KEY_SETS("torch_dtype", dtype, ""),
     KEY_SETS("dtype", dtype, ""),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What files that start training say together, as the HF Trainer (transformers 5.23) and Accelerate (1.15) take it. */
+/* What files that start training mean together, as interpreted by HF Trainer (transformers 5.23) and Accelerate (1.15).
+ */
 #include "job/readers/claims.h"
 
 #include <inttypes.h>
@@ -10,7 +11,7 @@
 static void settle_checkpointing(tide_claims *c) {
     bool is_on = tide_fact_is(c, TIDE_FACT_checkpointing, "true");
     const char *said = tide_fact_of(c, TIDE_FACT_checkpointing);
-    if (tide_trl_kind(c) && !said) is_on = true; /* trl/trainer/base_config.py, as bf16 in tide_mixed_precision() */
+    if (tide_trl_kind(c) && !said) is_on = true; /* trl/trainer/base_config.py, like bf16 in tide_mixed_precision() */
     if (said && !is_on && !tide_fact_is(c, TIDE_FACT_checkpointing, "false"))
         tide_report(c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/settings/checkpointing",
                     tide_format(c->arena, "gradient_checkpointing: %s is not described; it is taken as true", said),
@@ -43,7 +44,7 @@ static void settle_finetuning(tide_claims *c) {
     if (is_lora || is_qlora) tide_settle(c, TIDE_FACT_finetuning, TIDE_SET_adapter, "lora");
     if (is_qlora) tide_settle(c, TIDE_FACT_finetuning, TIDE_SET_quant, "nf4");
     if (is_lora || is_qlora) return;
-    for (unsigned id = 0; id < TIDE_SET_COUNT; id++) /* ranks of adapters that are not made */
+    for (unsigned id = 0; id < TIDE_SET_COUNT; id++) /* options of adapters that are not created */
         if (c->settings[id] && !c->settings[TIDE_SET_adapter] && strncmp(tide_settings[id].name, "adapter.", 8) == 0) {
             c->settings[id]->effect = TIDE_KEY_IGNORED;
             c->settings[id] = NULL;
@@ -64,8 +65,8 @@ static void settle_model(tide_claims *c) {
     if (c->facts[TIDE_FACT_model]) c->facts[TIDE_FACT_model]->effect = TIDE_KEY_USED;
 }
 
-/* LLaMA-Factory's hparams/finetuning_args.py, swift/arguments/tuner_args.py: the vision tower and the projector are
- * frozen where no key says otherwise. */
+/* LLaMA-Factory's hparams/finetuning_args.py, swift/arguments/tuner_args.py: by default the vision tower and the
+ * projector are frozen. */
 static void settle_parts(tide_claims *c) {
     static const tide_fact facts[] = {TIDE_FACT_freezes_vision, TIDE_FACT_freezes_projector,
                                       TIDE_FACT_freezes_language};
@@ -78,7 +79,7 @@ static void settle_parts(tide_claims *c) {
     }
 }
 
-/* TrainingArguments where no key says otherwise. */
+/* Defaults of TrainingArguments. */
 static void settle_trainer(tide_claims *c) {
     tide_imply(c, TIDE_SET_batch, "8");
     tide_imply(c, TIDE_SET_optimizer, "adamw_fused");
@@ -104,7 +105,7 @@ static bool trains_adapters(const tide_claims *c) {
     return tide_known_of(c, TIDE_SET_adapter) && !is_known_as(c, TIDE_SET_adapter, "none");
 }
 
-/* Without sharding: weights as they are loaded, products in the half type. */
+/* Without sharding: weights as they are loaded, products in half precision. */
 static void settle_autocast(tide_claims *c) {
     const char *mixed = tide_mixed_precision(c);
     if (!mixed || strcmp(mixed, "none") == 0 || strcmp(mixed, "no") == 0) return;
@@ -130,7 +131,7 @@ static void settle_autocast(tide_claims *c) {
                 NULL);
 }
 
-/* The words of TrainingArguments.fsdp besides auto_wrap: offload, and a strategy, which is given back. */
+/* The words in TrainingArguments.fsdp besides auto_wrap: offload, and a strategy, which is returned. */
 static const char *settle_fsdp_words(tide_claims *c, const char *strategy) {
     const char *words = tide_fact_of(c, TIDE_FACT_fsdp);
     tide_text rest = tide_text_of(words && strcmp(words, "true") != 0 ? words : ""), piece;
@@ -146,7 +147,7 @@ static const char *settle_fsdp_words(tide_claims *c, const char *strategy) {
     return strategy;
 }
 
-/* A strategy by its name or its number, in torch.distributed.fsdp's spelling. */
+/* The name of a strategy, given by name or number, in torch.distributed.fsdp's spelling. */
 static const char *sharding_strategy(tide_claims *c, const char *given) {
     static const char *const numbered[] = {"FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD",
                                            "_HYBRID_SHARD_ZERO2"};
@@ -158,8 +159,8 @@ static const char *sharding_strategy(tide_claims *c, const char *given) {
     return strcmp(upper, "HYBRID_SHARD_ZERO2") == 0 ? numbered[4] : upper;
 }
 
-/* FullyShardedDataParallelPlugin.__post_init__ takes FSDP_SHARDING_STRATEGY, which `accelerate launch` sets from
- * fsdp_sharding_strategy, or FULL_SHARD; reshard_after_forward and what TrainingArguments say it does not look at. */
+/* FullyShardedDataParallelPlugin.__post_init__ uses FSDP_SHARDING_STRATEGY, which `accelerate launch` sets from
+ * fsdp_sharding_strategy, or FULL_SHARD; it ignores reshard_after_forward and TrainingArguments. */
 static const char *strategy_of_plugin(tide_claims *c, const char *words) {
     bool is_launched = c->facts[TIDE_FACT_distributed] && tide_fact_of(c, TIDE_FACT_fsdp_strategy);
     tide_fact said = is_launched || !c->facts[TIDE_FACT_fsdp_reshard]
@@ -207,7 +208,7 @@ static int64_t context_ranks(const tide_claims *c) {
 }
 
 /* accelerate/parallelism_config.py, __post_init__ and _validate_accelerator: shards within a group, over the joint mesh
- * of dp_shard and cp, and copies between. */
+ * of dp_shard and cp, and replicas across groups. */
 static void settle_groups(tide_claims *c) {
     int64_t copies = tide_fact_int(c, TIDE_FACT_dp_replicate, 1), shards = tide_fact_int(c, TIDE_FACT_dp_shard, 1),
             ranks = shards * context_ranks(c), processes = tide_fact_int(c, TIDE_FACT_processes, 0);
@@ -235,7 +236,7 @@ static void settle_fsdp_units(tide_claims *c, bool of_trainer) {
     tide_settle(c, TIDE_FACT_fsdp_policy, TIDE_SET_parallel_wrap, wraps ? "layer" : "root");
 }
 
-/* Units of adapters are the Trainer's, which is not described with parameters on the host. */
+/* With adapters the units are those of the Trainer, which are not described with offloaded parameters. */
 static void refuse_offloaded_adapters(tide_claims *c) {
     if (!c->settings[TIDE_SET_adapter] || !trains_adapters(c) || !tide_claims_train(c) ||
         !is_known_as(c, TIDE_SET_parallel_offload, "true") || !is_known_as(c, TIDE_SET_parallel_kind, "fsdp1"))
@@ -247,7 +248,7 @@ static void refuse_offloaded_adapters(tide_claims *c) {
                "near to it: parallel.kind=fsdp2, or parallel.offload=false");
 }
 
-/* Accelerator.prepare_model and fsdp2_prepare_model: what trains is kept in fp32 where mixed precision is on. */
+/* Accelerator.prepare_model and fsdp2_prepare_model: with mixed precision, trainable parameters are kept in fp32. */
 static void settle_fsdp(tide_claims *c) {
     bool of_trainer = c->facts[TIDE_FACT_fsdp] != NULL;
     bool is_two = tide_fact_int(c, TIDE_FACT_fsdp_version, of_trainer ? 2 : 1) == 2;
@@ -270,11 +271,11 @@ static void settle_fsdp(tide_claims *c) {
     tide_imply(c, TIDE_SET_parallel_reduce_dtype, mixed);
     tide_imply(c, is_two ? TIDE_SET_parallel_output_dtype : TIDE_SET_parallel_buffer_dtype, mixed);
     tide_imply(c, TIDE_SET_autocast, mixed);
-    /* FSDP1 leaves what is frozen as it was loaded, packed weights among it */
+    /* FSDP1 leaves frozen parameters as they were loaded, packed weights included */
     tide_imply(c, TIDE_SET_dtype, !is_two && c->settings[TIDE_SET_quant_storage] ? mixed : "fp32");
 }
 
-/* accelerate/parallelism_config.py: a model that from_pretrained() has cut by its plan. */
+/* accelerate/parallelism_config.py: for a model that from_pretrained() has sharded by its plan. */
 static void settle_tensor_parallel(tide_claims *c, int64_t ranks) {
     int64_t processes = tide_fact_int(c, TIDE_FACT_processes, ranks);
     tide_settle(c, TIDE_FACT_tensor_ranks, TIDE_SET_parallel_tp, tide_format(c->arena, "%" PRId64, ranks));
@@ -328,7 +329,7 @@ static void settle_processes(tide_claims *c) {
                     tide_format(c->arena, "%" PRId64, processes / machines));
 }
 
-/* DeepSpeedPlugin without a file of DeepSpeed's: the sizes are DeepSpeed's own. */
+/* DeepSpeedPlugin without a DeepSpeed file: sizes have DeepSpeed's defaults. */
 static void settle_deepspeed_plugin(tide_claims *c) {
     int64_t stage = tide_fact_int(c, TIDE_FACT_zero_stage, 2);
     const char *mixed = tide_mixed_precision(c), *clip = tide_fact_of(c, TIDE_FACT_zero_clip);
@@ -344,7 +345,7 @@ static void settle_deepspeed_plugin(tide_claims *c) {
     if (stage == 3) tide_imply(c, TIDE_SET_parallel_zero_init, "true");
 }
 
-/* A path that stands for a file which is not here. */
+/* A path that refers to a missing file. */
 static bool lacks_deepspeed(tide_claims *c) {
     const char *path = tide_fact_of(c, TIDE_FACT_deepspeed);
     if (!path || c->of_deepspeed.root || tide_published_take(c, path)) return false;
@@ -357,7 +358,7 @@ static bool lacks_deepspeed(tide_claims *c) {
 
 static void settle_strategy(tide_claims *c) {
     bool with_fsdp = tide_fact_of(c, TIDE_FACT_fsdp) && !tide_fact_is(c, TIDE_FACT_fsdp, "false");
-    if (tide_claims_have(c, TIDE_PROGRAM_axolotl) && !c->facts[TIDE_FACT_fsdp]) /* of fsdp_config alone too */
+    if (tide_claims_have(c, TIDE_PROGRAM_axolotl) && !c->facts[TIDE_FACT_fsdp]) /* also with only fsdp_config */
         with_fsdp = c->facts[TIDE_FACT_fsdp_version] || c->facts[TIDE_FACT_fsdp_policy];
     const char *type = tide_fact_of(c, TIDE_FACT_distributed);
     if (lacks_deepspeed(c)) return;
@@ -399,7 +400,7 @@ static void settle_strategy(tide_claims *c) {
     }
 }
 
-/* A loop of one's own scales losses of fp16; the Trainer does so by itself. */
+/* Without a trainer, the loop scales losses in fp16; the Trainer does so itself. */
 static void settle_scaler(tide_claims *c) {
     const tide_file_key *autocast = c->settings[TIDE_SET_autocast], *trainer = c->settings[TIDE_SET_trainer];
     const char *asked = c->arguments->asked_trainer, *played = asked ? asked : trainer ? trainer->taken : "none";
@@ -409,8 +410,8 @@ static void settle_scaler(tide_claims *c) {
 
 void tide_training_settle(tide_claims *c) {
     for (const tide_claims_file *file = c->first; file; file = file->next)
-        if (tide_is_of_rl(file->reader)) return;               /* whose launcher says how many processes there are */
-    if (tide_claims_have(c, TIDE_PROGRAM_megatron_lm)) return; /* the same */
+        if (tide_is_of_rl(file->reader)) return;               /* whose launcher determines the number of processes */
+    if (tide_claims_have(c, TIDE_PROGRAM_megatron_lm)) return; /* likewise */
     tide_default_facts(c);
     settle_model(c);
     settle_parts(c);

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which of TRL's trainers a file of its arguments is for, and what that trainer's configuration has by default. No key
- * names the trainer, as each has a command of its own; some keys and losses belong to one alone. */
+/* Which of TRL's trainers a file of arguments is for, and the defaults of that trainer's configuration. No key names
+ * the trainer, because each has a command of its own; but some keys and losses belong to only one. */
 #include "job/readers/claims.h"
 
 #include <string.h>
 
 #include "base/units.h"
 
-enum { TRANSFORMERS_5 = 5000 }; /* as tide_version_number() has it */
+enum { TRANSFORMERS_5 = 5000 }; /* as returned by tide_version_number() */
 
 static bool has_trl_file(const tide_claims *c) {
     return tide_claims_have(c, TIDE_PROGRAM_transformers) || tide_claims_have(c, TIDE_PROGRAM_trl);
 }
 
-/* The trainers of losses that no other has. */
+/* The trainers of losses that no other trainer has. */
 static const char *kind_of_one(const char *loss) {
     static const char *const of_dpo[] = {"exo_pair",  "nca_pair", "robust",       "bco_pair",
                                          "sppo_hard", "aot",      "apo_zero",     "apo_down",
@@ -29,7 +29,7 @@ static const char *kind_of_one(const char *loss) {
     return NULL;
 }
 
-/* DPO's losses may be several. */
+/* DPO may have several losses. */
 static const char *kind_of_loss(const tide_claims *c, const char *losses) {
     tide_text rest = tide_text_of(losses), one;
     const char *kind = NULL;
@@ -43,7 +43,7 @@ static bool is_spread(const tide_claims *c) {
            (c->facts[TIDE_FACT_distributed] && !tide_fact_is(c, TIDE_FACT_distributed, "no"));
 }
 
-/* parallel.kind as it is asked for, or will be settled. */
+/* parallel.kind as requested, or as it will be settled. */
 static const char *strategy_of(const tide_claims *c) {
     const char *asked = c->arguments->asked[TIDE_SET_parallel_kind];
     const tide_json *stage = tide_json_at(tide_json_at(c->of_deepspeed.root, "zero_optimization"), "stage");
@@ -60,8 +60,8 @@ static const char *strategy_of(const tide_claims *c) {
                                                                : "ddp";
 }
 
-/* Whether trainers are described with what a supervised file asks for on several GPUs (job/conflicts.c says of what
- * they are not); files that ask for more are played by the plain loop. */
+/* Whether trainers are described with what a supervised file requests on several GPUs (job/conflicts.c lists what they
+ * are not described with); files that request more are played as a plain loop. */
 static bool has_described_strategy(const tide_claims *c) {
     static const char *const described[] = {"ddp", "zero0", "zero1", "zero2", "zero3", "fsdp1", "fsdp2"};
     const char *kind = strategy_of(c), *offload = tide_known_of(c, TIDE_SET_parallel_offload);
@@ -70,7 +70,7 @@ static bool has_described_strategy(const tide_claims *c) {
     return is_described && !(offload && strcmp(offload, "true") == 0 && strncmp(kind, "fsdp", 4) == 0);
 }
 
-/* By the plain loop, which every strategy has. */
+/* Played as a plain loop, which supports every strategy. */
 static bool leaves_trainer(const tide_claims *c) {
     return is_spread(c) && !has_described_strategy(c);
 }
@@ -86,8 +86,8 @@ const char *tide_trl_kind(const tide_claims *c) {
     return kind && strcmp(kind, "sft") == 0 && leaves_trainer(c) ? NULL : kind;
 }
 
-/* Preferences are no supervised training: where a file of TRL's leaves open by which trainer, or another program has
- * such keys, nothing is played. */
+/* Preference training is not supervised training: if TRL's file leaves the trainer open, or another program has such
+ * keys, nothing is played. */
 static void refuse_unknown(tide_claims *c) {
     static const tide_fact facts[] = {TIDE_FACT_precomputes,   TIDE_FACT_beta,       TIDE_FACT_loss_type,
                                       TIDE_FACT_trl,           TIDE_FACT_completion, TIDE_FACT_preference,
@@ -98,7 +98,7 @@ static void refuse_unknown(tide_claims *c) {
         const tide_file_key *key = c->facts[facts[i]];
         const char *kind = facts[i] == TIDE_FACT_loss_type && key ? kind_of_loss(c, key->value) : NULL;
         bool is_supervised = (!is_of_trl && facts[i] == TIDE_FACT_loss_type) || (kind && strcmp(kind, "sft") == 0);
-        bool is_of_others = !is_of_trl && facts[i] == TIDE_FACT_preference; /* have keys of that name */
+        bool is_of_others = !is_of_trl && facts[i] == TIDE_FACT_preference; /* they have keys of that name */
         if (!key || is_supervised || is_of_others) continue;
         tide_error(c->diags, TIDE_ERR_UNSUPPORTED, c->fact_places[facts[i]],
                    tide_format(c->arena, "%s=%s trains by preferences%s", key->key, key->value,
@@ -110,7 +110,7 @@ static void refuse_unknown(tide_claims *c) {
     if (is_of_trl) tide_refuse_named_preferences(c);
 }
 
-/* What programs over TRL's trainers do otherwise; trainer NULL: nothing is near. */
+/* How programs based on TRL's trainers differ from them; trainer NULL: nothing is similar. */
 typedef struct own_trainer {
     tide_program program;
     const char *said, *trainer, *why;
@@ -124,8 +124,8 @@ typedef struct own_trainer {
 
 static const own_trainer *own_trainer_of(const tide_claims *c, const char *said) {
     static const own_trainer rows[] = {
-        /* core/trainers/trl.py; trl/experimental/orpo, cpo and trainer/reward_trainer.py are alike in TRL 1.9 and 1.16
-         */
+        /* core/trainers/trl.py; trl/experimental/orpo, cpo and trainer/reward_trainer.py are the same in TRL 1.9
+           and 1.16 */
         {TIDE_PROGRAM_axolotl, "orpo", "orpo", NULL},
         {TIDE_PROGRAM_axolotl, "simpo", "cpo", NULL},
         {TIDE_PROGRAM_axolotl, "reward", "reward", NULL},
@@ -164,7 +164,7 @@ static const own_trainer *own_trainer_of(const tide_claims *c, const char *said)
     return NULL;
 }
 
-/* Preferences or rewards by a program over TRL: one of TRL's trainers, or an error and NULL. */
+/* Preference or reward training by a program based on TRL: one of TRL's trainers, or an error and NULL. */
 static const char *own_kind(tide_claims *c, const char *said) {
     const own_trainer *own = own_trainer_of(c, said);
     const tide_file_key *key = c->facts[TIDE_FACT_trl];
@@ -206,8 +206,8 @@ void tide_own_trainer_settle(tide_claims *c, const char *said) {
     if (strcmp(kind, "grpo") == 0 || strcmp(kind, "rloo") == 0) tide_rollouts_settle(c);
 }
 
-/* What from_pretrained() loads where a script names no type: the model's own from transformers 5 on, before it fp32;
- * modeling_utils.py. */
+/* The dtype that from_pretrained() loads if a script gives none: the model's own since transformers 5, before that
+ * fp32; modeling_utils.py. */
 static void settle_loaded_dtype(tide_claims *c) {
     const char *version = tide_known_of(c, TIDE_SET_transformers);
     int number = tide_version_number(version ? version : "");
@@ -215,7 +215,7 @@ static void settle_loaded_dtype(tide_claims *c) {
     tide_imply(c, TIDE_SET_dtype, number && number < TRANSFORMERS_5 ? "fp32" : "auto");
 }
 
-/* Supervised training, or preferences of a trainer that is not named. */
+/* Supervised training, or preference training by an unnamed trainer. */
 static void settle_plain(tide_claims *c) {
     refuse_unknown(c);
     settle_loaded_dtype(c);
@@ -239,7 +239,7 @@ static void settle_kind(tide_claims *c, const char *kind) {
     if (strcmp(kind, "grpo") == 0 || strcmp(kind, "rloo") == 0)
         tide_rollouts_settle(c);
     else
-        tide_imply(c, TIDE_SET_seq, "1024"); /* max_length of SFTConfig and its kin */
+        tide_imply(c, TIDE_SET_seq, "1024"); /* max_length of SFTConfig and others */
     if (c->facts[TIDE_FACT_loss_type])
         tide_settle(c, TIDE_FACT_loss_type, TIDE_SET_trainer_loss_type, tide_fact_of(c, TIDE_FACT_loss_type));
     if (c->facts[TIDE_FACT_beta])
@@ -261,7 +261,7 @@ static void settle_empty_cache(tide_claims *c) {
                     NULL);
 }
 
-/* Trainer.evaluate between steps. eval_steps may be a share of the run. */
+/* Trainer.evaluate between steps. eval_steps may be a fraction of the run. */
 static void settle_evaluation(tide_claims *c, const char *kind) {
     static const tide_setting_id of_evaluation[] = {
         TIDE_SET_trainer_per_device_eval_batch_size, TIDE_SET_trainer_max_eval_samples,
@@ -275,7 +275,7 @@ static void settle_evaluation(tide_claims *c, const char *kind) {
     if (strategy && has_loop && !generates && !leaves_trainer(c)) {
         const tide_file_key *predicts = c->settings[TIDE_SET_trainer_predict_with_generate];
         tide_settle(c, TIDE_FACT_evaluates, TIDE_SET_trainer_eval_strategy, strategy);
-        if (predicts && strcmp(predicts->taken, "true") == 0) /* which scripts have it for */
+        if (predicts && strcmp(predicts->taken, "true") == 0) /* if the script has it for that purpose */
             tide_imply(c, TIDE_SET_trainer_compute_metrics, "true");
         bool is_count = every && strcmp(strategy, "steps") == 0 && strcmp(every, "1.0") != 0 &&
                         strspn(every, "0123456789") == strlen(every);
@@ -294,7 +294,7 @@ static void settle_evaluation(tide_claims *c, const char *kind) {
                     NULL);
 }
 
-/* Of checkpoints, which only gather what is cut over ranks. */
+/* Checkpoints, which only gather what is sharded. */
 static void settle_saving(tide_claims *c) {
     const char *saves = tide_fact_of(c, TIDE_FACT_saves), *every = tide_fact_of(c, TIDE_FACT_save_steps),
                *kind = is_spread(c) ? strategy_of(c) : "none", *asked = c->arguments->asked_trainer;
@@ -316,7 +316,7 @@ static void settle_saving(tide_claims *c) {
         tide_settle(c, TIDE_FACT_state_dict_type, TIDE_SET_parallel_state_dict_type, "sharded");
 }
 
-/* Of the optimizers of TrainingArguments, these two allocate for it. */
+/* Of the optimizers of TrainingArguments, these two allocate memory for it. */
 static void settle_weight_decay(tide_claims *c) {
     const tide_file_key *optimizer = c->settings[TIDE_SET_optimizer], *trainer = c->settings[TIDE_SET_trainer];
     const char *decay = tide_fact_of(c, TIDE_FACT_weight_decay);
@@ -325,8 +325,8 @@ static void settle_weight_decay(tide_claims *c) {
         tide_settle(c, TIDE_FACT_weight_decay, TIDE_SET_trainer_weight_decay, decay);
 }
 
-/* Rows of several sequences are SFTTrainer's, whose attention is flash-attn's where the file says so: a mask would keep
- * them apart otherwise. */
+/* Rows of several sequences are an option of SFTTrainer; if the file says so their attention is flash-attn's, otherwise
+ * a mask separates them. */
 static void settle_rows(tide_claims *c, const char *kind) {
     static const struct {
         tide_fact fact;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What files say of rollouts: the rows that are generated, how long they are, and what scores them
+/* What files say about rollouts: the number of generated rows, their lengths, and how they are scored
  * (trl/trainer/grpo_config.py, rloo_config.py; swift/rlhf_trainers/arguments.py). */
 #include <inttypes.h>
 #include <string.h>
@@ -25,7 +25,7 @@ bool tide_has_grpo_key(const tide_claims *c) {
     return false;
 }
 
-/* A reward is a function by its name, or a model by its path on the Hub. */
+/* A reward is the name of a function, or the path of a model on the Hub. */
 static void settle_rewards(tide_claims *c) {
     const char *names = tide_fact_of(c, TIDE_FACT_rewards);
     if (names && strchr(names, '/'))
@@ -36,7 +36,7 @@ static void settle_rewards(tide_claims *c) {
     if (names) c->facts[TIDE_FACT_rewards]->effect = TIDE_KEY_USED;
 }
 
-/* GRPOConfig.__post_init__: generation_batch_size is of all ranks. */
+/* GRPOConfig.__post_init__: generation_batch_size counts all ranks. */
 static void settle_generation_batch(tide_claims *c) {
     int64_t rows = tide_fact_int(c, TIDE_FACT_generation_batch, 0), batch = 0;
     const tide_file_key *said = c->settings[TIDE_SET_batch];
@@ -53,7 +53,8 @@ static void settle_generation_batch(tide_claims *c) {
                     tide_format(c->arena, "%" PRId64, rows / batch));
 }
 
-/* Rows are a prompt and a completion. TRL 1.16 cuts no prompts, and ms-swift's max_length is theirs. */
+/* Rows consist of a prompt and a completion. TRL 1.16 does not truncate prompts, and ms-swift's max_length applies to
+ * them. */
 static void settle_lengths(tide_claims *c) {
     const tide_file_key *seq = c->settings[TIDE_SET_seq];
     bool of_swift = tide_claims_have(c, TIDE_PROGRAM_ms_swift);

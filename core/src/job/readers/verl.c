@@ -48,7 +48,7 @@ static const tide_key_row verl_fsdp_rows[] = {
     KEY_MATTERS("use_no_sync_for_gradient_accumulation", "keeps whole gradients between micro-batches", ""),
     KEY_MATTERS("pad_to_length", "pads rows to whole buckets", ""),
     KEY_SETS("reshard_after_forward", parallel_reshard_after_forward, ""),
-    KEY_REFUSED("strategy", "trains by another engine than FSDP", "fsdp|fsdp2"), /* settle reads which */
+    KEY_REFUSED("strategy", "trains by another engine than FSDP", "fsdp|fsdp2"), /* settle() finds out which */
     KEY_REFUSED("tensor_model_parallel_size|pipeline_model_parallel_size|virtual_pipeline_model_parallel_size|"
                 "context_parallel_size|expert_*_parallel_size|use_mbridge|vanilla_mbridge|use_megatron_fsdp|"
                 "override_transformer_config|use_dist_checkpointing",
@@ -85,7 +85,7 @@ static const tide_key_row verl_mtp_rows[] = {
 };
 RL_SWITCHED(verl_mtp);
 
-/* Of Megatron-Core. */
+/* For Megatron-Core. */
 static const tide_key_row verl_megatron_lora_rows[] = {
     KEY_MATTERS("rank", "adapts layers of Megatron-Core", ""),
     KEY_NEUTRAL("type|merge|alpha|dropout|target_modules|exclude_modules|dropout_position|lora_*_init_method|dtype"),

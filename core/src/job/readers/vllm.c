@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vLLM's configuration: vllm/engine/arg_utils.py and vllm/entrypoints/openai/cli_args.py. Its YAML file has the names
- * of the options. vllm_command.c finds them in command lines. */
+/* vLLM's configuration: vllm/engine/arg_utils.py and vllm/entrypoints/openai/cli_args.py. Keys of its YAML file are the
+ * names of the options. vllm_command.c finds them in command lines. */
 #include "job/readers/vllm.h"
 
 #include <string.h>
@@ -152,7 +152,7 @@ void tide_vllm_put(tide_arena *arena, tide_json *options, tide_text name, const 
     for (size_t i = 0; i < TIDE_COUNT_OF(counted); i++)
         if (strcmp(key, counted[i]) == 0) text = whole_number_text(arena, text);
     value->text = tide_text_of(text);
-    tide_json_put(arena, options, tide_text_of(key), value); /* the last holds */
+    tide_json_put(arena, options, tide_text_of(key), value); /* the last one applies */
 }
 
 /* ---- the YAML file ---- */

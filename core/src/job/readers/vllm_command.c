@@ -6,7 +6,7 @@
 #include "job/readers/server_command.h"
 #include "job/readers/vllm.h"
 
-/* The first word behind `vllm serve` or the module of its server. */
+/* The first word after `vllm serve` or the module of its server. */
 static uint32_t find_vllm(const tide_command_line *l) {
     for (uint32_t i = 0; i < l->count; i++) {
         if (i + 1 < l->count && tide_shell_runs(l->tokens[i], "vllm") && strcmp(l->tokens[i + 1], "serve") == 0)
