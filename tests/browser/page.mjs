@@ -279,7 +279,7 @@ export default function ({ visit, field, fragmentOf, fromCore, exampleWords, ser
 
   test('what a setting means comes while its label is pointed at', () => visit(async (page) => {
     await page.locator('label[for="set-batch"]').hover();
-    await page.locator('.tip', { hasText: 'Samples in one forward pass on one GPU' }).waitFor();
+    await page.locator('.tip', { hasText: 'Samples per forward pass on one GPU' }).waitFor();
     assert.match(await page.locator('.tip').innerText(), /in proportion\. In samples\. [A-Z][a-z ]+: batch=16$/);
   }));
 
