@@ -112,15 +112,16 @@ static void values_show(const cJSON *answer) {
         cJSON_ArrayForEach(item, assumed) item_show("", cli_text_at(item, "what"));
     }
     if (cJSON_GetArraySize(reads) == 0) return;
-    cli_heading("Lines that read values from the GPU: all were zero; --answer FILE:LINE=N gives one");
+    cli_heading("Lines that read values from the GPU: computed ones were zero; --answer FILE:LINE=N gives one");
     cJSON_ArrayForEach(item, reads) {
         cli_buffer text = {0};
         if (shown++ == READ_ROWS) {
             printf("  and %d more\n", cJSON_GetArraySize(reads) - READ_ROWS);
             break;
         }
-        cli_format(&text, "%s:%" PRId64 " %s, %" PRId64 " times", cli_text_at(item, "file"), cli_int_at(item, "line"),
-                   cli_text_at(item, "function"), cli_int_at(item, "count"));
+        int64_t times = cli_int_at(item, "count");
+        cli_format(&text, "%s:%" PRId64 " %s, %" PRId64 " time%s", cli_text_at(item, "file"), cli_int_at(item, "line"),
+                   cli_text_at(item, "function"), times, times == 1 ? "" : "s");
         printf("  %s\n", text.at);
         cli_buffer_free(&text);
     }
@@ -134,6 +135,8 @@ void observed_show(const cJSON *answer, bool is_exact) {
     if (cli_at(answer, "smallest_device_bytes")) {
         cli_number smallest;
         printf("  runs on a device of %s or more\n", cli_size(smallest, cli_int_at(answer, "smallest_device_bytes")));
+    } else if (cli_at(cli_at(answer, "verdict"), "fits") && !cli_true_at(cli_at(answer, "verdict"), "fits")) {
+        puts("  the program ended there: a larger --gpu shows what it needs after that");
     }
     factors_show(answer, unit);
     cli_peak_show(answer);

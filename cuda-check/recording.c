@@ -167,7 +167,9 @@ void recording_play(const launch *l, const observed_process *worst, cJSON *answe
     for (size_t i = 0; i < sizeof copied / sizeof *copied; i++)
         if (cli_at(played.json, copied[i]))
             cJSON_AddItemToObject(answer, copied[i], cJSON_Duplicate(cli_at(played.json, copied[i]), true));
-    cJSON_AddNumberToObject(answer, "smallest_device_bytes",
-                            (double)cli_int_at(cli_at(played.json, "verdict"), "smallest_device_bytes"));
+    /* Of a program that ended out of memory only the beginning is known. */
+    if (cli_true_at(cli_at(answer, "verdict"), "fits"))
+        cJSON_AddNumberToObject(answer, "smallest_device_bytes",
+                                (double)cli_int_at(cli_at(played.json, "verdict"), "smallest_device_bytes"));
     cli_answer_free(&played);
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import sys
 from typing import Any
 
@@ -65,6 +66,26 @@ def library_comes(event: str, args: Any) -> None:
     _library.phantom_complete(array, len(paths))
 
 
+def has_kernels(built: str, capability: int) -> bool:
+    """Whether a GPU runs what was compiled for `built` ("sm_80 sm_90a compute_120"): machine code runs on capabilities
+    of the same major version that are not older, PTX on all that are not older (CUDA programming guide, Application
+    Compatibility)."""
+    for kind, version, exact in re.findall(r"(sm|compute)_(\d+)([af]?)", built):
+        is_same = int(version) // 10 == capability // 10
+        if int(version) == capability or int(version) <= capability and not exact and (is_same or kind == "compute"):
+            return True
+    return False
+
+
+def note_missing_kernels(torch: Any) -> None:
+    flags = getattr(torch._C, "_cuda_getArchFlags", None)
+    built, capability = flags() if flags else None, int(os.environ["TIDEMARK_CARD"].split()[2])
+    if built and not has_kernels(built, capability):
+        text = (f"this PyTorch ({torch.__version__}) has no kernels for capability {capability / 10}, only {built}: "
+                "it does not run on that GPU; take a build that has them")
+        _library.phantom_note(b"phantom-kernels", text.encode())
+
+
 def attach(torch: Any, watch: Any) -> None:
     if not hasattr(_library, "phantom_on_read"):
         return
@@ -72,6 +93,7 @@ def attach(torch: Any, watch: Any) -> None:
     if cudnn is not None:
         major, minor, patch = cudnn.getCompileVersion()
         _library.phantom_cudnn(major * 10000 + minor * 100 + patch)
+    note_missing_kernels(torch)
     answers = dict(ANSWERS)
     own = {}                                         # --answer FILE:LINE=N
     for word in filter(None, os.environ.get("TIDEMARK_ANSWERS", "").split("\n")):

@@ -106,6 +106,10 @@ API(void, phantom_runtime, int is) {
     major = is;
 }
 
+API(void, phantom_note, const char *kind, const char *text) {
+    note(kind, text);
+}
+
 void note(const char *kind, const char *text) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static char *said[512];

@@ -6,7 +6,7 @@
  * and library calls succeed and compute nothing.  What lies above the runtime (dispatcher,
  * autograd, caching allocator) is the real thing.
  *
- *     GPU.c       the GPU and the environment
+ *     card.c       the GPU and the environment
  *     device_memory.c  device memory: blocks, virtual memory, pinned host memory
  *     runtime.c    libcudart
  *     capture.c    stream capture: events and graphs
@@ -57,7 +57,7 @@ enum {
 /* Copies up to here are really made; larger ones read as zero. */
 #define COPY_LIMIT MIB
 
-/* ---- GPU.c ---- */
+/* ---- card.c ---- */
 
 typedef struct phantom_card {
     size_t bytes;   /* as the driver reports it */

@@ -202,7 +202,11 @@ def refusals():
                                       "--gpu", "t4")
     sentence = answer["verdict"]["sentence"] if answer else ""
     check("out of memory", "" if code == 1 and sentence.startswith("out of memory in step 0, load: 4.0 GiB asked for, 2.4 GiB of 14.6 GiB")
-          else f"{code} {sentence} {errors[-300:]}")
+          and "smallest_device_bytes" not in answer else f"{code} {sentence} {errors[-300:]}")
+
+    code, answer, errors, *_ = script("import torch\ntorch.ones(9, device='cuda')\n", "--gpu", "p100")
+    kinds = [n["kind"] for n in answer["notes"]] if answer else []
+    check("a GPU without kernels", "" if kinds == ["phantom-kernels"] else f"{code} {kinds} {errors[-300:]}")
 
     caught = ("import torch\nn = 64\nwhile True:\n    try:\n        x = torch.empty(n << 30, device='cuda', dtype=torch.uint8)\n"
               "        break\n    except torch.cuda.OutOfMemoryError:\n        n //= 2\nprint('n', n)\n")

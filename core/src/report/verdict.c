@@ -21,10 +21,11 @@ static const char *extent(const tide_job_report *r, uint64_t device) {
                                   : tide_format(arena, "between %s and %s", low, high);
 }
 
+/* What is needed, and its range with the reason of it. */
 static const char *ranged(const tide_job_report *r, uint64_t device) {
     tide_arena *arena = r->w->arena;
-    const char *reason = tide_range_reason(arena, r->run, r->job);
-    return reason ? tide_format(arena, ", %s as %s", extent(r, device), reason) : "";
+    const char *reason = tide_range_reason(arena, r->run, r->job), *need = tide_gib(arena, device);
+    return reason ? tide_format(arena, "%s (%s, as %s)", need, extent(r, device), reason) : need;
 }
 
 static void write_rank(tide_writer *w, const tide_job *job) {
@@ -132,9 +133,9 @@ static const char *setting_of_loading(const tide_job *job) {
 static const char *loading_sentence(const tide_job_report *r, uint64_t device, uint64_t steps) {
     tide_arena *arena = r->w->arena;
     const char *setting = setting_of_loading(r->job);
-    return tide_format(arena, "%s to load, %s there: loading does not fit%s; %s%s", tide_gib(arena, device),
-                       tide_gib(arena, r->job->device_bytes), ranged(r, device),
-                       setting ? "set " : "the steps allocate ", setting ? setting : tide_gib(arena, steps));
+    return tide_format(arena, "%s to load, %s there: loading does not fit; %s%s", ranged(r, device),
+                       tide_gib(arena, r->job->device_bytes), setting ? "set " : "the steps allocate ",
+                       setting ? setting : tide_gib(arena, steps));
 }
 
 static const char *left_out_sentence(const tide_job_report *r, uint64_t device) {
@@ -143,8 +144,7 @@ static const char *left_out_sentence(const tide_job_report *r, uint64_t device) 
     const char *of = job->device_bytes ? tide_format(arena, "needed, %s there", tide_gib(arena, job->device_bytes))
                                        : "at the peak",
                *end = job->device_bytes ? "cannot tell whether it fits" : "choose a GPU";
-    return tide_format(arena, "%s %s%s, without %s: %s", tide_gib(arena, device), of, ranged(r, device),
-                       tide_left_out(arena, job), end);
+    return tide_format(arena, "%s %s, without %s: %s", ranged(r, device), of, tide_left_out(arena, job), end);
 }
 
 /* Even if the lower bound exceeds the capacity, the allocator may release cached memory and continue. */
@@ -163,23 +163,25 @@ static const char *cannot_tell_sentence(const tide_job_report *r, uint64_t devic
 static const char *sentence_of(const tide_job_report *r, uint64_t device) {
     tide_arena *arena = r->w->arena;
     const tide_job *job = r->job;
-    int64_t margin = (int64_t)job->device_bytes - (int64_t)device;
-    const char *total = tide_gib(arena, job->device_bytes), *need = tide_gib(arena, device);
+    const char *total = tide_gib(arena, job->device_bytes), *need = ranged(r, device),
+               *at_least = tide_range_reason(arena, r->run, job) ? "at least " : "";
+    uint64_t least = tide_range_low(r->run, job, device), most = tide_range_high(r->run, job, device);
     if (tide_left_out(arena, job)) return left_out_sentence(r, device);
-    if (!job->device_bytes)
-        return tide_format(arena, "%s at the peak%s; choose a GPU to see whether it fits", need, ranged(r, device));
+    if (!job->device_bytes) return tide_format(arena, "%s at the peak; choose a GPU to see whether it fits", need);
     if (tide_job_report_fit(r) == TIDE_CANNOT_TELL) return cannot_tell_sentence(r, device);
     uint64_t steps = steps_beside_loading(r);
     if (steps) return loading_sentence(r, device, steps);
+    if (r->on_card.is_oom && least <= job->device_bytes)
+        return tide_format(arena, "%s needed, %s there: does not fit, fragmented short", need, total);
     if (r->on_card.is_oom)
-        return tide_format(arena, "%s needed, %s there: does not fit, %s short%s", need, total,
-                           margin < 0 ? tide_gib(arena, (uint64_t)-margin) : "fragmented", ranged(r, device));
-    if (margin >= 0)
-        return tide_format(arena, "%s of %s: fits, %s to spare%s", need, total, tide_gib(arena, (uint64_t)margin),
-                           ranged(r, device));
+        return tide_format(arena, "%s needed, %s there: does not fit, %s%s short", need, total, at_least,
+                           tide_gib(arena, least - job->device_bytes));
+    if (device <= job->device_bytes)
+        return tide_format(arena, "%s of %s: fits, %s%s to spare", need, total, at_least,
+                           tide_gib(arena, job->device_bytes - most));
     return tide_format(arena,
-                       "%s wanted of %s: runs, because the allocator gives cached memory back and retries %llu times%s",
-                       need, total, (unsigned long long)r->on_card.retries, ranged(r, device));
+                       "%s wanted of %s: runs, because the allocator gives cached memory back and retries %llu times",
+                       need, total, (unsigned long long)r->on_card.retries);
 }
 
 /* "left_out": what the figures do not include. */

@@ -121,7 +121,7 @@ static bool find_stand_in(void *user, const tide_json *config, tide_text *descri
                     "no description covers '%s': by its keys it was played as %s; its peak may differ by %lld %%",
                     own && own->kind == TIDE_JSON_STRING ? own->text.at : "this configuration", as->text.at,
                     (long long)percent->integer),
-                "a description makes it exact: see 'How to add a model' in the README");
+                "a description makes it exact (models/README.md)");
             return true;
         }
     }
@@ -383,7 +383,7 @@ bool tide_make_model(tide_run *run, const tide_job *job) {
                    : tide_error(diags, TIDE_ERR_MODEL_UNKNOWN, "/config.json/model_type",
                                 tide_format(arena, "no description covers %s '%s', and its keys are those of no family",
                                             type->key.at, type->text.at),
-                                "see 'How to add a model' in the README");
+                                "describe it (models/README.md), or run the program by `tidemark dry-run`");
     if (!tide_job_check_config(arena, job, diags)) return false;
     tide_description *description = tide_description_load(&run->descriptions, description_name);
     if (!description || !root_class(run, job, description, &class_name)) return false;
