@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loaded by the CUDA driver into every process of `tidemark check` (CUDA_INJECTION64_PATH): notes
- * the driver's memory calls, who made them, and the device memory in use after each.
+/* Loaded by the CUDA driver into every process of `tidemark check` (CUDA_INJECTION64_PATH): logs the driver's memory
+ * calls, their callers, and the device memory in use after each.
  *
- * Lines of text are appended to TIDEMARK_RUN/PID.agent, so that whatever ends the process loses
- * none of them:
+ * Lines of text are appended to TIDEMARK_RUN/PID.agent, so that none is lost however the process ends:
  *
- *     I VERSION SUBSCRIBED PATH        CUPTI as it was found; a subscription that is not 0 ends the
- * file D INDEX UUID                     a device's name, before its first line K INDEX TIME USED
- * BEFORE TOTAL NAME   memory in use after and before a call that may grow the driver's own A INDEX
- * TIME USED BYTES ADDRESS OWNER NAME F INDEX TIME USED ADDRESS X INDEX TIME USED BYTES ERROR OWNER
- * NAME    a call that failed
+ *     I VERSION SUBSCRIBED PATH        CUPTI as it was found; a subscription other than 0 ends the file
+ *     D INDEX UUID                     a device's name, before its first line
+ *     K INDEX TIME USED BEFORE TOTAL NAME   memory in use after and before a call at which the driver may allocate
+ *     A INDEX TIME USED BYTES ADDRESS OWNER NAME
+ *     F INDEX TIME USED ADDRESS
+ *     X INDEX TIME USED BYTES ERROR OWNER NAME    a call that failed
  *
- * TIME in microseconds of the monotonic clock; letters K: context, M: module, G: other growth, P:
- * managed. It links to libc alone: a missing dependency would keep it from loading without a word.
- */
+ * TIME in microseconds of the monotonic clock; letters K: context, M: module, G: other growth, P: managed. It links to
+ * libc only: a missing dependency would silently prevent it from loading. */
 #define _GNU_SOURCE
 #include "cupti.h"
 
@@ -70,7 +69,7 @@ static pid_t owner;
 static bool is_named[DEVICES];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* A fork's child writes to a file of its own. */
+/* The child of a fork writes to a file of its own. */
 static bool record_open(void) {
     const char *run = getenv("TIDEMARK_RUN");
     char path[4096];
@@ -105,7 +104,7 @@ static void name_device(int device) {
 
 /* ---- who asked ---- */
 
-/* The first library outside of CUDA's own: its file's name, without what follows ".so". */
+/* The first library that is not part of CUDA: its file name, without what follows ".so". */
 static void caller_find(char *out, size_t size) {
     static const char *const inner[] = {"libcuda.so", "libcupti", "libcudart", "agent.so"};
     void *frames[FRAMES];
@@ -136,7 +135,7 @@ static unsigned long long now_us(void) {
     return (unsigned long long)t.tv_sec * 1000000 + (unsigned long long)t.tv_nsec / 1000;
 }
 
-/* Bytes asked for, and the address or handle that came. */
+/* The requested bytes, and the resulting address or handle. */
 static void read_parameters(kind is, const void *parameters, unsigned long long *bytes, unsigned long long *address) {
     const struct {
         const unsigned long long *made;
@@ -176,14 +175,14 @@ static void called(const struct call *call, const cupti_callback_data *data) {
     unsigned long long bytes, address;
     char line[LINE], who[128];
     bool is_growth = call->is == CONTEXT || call->is == MODULE || call->is == MARKER;
-    /* At the making of a context there may be none yet to ask in. */
+    /* While a context is created there may be none to ask in. */
     bool is_known = memory_info && memory_info(&free_bytes, &total) == 0;
     size_t used = is_known ? total - free_bytes : 0;
     if (data->site == CUPTI_SITE_ENTER) {
         used_before = used;
         return;
     }
-    /* A context that is retained need not be current: its device is the second parameter. */
+    /* A retained context need not be current: its device is the second parameter. */
     if (call->is == CONTEXT && strcmp(call->name, "cuDevicePrimaryCtxRetain") == 0)
         device = ((const int *)data->parameters)[2];
     else if (context_device)
@@ -229,7 +228,7 @@ static void on_call(void *user, int domain, uint32_t id, const cupti_callback_da
 
 /* ---- CUPTI ---- */
 
-/* What the program has loaded goes first: two copies in one process do not get on. */
+/* A copy that the program has loaded is preferred: two in one process conflict. */
 static void *cupti_open(const char **how) {
     static const char *const names[] = {"libcupti.so.13", "libcupti.so.12", "libcupti.so.11.8"};
     const char *path = getenv("TIDEMARK_CUPTI");
@@ -259,7 +258,7 @@ EXPORT int InitializeInjection(void) {
         *(void **)&get_version = dlsym(cupti, "cuptiGetVersion");
     }
     if (get_version) get_version(&version);
-    backtrace(&frame, 1); /* loads what it needs now */
+    backtrace(&frame, 1); /* loads now what it needs */
     if (subscribe && enable) status = subscribe(&subscriber, on_call, NULL);
     for (int i = 0; status == CUPTI_OK && i < CALLS; i++) enable(1, subscriber, CUPTI_DOMAIN_DRIVER, calls[i].id);
     Dl_info info = {0};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Agents' lines to sums. */
+/* Summing up the lines of agents. */
 #define _GNU_SOURCE
 #include "agent_read.h"
 

@@ -67,7 +67,7 @@ static bool option_read(check *c, int argc, char **argv, int *at) {
 
 /* ---- the prediction ---- */
 
-/* An answer that was saved with --json. */
+/* An answer saved with --json. */
 static bool answer_read(check *c) {
     cli_buffer text = {0};
     if (!cli_is_file(c->estimate) || !cli_read_file(&text, c->estimate)) return false;
@@ -80,7 +80,7 @@ static bool answer_read(check *c) {
     return c->predicted != NULL;
 }
 
-/* The words of `tidemark estimate`, in one. */
+/* The words of `tidemark estimate`, as one argument. */
 static int estimate_read(check *c) {
     char *words[WORDS], *copy, *rest = NULL;
     int count = 0, status;
@@ -116,8 +116,8 @@ static void environment_set(const check *c) {
     launch_prepend("PYTHONPATH", path, ':');
 }
 
-/* The hook knows devices by number, the driver by name: PyTorch's properties join them, else the
- * agent's lines. */
+/* The hook knows devices by number, the driver by name: joined by PyTorch's properties, or else by the agent's lines.
+ */
 static void uuids_fill(check *c) {
     cJSON *seen, *device;
     cJSON_ArrayForEach(seen, c->processes) cJSON_ArrayForEach(device, cJSON_GetObjectItem(seen, "devices")) {
@@ -141,7 +141,7 @@ static bool saw_anything(const check *c) {
 
 /* ---- the log of an inference server ---- */
 
-/* Before a command that writes it; without one it is there. */
+/* Opened before a command that writes it; without a command it exists. */
 static bool log_open(check *c) {
     c->launch.log = open(c->log, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (c->launch.log > 0) return true;

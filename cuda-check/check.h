@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `tidemark check`: what was seen of a run on real GPUs, and what of it was predicted. */
+/* `tidemark check`: what was observed of a run on real GPUs, and how much of it was predicted. */
 #ifndef TIDE_CHECK_H
 #define TIDE_CHECK_H
 
@@ -23,11 +23,10 @@ typedef struct check {
     agent_process *agents;
     size_t agent_count;
     cJSON *warnings;  /* [{id, text, hint}] */
-    bool is_injected; /* the agent was asked for */
+    bool is_injected; /* the agent was requested */
     engine_log_row log_rows[ENGINE_LOG_ROWS];
     int log_count;
-    int64_t others[NVML_DEVICES]; /* bytes of other processes before the run; -1: there are, size
-                                     unknown */
+    int64_t others[NVML_DEVICES]; /* bytes of other processes before the run; -1: there are some, of unknown size */
 } check;
 
 /* check_warn.c: each names cause, consequence and remedy. */
@@ -36,8 +35,8 @@ void check_warn(check *c, const char *id, const char *hint, const char *format, 
     __attribute__((format(printf, 4, 5)))
 #endif
     ;
-int check_preflight(check *c);       /* what keeps a run from being measured */
-void check_look_at_agents(check *c); /* after the run: where the agent was, and where not */
+int check_preflight(check *c);       /* reports what prevents a measurement */
+void check_look_at_agents(check *c); /* after the run: where the agent was loaded, and where not */
 
 /* check_answer.c */
 bool check_is_used(const check *c, const nvml_device *n);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The identity device = PyTorch's segments + other libraries + context + modules + the rest, and
- * the verdict on it. */
+/* Splits the memory of a device into PyTorch's segments, other libraries, context, modules and the rest, and gives a
+ * verdict. */
 #define _GNU_SOURCE
 #include "../native/estimate.h"
 #include "check.h"
@@ -21,7 +21,7 @@ typedef struct row {
 
 typedef struct device_rows {
     char uuid[96], name[96];
-    bool is_exact; /* by the agent; else polled */
+    bool is_exact; /* measured by the agent; else polled */
     int64_t measured, predicted, limit;
     row rows[CHECK_ROWS];
     int count;
@@ -42,8 +42,8 @@ static row *row_find(device_rows *d, const char *name) {
 
 /* ---- rows of one device ---- */
 
-/* A server once it has started: what its profile run left, and the cache; -1: not known. The profile run's peak is over
- * then. Of engines that make their own buffers the estimate's peak is all of them. */
+/* A server after its start: what its profile run left, and the cache; -1: unknown. The peak of the profile run is over
+ * then. For engines that allocate buffers directly, the estimate's peak is their sum. */
 static int64_t server_of(const cJSON *serving, const char *name) {
     const cJSON *card = cli_at(serving, "card");
     int64_t cache = cli_int_at(serving, "blocks") * cli_int_at(serving, "block_bytes"),
@@ -61,7 +61,7 @@ static int64_t estimate_of(const check *c, const char *name) {
     return value ? cli_int(value) : -1;
 }
 
-/* Of PyTorch's own statistics on the device, over processes: the sums of peaks. */
+/* PyTorch's own statistics for the device: the sums of peaks over processes. */
 static void torch_sums(const check *c, const char *uuid, int64_t *allocated, int64_t *reserved) {
     const cJSON *seen, *device;
     *allocated = *reserved = 0;
@@ -72,7 +72,7 @@ static void torch_sums(const check *c, const char *uuid, int64_t *allocated, int
     }
 }
 
-/* Sums the agents' view of a device; false: none looked at it. */
+/* Sums up what agents saw of a device; false: there was none. */
 static bool agent_rows(const check *c, device_rows *d, int64_t base) {
     int64_t first = 0, modules = 0;
     bool is_seen = false;
@@ -81,8 +81,7 @@ static bool agent_rows(const check *c, device_rows *d, int64_t base) {
             const agent_device *a = &c->agents[i].devices[k];
             if (strcmp(a->uuid, d->uuid) != 0 || a->used_peak == 0) continue;
             is_seen = true;
-            /* The device's use is of all processes: the largest sum is the fullest moment that any
-             * of them saw. */
+            /* The device's use covers all processes: the largest value that any of them saw. */
             if (a->used_peak > d->measured) d->measured = a->used_peak;
             if (!first || a->first < first) first = a->first;
             modules += a->modules;
@@ -115,7 +114,7 @@ static void device_fill(check *c, device_rows *d, const nvml_device *n) {
         d->measured = polled;
         d->rows[0].at_peak = d->rows[0].own_peak = reserved;
     } else if (polled > d->measured) {
-        d->measured = polled; /* growth between calls, which the poll alone saw */
+        d->measured = polled; /* growth between calls, which only polling saw */
     }
     for (int i = 0; i < d->count; i++) known += d->rows[i].at_peak;
     if (reserved == 0 && d->rows[0].own_peak == 0 && d->rows[0].predicted < 0) { /* not a PyTorch program */
@@ -157,7 +156,7 @@ static double percent(int64_t predicted, int64_t measured) {
     return measured > 0 ? 100.0 * (double)(predicted - measured) / (double)measured : 0;
 }
 
-/* Of a prediction that has no GPU the segments are compared, which do not depend on it. */
+/* For a prediction without a GPU only segments are compared, which do not depend on it. */
 static void compare(const check *c, const device_rows *d, int64_t *predicted, int64_t *measured, const char **what) {
     bool has_card = cJSON_IsBool(cli_at(cli_at(c->predicted, "verdict"), "fits"));
     *what = has_card ? "device" : "reserved";

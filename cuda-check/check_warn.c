@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What keeps a run from being measured, or measured well: cause, consequence, remedy. */
+/* What prevents or degrades a measurement: cause, consequence, remedy. */
 #define _GNU_SOURCE
 #include "check.h"
 #include "cupti.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the agent uses of CUPTI, in declarations of its own: the layouts and numbers are append-only
- * from CUDA 11 to 13. tests/cuda-check/layouts.c holds them against the headers. */
+/* The part of CUPTI that the agent uses, declared here: layouts and numbers are append-only from CUDA 11 to 13.
+ * tests/cuda-check/layouts.c checks them against the headers. */
 #ifndef TIDE_CUPTI_H
 #define TIDE_CUPTI_H
 
@@ -13,7 +13,7 @@ enum { CUPTI_DOMAIN_DRIVER = 1, CUPTI_SITE_ENTER = 0, CUPTI_SITE_EXIT = 1 };
 enum {
     CUPTI_OK = 0,
     CUPTI_NOT_INITIALIZED = 15,      /* newer than the driver supports */
-    CUPTI_MULTIPLE_SUBSCRIBERS = 39, /* another tool holds it */
+    CUPTI_MULTIPLE_SUBSCRIBERS = 39, /* already in use by another tool */
     CUPTI_UNKNOWN = 999
 };
 
@@ -31,8 +31,8 @@ typedef struct cupti_callback_data {
 
 typedef void cupti_callback(void *user, int domain, uint32_t id, const cupti_callback_data *data);
 
-/* X(name, CUPTI_DRIVER_TRACE_CBID_name, kind): a plain allocation, physical memory, a pool's, a
- * free, or a call at which the driver itself may take memory. */
+/* X(name, CUPTI_DRIVER_TRACE_CBID_name, kind): a plain allocation, physical memory, a pool's, a free, or a call at
+ * which the driver itself may allocate. */
 #define CUPTI_CALLS(X)                                                                                                 \
     X(cuMemAlloc_v2, 243, ALLOC)                                                                                       \
     X(cuMemAllocPitch_v2, 244, PITCH)                                                                                  \

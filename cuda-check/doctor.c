@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `tidemark doctor`: what of this machine can be measured, and how. */
+/* `tidemark doctor`: what can be measured on this machine, and how. */
 #define _GNU_SOURCE
 #include "check.h"
 #include "cupti.h"

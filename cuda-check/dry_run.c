@@ -94,7 +94,7 @@ static int options_read(dry_run *d, int argc, char **argv, int *at) {
 
 /* ---- the GPU ---- */
 
-/* The row that is meant by --gpu, as `gpu=` of a job is read: "H100 SXM" is h100-80. Freed by the caller. */
+/* The row for --gpu, interpreted like `gpu=` of a job: "H100 SXM" is h100-80. Freed by the caller. */
 static int card_named(const dry_run *d, char **name) {
     cli_buffer request = {0}, setting = {0};
     cli_answer answer = {0};
@@ -156,7 +156,7 @@ static void environment_set(const dry_run *d) {
     launch_set("TRITON_LIBCUDA_PATH", l->tools);
     snprintf(path, sizeof path, "%s/hook", l->tools);
     launch_prepend("PYTHONPATH", path, ':');
-    /* A machine without a GPU often hides the ones that it has not. */
+    /* A machine without a GPU often sets CUDA_VISIBLE_DEVICES to none. */
     if (visible && (!visible[0] || visible[0] == '-')) unsetenv("CUDA_VISIBLE_DEVICES");
     if (d->world) {
         launch_set("TIDEMARK_ALONE", "1");
@@ -167,14 +167,13 @@ static void environment_set(const dry_run *d) {
         launch_set("MASTER_ADDR", "127.0.0.1");
         launch_set("MASTER_PORT", "29500");
     }
-    /* Threads of NCCL's watchdog would wait for ranks that are not there. */
+    /* Threads of NCCL's watchdog would wait for missing ranks. */
     launch_set("TORCH_NCCL_ENABLE_MONITORING", "0");
     launch_set("TORCH_NCCL_DUMP_ON_TIMEOUT", "0");
     launch_set("TORCH_NCCL_CUDA_EVENT_CACHE", "0");
 }
 
-/* The most bytes in use on one device, by all processes: {in use, peak} of each, as the phantom
- * counts. */
+/* The most bytes in use on one device, over all processes: {in use, peak} of each, as counted by the phantom. */
 static int64_t device_peak(const launch *l, int64_t gpus) {
     char path[4096];
     uint64_t pair[2], most = 0;
@@ -193,7 +192,7 @@ static bool has_note(const cJSON *notes, const char *kind) {
     return false;
 }
 
-/* The request that ended a process, or NULL. */
+/* The request at which a process ended, or NULL. */
 static const cJSON *last_oom(const cJSON *processes, const cJSON **of) {
     const cJSON *seen;
     cJSON_ArrayForEach(seen, processes) {
@@ -274,7 +273,7 @@ static cJSON *answer_make(const dry_run *d, const cJSON *processes, cJSON *notes
     return answer;
 }
 
-/* Nothing was seen on a device: why. */
+/* Explains why nothing was seen on a device. */
 static int explain_nothing(const dry_run *d, const cJSON *processes, const cJSON *notes) {
     const cJSON *seen = cJSON_GetArrayItem(processes, 0), *note;
     cli_buffer end = {0};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What vLLM says of its memory in its log, beside an estimate: v1/worker/gpu_worker.py, v1/worker/gpu/model_runner.py
+/* vLLM's log lines about its memory, compared with an estimate: v1/worker/gpu_worker.py, v1/worker/gpu/model_runner.py
  * and v1/core/kv_cache_utils.py of 0.32.0. */
 #include "engine_log.h"
 
@@ -7,17 +7,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A line of the log: what stands before the number, and what the estimate has for it. */
+/* A line of the log: the text before the number, and the estimate's counterpart. */
 static const struct {
     const char *name, *before, *key;
-    bool is_gib; /* two digits behind the point; else a whole number with commas */
+    bool is_gib; /* two digits after the point; else an integer with commas */
 } lines[] = {{"weights", "Model loading took ", "model_bytes", true},
              {"KV cache memory", "Available KV cache memory: ", "available", true},
              {"KV cache tokens", "GPU KV cache size: ", "tokens", false}};
 
 enum { LINE_COUNT = sizeof lines / sizeof *lines };
 
-/* "14.99", "206,800": the number at the beginning; false: there is none. */
+/* "14.99", "206,800": parses the number at the beginning; false: there is none. */
 static bool number_read(const char *at, double *value) {
     char digits[40];
     size_t count = 0;
@@ -29,7 +29,7 @@ static bool number_read(const char *at, double *value) {
     return count && !*end;
 }
 
-/* The last line of its kind: a server may start more than once in a log. */
+/* The last line of its kind: a log may contain several starts. */
 static bool last_of(const char *text, const char *before, double *value) {
     bool is_found = false;
     for (const char *at = strstr(text, before); at; at = strstr(at + 1, before))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Starts a command with tidemark's libraries in its environment, and waits for its end. */
+/* Starting a command with tidemark's libraries in its environment, and waiting for its end. */
 #define _GNU_SOURCE
 #include "launch.h"
 
@@ -46,7 +46,7 @@ static bool tools_are_at(launch *l, const char *folder, const char *name) {
            path_join(hook, sizeof hook, l->tools, "hook/tidemark_hook.py") && cli_is_file(hook);
 }
 
-/* Beside the program, as it is built, or where it is installed. */
+/* Next to the program in the build tree, or in the installed location. */
 static bool tools_find(launch *l) {
     char self[3072];
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
@@ -61,7 +61,7 @@ static bool is_executable(const char *path) {
     return stat(path, &info) == 0 && S_ISREG(info.st_mode) && access(path, X_OK) == 0;
 }
 
-/* As execvp looks for it. */
+/* Searches like execvp. */
 static bool command_find(const char *name) {
     const char *path = getenv("PATH");
     if (strchr(name, '/')) return is_executable(name);
@@ -122,11 +122,11 @@ void launch_prepend(const char *name, const char *value, char separator) {
     cli_buffer_free(&text);
 }
 
-/* ---- the child ---- */
+/* A signal that ends tidemark is passed on to the command; the report is still written. */
 
 static volatile sig_atomic_t child;
 
-/* What ends tidemark ends the command, whose report is still made. */
+/* the terminal sends it to the command as well */
 static void pass_on(int signal) {
     if (child > 0) kill((pid_t)child, signal);
 }

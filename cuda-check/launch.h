@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A command under observation: what is put into its environment, its end, and what it left behind.
- */
+/* Observing a command: its environment, its end, and what it left behind. */
 #ifndef TIDE_LAUNCH_H
 #define TIDE_LAUNCH_H
 
@@ -13,34 +12,34 @@ enum observed_exit {
     OBSERVED_OK = 0,          /* ran, fits; for check: within the tolerance */
     OBSERVED_NO = 1,          /* out of memory; for check: past the tolerance */
     OBSERVED_USAGE = 2,       /* the command line */
-    OBSERVED_CANNOT = 3,      /* nothing could be observed, and why is said */
+    OBSERVED_CANNOT = 3,      /* nothing could be observed; the reason is reported */
     OBSERVED_FAILED = 4,      /* the command failed for reasons of its own */
-    OBSERVED_INCONCLUSIVE = 5 /* check: too little was seen */
+    OBSERVED_INCONCLUSIVE = 5 /* check: too little was observed */
 };
 
 typedef struct launch {
     char **command;        /* ends in NULL */
-    char folder[64];       /* of the run; what is in it is removed at the end */
+    char folder[64];       /* of the run; its contents are removed at the end */
     char tools[4096];      /* where the libraries and the hook are */
-    bool output_to_errors; /* the command's standard output goes to standard error */
-    int log;               /* the descriptor that takes all that the command writes; 0: none */
+    bool output_to_errors; /* redirects the command's standard output to standard error */
+    int log;               /* descriptor that receives all output of the command; 0: none */
     pid_t pid;
     bool is_done;
-    int status; /* of waitpid */
+    int status; /* from waitpid */
     double seconds;
 } launch;
 
-/* A number of an option, within bounds; says what is wrong. */
+/* Parses a numeric option within bounds; reports errors. */
 bool observed_integer(const char *name, const char *text, int64_t least, int64_t most, int64_t *out);
 
-/* Finds the command and the tools, and makes the folder. Says what is wrong. */
+/* Finds the command and the tools, and makes the folder. Reports errors. */
 int launch_prepare(launch *l, const char *name, int argc, char **argv);
 void launch_set(const char *name, const char *value);
-/* NAME=VALUE, or VALUE:what was there */
+/* NAME=VALUE, or VALUE:old value */
 void launch_prepend(const char *name, const char *value, char separator);
-/* Fails with OBSERVED_CANNOT; why is said. */
+/* Fails with OBSERVED_CANNOT, and reports why. */
 int launch_start(launch *l);
-/* False while the command runs; waits up to `milliseconds` (-1: to the end). */
+/* False while the command is running; waits up to `milliseconds` (-1: to the end). */
 bool launch_wait(launch *l, int milliseconds);
 void launch_close(launch *l);
 /* "exit code 1", "signal 9 (Killed)" */
@@ -49,13 +48,13 @@ bool launch_path(const launch *l, char *out, size_t size, const char *name);
 
 /* ---- observed.c: what processes wrote ---- */
 
-/* An array of the processes' own reports, by rank; "notes": the phantom's, [{kind,text}]. */
+/* The reports of all processes as an array, by rank; "notes": those of the phantom, [{kind,text}]. */
 cJSON *observed_read(const launch *l);
 cJSON *observed_notes(const launch *l);
 
 typedef struct observed_process {
     const cJSON *seen;           /* PID.json */
-    const cJSON *device;         /* the one that it reserved most on, or NULL */
+    const cJSON *device;         /* the one on which it reserved the most, or NULL */
     int64_t allocated, reserved; /* peaks */
 } observed_process;
 
@@ -63,21 +62,20 @@ typedef struct observed_process {
 bool observed_worst(observed_process *out, const cJSON *processes);
 observed_process observed_of(const cJSON *seen);
 
-/* Members of an answer in the form of `estimate`'s, of the worst process. */
+/* Members of an answer in the form of `estimate`, for the process that needs the most. */
 void observed_answer(cJSON *answer, const observed_process *worst, const cJSON *processes);
 void observed_show(const cJSON *answer, bool is_exact);
 
 /* ---- recording.c ---- */
 
-/* Turns the events of every process into recordings: FILE, or FILE with .rankN before its ending.
- */
+/* Converts the events of every process into recordings: FILE, or FILE with .rankN before its extension. */
 int recording_write(const launch *l, const cJSON *processes, const char *path, int64_t device_bytes,
                     int64_t outside_bytes);
-/* Plays the worst process's recording, for what an estimate's answer holds too: "timeline",
- * "options", and the smallest device. */
+/* Plays the recording of the process that needs the most, for members that an estimate has too: "timeline", "options",
+ * and the smallest device. */
 void recording_play(const launch *l, const observed_process *worst, cJSON *answer, int64_t device_bytes,
                     int64_t outside_bytes);
-/* Whether FILE can be written; says why not. */
+/* Whether FILE can be written; reports why not. */
 bool recording_can_write(const char *path);
 
 #endif

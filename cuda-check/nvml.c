@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NVML without its header: newest functions first, and older ones where a driver lacks them. */
+/* NVML without its header: newest functions first, older ones if the driver lacks them. */
 #define _GNU_SOURCE
 #include "nvml.h"
 
@@ -8,7 +8,7 @@
 #include <string.h>
 
 typedef struct memory_v1 {
-    unsigned long long total, free, used; /* used holds what the driver reserved */
+    unsigned long long total, free, used; /* used includes what the driver reserved */
 } memory_v1;
 
 typedef struct memory_v2 {
@@ -24,7 +24,7 @@ typedef struct process_info { /* of the functions _v2 and _v3 */
 
 _Static_assert(sizeof(memory_v2) == 40 && sizeof(process_info) == 24, "layouts of nvml.h");
 
-/* Functions by name; NULL: the driver has it not. */
+/* Functions by name; NULL: the driver does not have it. */
 #define FUNCTION(n, type, name) (*(type *)&(void *){dlsym((n)->library, name)})
 
 typedef int takes_nothing(void);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the observed processes wrote, as one answer in the form of an estimate's. */
+/* The reports of observed processes as one answer in the form of an estimate. */
 #define _GNU_SOURCE
 #include "launch.h"
 
@@ -53,7 +53,7 @@ cJSON *observed_notes(const launch *l) {
         char *space = lines.line.at ? strchr(lines.line.at, ' ') : NULL;
         if (!space) continue;
         *space = 0;
-        bool is_known = false; /* each process says it once */
+        bool is_known = false; /* each process reports it once */
         const cJSON *other;
         cJSON_ArrayForEach(other, notes) is_known |= strcmp(cli_text_at(other, "kind"), lines.line.at) == 0 &&
                                                      strcmp(cli_text_at(other, "text"), space + 1) == 0;
@@ -92,7 +92,7 @@ bool observed_worst(observed_process *out, const cJSON *processes) {
 
 /* ---- the answer ---- */
 
-/* Factors in the order of an estimate; what is not here is "other". */
+/* Factors in the order of an estimate; everything else is "other". */
 static const char *const factors[] = {"parameters", "gradients", "optimizer", "activations",
                                       "temporary",  "other",     "rounding"};
 
@@ -120,7 +120,7 @@ static void factors_add(cJSON *answer, const cJSON *groups) {
     }
 }
 
-/* The values of one device, out of those of all. */
+/* Selects the values of one device. */
 static void steps_add(cJSON *answer, const cJSON *seen, int64_t device) {
     cJSON *list = cJSON_AddArrayToObject(answer, "steps");
     const cJSON *step, *value;
@@ -131,7 +131,7 @@ static void steps_add(cJSON *answer, const cJSON *seen, int64_t device) {
     }
 }
 
-/* In a run without history the phase is the one whose peak is the largest. */
+/* Without a history, the peak is in the phase with the largest one. */
 static void peak_add(cJSON *answer, const observed_process *p) {
     static const char *const phases[] = {"load", "forward", "backward", "optimizer"};
     cJSON *peak = cJSON_AddObjectToObject(answer, "peak");
@@ -157,7 +157,7 @@ static void peak_add(cJSON *answer, const observed_process *p) {
     add_bytes(peak, "step", at);
     cJSON_AddStringToObject(peak, "phase", phase);
     const char *from = cli_text_at(p->device, "peak_from");
-    cJSON_AddStringToObject(peak, "module", strcmp(from, phase) == 0 ? "" : from); /* "backward" has no line */
+    cJSON_AddStringToObject(peak, "module", strcmp(from, phase) == 0 ? "" : from); /* there is no line for "backward" */
     add_bytes(peak, "rank", cli_int_at(p->seen, "rank"));
     add_bytes(peak, "device_index", device);
 }
@@ -186,7 +186,7 @@ static void ranks_add(cJSON *answer, const cJSON *processes) {
     }
 }
 
-/* What keeps a part of the answer away. */
+/* Reports why a part of the answer is missing. */
 static void look_for_faults(cJSON *answer, const cJSON *processes) {
     static const char lost[] = "the allocator's history was lost: the program records its own, or "
                                "took more than 4,000,000 steps of "

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An observed run on the screen, in the form of an estimate. */
+/* Printing an observed run in the form of an estimate. */
 #define _GNU_SOURCE
 #include "../native/estimate.h"
 #include "launch.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `tidemark replay --on-gpu`: takes on a real GPU, step by step, what a timeline reserves. */
+/* `tidemark replay --on-gpu`: allocates on a real GPU, step by step, what a timeline reserves. */
 #define _GNU_SOURCE
 #include "launch.h"
 
@@ -10,8 +10,8 @@
 #include <string.h>
 
 enum { PIECES = 1 << 16, STUB_LIBRARY = 34, OUT_OF_MEMORY = 2 };
-static const int64_t page = 2 << 20;      /* what the driver hands out at least */
-static const int64_t headroom = 64 << 20; /* never taken, so that the GPU's other users go on */
+static const int64_t page = 2 << 20;      /* granularity of the driver */
+static const int64_t headroom = 64 << 20; /* never allocated, so that other users of the GPU can go on */
 
 typedef struct driver {
     int (*init)(unsigned), (*get)(int *, int), (*retain)(void **, int), (*release)(int), (*set)(void *);
@@ -19,7 +19,7 @@ typedef struct driver {
 } driver;
 
 typedef struct played {
-    uint64_t at[PIECES]; /* what is held, in the order in which it was taken */
+    uint64_t at[PIECES]; /* what is held, in order of allocation */
     int64_t size[PIECES];
     int count;
     int64_t held, steps, worst_gap, most;
@@ -37,7 +37,7 @@ static bool is_config(const char *path) {
     return strcmp(path, "-") == 0 || (length > 5 && strcmp(path + length - 5, ".json") == 0);
 }
 
-/* A file that is no configuration is a recording; all else is a job. */
+/* A file that is not a configuration is a recording; anything else is a job. */
 static int timeline_make(cli_answer *answer, int argc, char **argv) {
     cli_arguments arguments;
     cli_buffer request = {0};
@@ -89,7 +89,7 @@ static int64_t free_bytes(const driver *d, int64_t *total) {
     return (int64_t)unused;
 }
 
-/* Up or down to what is reserved in a step; false: the GPU has not got it. */
+/* Allocates or frees up to what is reserved at a step; false: the GPU does not have it. */
 static bool level_reach(const driver *d, played *p, int64_t reserved) {
     int64_t total;
     while (p->held > reserved && p->count > 0) {
@@ -107,7 +107,7 @@ static bool level_reach(const driver *d, played *p, int64_t reserved) {
     return true;
 }
 
-/* Plays every column; the number of the one that does not fit, or -1. */
+/* Plays every column; returns the number of the one that does not fit, or -1. */
 static int columns_play(const driver *d, played *p, const cJSON *columns) {
     int64_t total, empty = free_bytes(d, &total);
     const cJSON *column;

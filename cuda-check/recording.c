@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The events that a process wrote as text, in tidemark's recording format. */
+/* Converting the events that a process wrote as text to tidemark's recording format. */
 #define _GNU_SOURCE
 #include "launch.h"
 
@@ -24,7 +24,7 @@ static bool to_file(void *user, const void *bytes, size_t length) {
     return fwrite(bytes, 1, length, user) == length;
 }
 
-/* Up to four numbers; what is missing is 0. Returns what follows. */
+/* Parses up to four numbers; missing ones are 0. Returns what follows. */
 static const char *numbers_read(const char *text, uint64_t *out) {
     for (int i = 0; i < 4; i++) {
         char *end;
@@ -111,7 +111,7 @@ static char *facts_text(const cJSON *seen, int64_t device, int64_t device_bytes,
     return text;
 }
 
-/* FILE; run.rank1.tide for the second of several. */
+/* FILE; run.rank1.tide for the second of several ranks. */
 static void name_of(cli_buffer *out, const char *path, int64_t rank, int64_t device, bool is_only) {
     const char *slash = strrchr(path, '/'), *dot = strrchr(path, '.');
     size_t stem = dot && dot > (slash ? slash : path) ? (size_t)(dot - path) : strlen(path);
@@ -120,7 +120,7 @@ static void name_of(cli_buffer *out, const char *path, int64_t rank, int64_t dev
     cli_append_text(out, path + stem);
 }
 
-/* The events of a process on a device, to a file. CLI_OK if there are none. */
+/* Writes the events of a process on a device to a file. CLI_OK if there are none. */
 static int one_write(const launch *l, const cJSON *seen, const cJSON *device, const char *path, int64_t device_bytes,
                      int64_t outside_bytes) {
     char name[64], from[4096];
@@ -144,7 +144,7 @@ int recording_write(const launch *l, const cJSON *processes, const char *path, i
     const cJSON *seen, *device;
     int count = 0, status = CLI_OK;
     cJSON_ArrayForEach(seen, processes) count += cJSON_GetArraySize(cli_at(seen, "devices"));
-    if (count > 1) unlink(path); /* it was only tried */
+    if (count > 1) unlink(path); /* it was only created as a test */
     cJSON_ArrayForEach(seen, processes) cJSON_ArrayForEach(device, cli_at(seen, "devices")) {
         cli_buffer to = {0};
         name_of(&to, path, cli_int_at(seen, "rank"), cli_int_at(device, "index"), count == 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `tidemark watch`: GPU memory of running processes, by the driver's own count. */
+/* `tidemark watch`: GPU memory of running processes, as counted by the driver. */
 #define _GNU_SOURCE
 #include "launch.h"
 #include "nvml.h"
@@ -24,7 +24,7 @@ static void end(int signal) {
     is_over = signal;
 }
 
-/* Whether `pid` is `root` or comes from it. */
+/* Whether `pid` is `root` or a descendant of it. */
 static bool is_of(int64_t pid, int64_t root) {
     for (int i = 0; i < DEPTH && pid > 1; i++) {
         char path[64], text[1024];
@@ -35,7 +35,7 @@ static bool is_of(int64_t pid, int64_t root) {
         size_t length = fread(text, 1, sizeof text - 1, file);
         fclose(file);
         text[length] = 0;
-        const char *after = strrchr(text, ')'); /* the name may hold anything */
+        const char *after = strrchr(text, ')'); /* the name may contain anything */
         if (!after || sscanf(after + 1, " %*c %" SCNd64, &pid) != 1) return false;
     }
     return false;
@@ -49,7 +49,7 @@ static seen *seen_find(seen *list, int *count, int64_t pid, int device) {
     return &list[(*count)++];
 }
 
-/* One look; the number of processes there. -1: the driver does not tell. */
+/* Takes one sample; returns the number of processes, or -1: the driver does not tell. */
 static int look(const nvml *n, int64_t root, seen *list, int *count) {
     int there = 0;
     for (int i = 0; i < *count; i++) list[i].is_there = false;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `tidemark compare JOB --recording FILE`: a prediction beside a recorded run. */
+/* `tidemark compare JOB --recording FILE`: compares a prediction with a recorded run. */
 #include "cli.h"
 
 #include <inttypes.h>

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The words after a command: options, files, links and settings.
  *
- * A word is a link if it has a fragment of settings (#a=b, a=b&c=d or z=1.TEXT), a setting if it has a "=", a
- * file if there is one of that name, and the model's name otherwise. --NAME VALUE is a setting where it is no option.
- * The command of a server or of a training is a file (pasted.c).
- */
+ * A word is a link if it has a fragment of settings (#a=b, a=b&c=d or z=1.TEXT), a setting if it contains "=", a file
+ * if one of that name exists, and otherwise the model's name. --NAME VALUE is a setting unless it is an option. The
+ * command of a server or of a training is treated as a file (pasted.c). */
 #include "cli.h"
 
 #include <stdlib.h>
@@ -159,7 +158,7 @@ static bool has_path(const cli_arguments *a, const char *path) {
     return false;
 }
 
-/* The files beside an index of a checkpoint that it names, if they are there. */
+/* The files named in a checkpoint's index, if they exist next to it. */
 static void shards_read(cli_arguments *a, const char *path) {
     cli_buffer text = {0};
     if (!cli_is_file(path) || !cli_read_file(&text, path)) return;
@@ -192,7 +191,7 @@ static void folder_read(cli_arguments *a, const char *path) {
     }
 }
 
-/* What is named as a file, whether or not it is there. */
+/* A name with the extension of a file, whether or not that exists. */
 static bool ends_as_file(const char *word) {
     static const char *const endings[] = {".json", ".yaml", ".yml", ".toml", ".sh", ".txt", ".gguf", ".safetensors"};
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
@@ -200,7 +199,7 @@ static bool ends_as_file(const char *word) {
     return false;
 }
 
-/* Words that are no settings are one text: qwen 2.5 7b. */
+/* Words that are not settings form one text: qwen 2.5 7b. */
 static void name_read(cli_arguments *a, const char *word) {
     cli_buffer name = {0};
     if (a->has_name) {
@@ -216,7 +215,8 @@ static void name_read(cli_arguments *a, const char *word) {
     cli_buffer_free(&name);
 }
 
-/* A folder with a slash in its word, or one that holds a model, which from_pretrained takes before the Hub's. */
+/* A word for a folder with a slash in it, or a folder that contains a model, which from_pretrained prefers to the Hub.
+ */
 static bool is_model_folder(const char *word) {
     cli_buffer name = {0};
     if (!cli_is_folder(word)) return false;
@@ -226,7 +226,7 @@ static bool is_model_folder(const char *word) {
     return is_one;
 }
 
-/* A program in this folder, as "run", is a word of a question; one that is meant has a path, an extension or a dash. */
+/* A program in this folder, such as "run", is a word of a question, unless it has a path, an extension or a dash. */
 static bool is_program(const char *word) {
     return !strpbrk(word, "./-_") && access(word, X_OK) == 0;
 }
@@ -245,7 +245,7 @@ static int word_read(cli_arguments *a, const char *word, unsigned takes) {
     } else if (is_model_folder(word)) {
         folder_read(a, word);
     } else if (ends_as_file(word)) {
-        list_add(&a->paths, &a->path_count, word, strlen(word)); /* and say that it is not there */
+        list_add(&a->paths, &a->path_count, word, strlen(word)); /* to be reported as missing */
     } else {
         name_read(a, word);
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Growing text. */
+/* Growable text. */
 #include "cli.h"
 
 #include <stdarg.h>
@@ -11,7 +11,7 @@ static _Noreturn void buffer_fail(void) {
     exit(CLI_INTERNAL);
 }
 
-/* An array with room for count elements and one more. */
+/* Grows an array to hold count elements and one more. */
 void *cli_grow(void *array, size_t count, size_t size) {
     if (array && (count & (count - 1)) != 0) return array;
     void *moved = realloc(array, (count ? count * 2 : 1) * size);

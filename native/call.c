@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `tidemark call`: requests as they are, answers as they are. */
+/* `tidemark call`: requests and answers in JSON. */
 #include "cli.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@ static int answer(const char *request, size_t length) {
     return answered == 0 ? CLI_OK : answered == 1 ? CLI_BAD_INPUT : CLI_INTERNAL;
 }
 
-/* A line without its break; false and empty at the end; false where a line is longer than a file may be. */
+/* Reads a line without its line break; false and empty at the end; false if a line exceeds the size limit of files. */
 static bool read_line(cli_buffer *line, FILE *file, const char *name) {
     char piece[4096];
     size_t length = 0;
@@ -39,7 +39,7 @@ static bool read_line(cli_buffer *line, FILE *file, const char *name) {
     return byte == '\n' || line->length > 0;
 }
 
-/* Each line is answered when it is there. The worst of what the lines ended with. */
+/* Answers each line when it arrives. Returns the worst exit code. */
 static int answer_lines(const char *path) {
     bool is_stdin = strcmp(path, "-") == 0;
     FILE *file = is_stdin ? stdin : fopen(path, "rb");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `tidemark describe`: what the core knows, as tables or as its JSON. */
+/* `tidemark describe`: what the core knows, as tables or as JSON. */
 #include "cli.h"
 
 #include <ctype.h>
@@ -43,7 +43,7 @@ static void settings_show(const cJSON *settings) {
     const cJSON *setting, *other;
     puts("Written as name=value, with the default here; lists are joined by commas.");
     cJSON_ArrayForEach(setting, settings) {
-        /* A group is shown where its first setting stands. */
+        /* A group is shown at its first setting. */
         const char *group = cli_text_at(setting, "group");
         bool is_first = true;
         cJSON_ArrayForEach(other, settings) {
@@ -62,7 +62,7 @@ static void settings_show(const cJSON *settings) {
 
 /* ---- models, GPUs, operations ---- */
 
-/* Of each object the members named; numbers with separators. */
+/* Selected members of each object; numbers with separators. */
 static void list_show(const cJSON *list, const char *const *keys, const char *const *heads, size_t count) {
     const cJSON *row;
     cli_table table;
@@ -172,7 +172,7 @@ static int topic_show(const cJSON *answer, const char *name) {
     return name_show(answer, name);
 }
 
-/* All of it, or one topic's list. */
+/* Everything, or the list of one topic. */
 static void json_show(const cli_answer *answer, const char *topic) {
     const cJSON *list = topic ? cli_at(answer->json, topic) : NULL;
     char *text = cJSON_Print(list ? list : answer->json);
@@ -180,7 +180,7 @@ static void json_show(const cli_answer *answer, const char *topic) {
     cJSON_free(text);
 }
 
-/* What is wrong with a description, as compilers write it. */
+/* The errors in a description, in the format of compilers. */
 static int check_show(const cJSON *check, const char *path) {
     const cJSON *found;
     cJSON_ArrayForEach(found, cli_at(check, "found")) {

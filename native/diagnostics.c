@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What went wrong, where, and what to do about it. */
+/* Printing what is wrong, where, and what to do about it. */
 #include "cli.h"
 
 #include <stdarg.h>
@@ -7,7 +7,7 @@
 
 enum { MESSAGE_LIMIT = 4096 };
 
-/* The command line's own errors, in the same form as the core's. */
+/* Errors of the command line, in the same form as those of the core. */
 void cli_complain(const char *remedy, const char *format, ...) {
     char message[MESSAGE_LIMIT];
     va_list list;
@@ -19,7 +19,7 @@ void cli_complain(const char *remedy, const char *format, ...) {
     if (remedy) fprintf(stderr, "  %s\n", remedy);
 }
 
-/* "/settings/batch" is shown as the word that a person types; other places stay JSON Pointers. */
+/* "/settings/batch" is shown as the word that a user types; other places stay JSON Pointers. */
 static void place_show(FILE *out, const char *place) {
     static const char settings[] = "/settings/";
     if (!place[0]) return;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `tidemark estimate`: the verdict, what fills the memory at the peak, and when. */
+/* `tidemark estimate`: the verdict, the memory at the peak, and when it is reached. */
 #include "estimate.h"
 
 #include <inttypes.h>
@@ -26,7 +26,7 @@ static int keys_of(const cJSON *file, const char *effect) {
     return cJSON_GetArraySize(cli_at(file, effect));
 }
 
-/* What became of the keys of files that start training; those that may matter are warnings. */
+/* What keys of files that start training were used for; those that may matter are warnings. */
 static void files_show(const cJSON *answer) {
     const cJSON *file;
     cJSON_ArrayForEach(file, cli_at(answer, "files")) {
@@ -54,7 +54,7 @@ static void model_show(const cJSON *answer) {
            cli_count(trainable, cli_int_at(count, "trainable")));
 }
 
-/* used of whole, both bytes; overflow fills the bar. */
+/* used of whole, in bytes; an overflow fills the bar. */
 static void bar_show(int64_t used, int64_t whole) {
     int filled = whole <= 0 || used >= whole ? BAR_COLUMNS : (int)(used / (whole / BAR_COLUMNS + 1));
     fputs("  ", stdout);
@@ -77,11 +77,11 @@ void cli_verdict_show(const cJSON *answer) {
     if (cJSON_IsBool(fits)) bar_show(cli_int_at(verdict, "device_bytes"), cli_int_at(verdict, "gpu_bytes"));
 }
 
-/* What the GPU must have at least, and what an option of the allocator would change. */
+/* The smallest GPU that is enough, and the effect of an allocator option. */
 static void smallest_show(const cJSON *answer) {
     cli_number reserved, smallest;
     const char *advice = cli_text_at(cli_at(answer, "advice"), "sentence");
-    if (cli_at(cli_at(answer, "peak"), "range")) return; /* the figures are those of another family */
+    if (cli_at(cli_at(answer, "peak"), "range")) return; /* the figures belong to another family */
     printf("  %s reserved at most", cli_size(reserved, cli_int_at(cli_at(answer, "peak"), "reserved")));
     if (cli_at(answer, "smallest_device_bytes"))
         printf("; runs on a device of %s or more", cli_size(smallest, cli_int_at(answer, "smallest_device_bytes")));
@@ -89,7 +89,7 @@ static void smallest_show(const cJSON *answer) {
     if (advice[0]) printf("  %s\n", advice);
 }
 
-/* What the program of a file brings in place of the versions that the figures are exact for. */
+/* The versions pinned by the program of a file, if they differ from those for which the figures are exact. */
 static void add_pinned(cli_buffer *text, const cJSON *versions) {
     const cJSON *one;
     bool is_first = true;
@@ -102,7 +102,7 @@ static void add_pinned(cli_buffer *text, const cJSON *versions) {
     if (!is_first) cli_append_text(text, " (transformers=VERSION and torch=VERSION say how far those may differ)");
 }
 
-/* A range, what is left out, and a warning that a file has what is not described, say that the figures are near. */
+/* With a range, something left out, or a warning about an undescribed option in a file, the figures are approximate. */
 static bool is_exact_answer(const cJSON *answer) {
     const cJSON *one;
     if (cli_at(cli_at(answer, "verdict"), "left_out")) return false;
@@ -114,7 +114,7 @@ static bool is_exact_answer(const cJSON *answer) {
     return !cli_at(cli_at(answer, "peak"), "range");
 }
 
-/* What the figures are exact for, or by whose rules they were made. */
+/* What the figures are exact for, or whose rules they follow. */
 void cli_versions_show(const cJSON *answer) {
     const cJSON *one;
     cli_buffer text = {0};
@@ -131,7 +131,7 @@ void cli_versions_show(const cJSON *answer) {
     cli_buffer_free(&text);
 }
 
-/* What lies outside of the verdict. */
+/* Memory that the verdict does not include. */
 static void besides_show(const cJSON *answer) {
     const cJSON *one;
     cJSON_ArrayForEach(one, cli_at(answer, "besides")) {
@@ -146,7 +146,7 @@ static void besides_show(const cJSON *answer) {
 
 /* ---- when ---- */
 
-/* What moving a layer of the rank that needs the most would do. */
+/* The effect of moving a layer away from the rank that needs the most. */
 static void moves_show(const cJSON *answer) {
     const cJSON *move;
     cJSON_ArrayForEach(move, cli_at(answer, "moves")) {
@@ -162,7 +162,7 @@ static void moves_show(const cJSON *answer) {
     }
 }
 
-/* A row for each kind of rank that differs. */
+/* A row for each different kind of rank. */
 static void ranks_show(const cJSON *answer) {
     static const char *const heads[] = {"Rank",   "Allocated, at most",     "Reserved, at most", "Stage",
                                         "Layers", "Micro-batches in flight"};
@@ -193,7 +193,7 @@ static void ranks_show(const cJSON *answer) {
                cli_int_at(peak, "rank"), cli_int_at(most, "rank"));
 }
 
-/* The most of the steps whose batches are padded, or of those that are full. */
+/* The maximum over the steps with padded batches, or over those with full ones. */
 static void kind_of_batch_show(const cJSON *batches, const char *kind, const char *what) {
     const cJSON *of = cli_at(batches, kind);
     cli_number allocated, tokens, steps;
@@ -207,7 +207,7 @@ static void kind_of_batch_show(const cJSON *batches, const char *kind, const cha
     cli_buffer_free(&text);
 }
 
-/* Where no two batches are alike: why this step, and both peaks of a job whose masks come and go. */
+/* If batches differ: why the peak is in this step, and both peaks of a job with and without masks. */
 static void batches_show(const cJSON *answer) {
     const cJSON *batches = cli_at(answer, "batches");
     if (!batches) return;
@@ -242,7 +242,7 @@ static void phase_cell(cli_table *table, const cJSON *figures, const cJSON *colu
     cli_table_cell(table, cli_at(figures, name) ? cli_amount(text, cli_int_at(figures, name), unit) : "");
 }
 
-/* Of a long run the first two steps, the last one, and those with a peak. */
+/* For a long run the first two steps, the last one, and those with a peak. */
 static bool is_shown(const cJSON *answer, int step, int count) {
     const cJSON *batches = cli_at(answer, "batches");
     if (count <= STEP_ROWS || step < 2 || step == count - 1) return true;
@@ -257,7 +257,7 @@ static void step_cell(cli_table *table, int step) {
     cli_table_cell(table, text);
 }
 
-/* Bytes take more room: steps are columns then. */
+/* Bytes need more space: then steps are columns. */
 static void steps_as_columns(const cJSON *steps, const cJSON *columns, cli_unit unit) {
     cli_table table;
     const cJSON *column;
@@ -308,7 +308,7 @@ void cli_steps_show(const cJSON *answer, cli_unit unit) {
 
 /* ---- what ---- */
 
-/* The operation, where it tells more than the factor does. */
+/* The operation, if it says more than the factor. */
 static const char *made_by(const cJSON *tensor) {
     static const char *const told[] = {"parameters", "gradients", "optimizer", "buffers"};
     for (size_t i = 0; i < sizeof told / sizeof *told; i++)
@@ -373,7 +373,7 @@ static void item_show(const char *head, const char *text) {
     cli_wrapped(text, 4, 4 + cli_width(head));
 }
 
-/* What the words of the job were read as, before all else: a line for each phrase. */
+/* How the words of the job were understood, before anything else: a line for each phrase. */
 static void reading_show(const cJSON *answer) {
     const char *at = cli_text_at(answer, "read_as");
     while (*at) {
@@ -391,7 +391,7 @@ static void assumptions_show(const cJSON *answer) {
     if (cJSON_GetArraySize(assumptions) == 0) return;
     cli_heading("Assumed; a setting changes it");
     cJSON_ArrayForEach(item, assumptions) {
-        if (strstr(cli_text_at(answer, "read_as"), cli_text_at(item, "text"))) continue; /* said first */
+        if (strstr(cli_text_at(answer, "read_as"), cli_text_at(item, "text"))) continue; /* was shown first */
         cli_buffer head = {0};
         const char *value = cli_text_at(item, "value");
         cli_format(&head, "%s%s%s", cli_text_at(item, "setting"), value[0] ? "=" : "", value);

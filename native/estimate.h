@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parts of the view of an estimate. */
+/* Parts of the output of an estimate. */
 #ifndef TIDE_ESTIMATE_H
 #define TIDE_ESTIMATE_H
 
@@ -11,12 +11,12 @@ typedef enum cli_unit { CLI_GIB, CLI_MIB, CLI_BYTES } cli_unit;
 void cli_report_show(const cJSON *answer, bool is_exact); /* all of it */
 void cli_verdict_show(const cJSON *answer);
 void cli_versions_show(const cJSON *answer);
-/* The command that does it, and a word that it always has (NULL: none). */
+/* Runs an estimate as another command, with a word that is always added (NULL: none). */
 int cli_estimate_of(int argc, char **argv, const char *command, const char *word);
 void cli_peak_show(const cJSON *answer);
 void cli_steps_show(const cJSON *answer, cli_unit unit);
 
-/* serve.c: of a job with mode=serve */
+/* serve.c: for a job with mode=serve */
 void cli_server_show(const cJSON *answer);
 
 /* estimate_factors.c */

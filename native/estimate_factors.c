@@ -59,8 +59,7 @@ void cli_shape(cli_buffer *text, const cJSON *tensor) {
     if (dtype[0]) cli_format(text, "%s%s", text->length ? times : "", dtype);
 }
 
-/* The parts that have a column of their own, in the model's order; the others share the last one.
- */
+/* The parts with a column of their own, in the model's order; all others share the last column. */
 typedef struct parts {
     const cJSON *breakdown;
     int own[PARTS_KEPT];
@@ -86,7 +85,7 @@ static int64_t others_bytes(const parts *p, const char *factor) {
     return bytes;
 }
 
-/* How many parts hold more than this one, or as much and stand before it. */
+/* How many parts hold more than this one, or the same amount and come first. */
 static int part_rank(const parts *p, int part) {
     int rank = 0;
     int64_t bytes = part_bytes(p, part, "");
@@ -114,7 +113,7 @@ static const char *part_title(const parts *p, int i) {
     return title[0] ? title : name;
 }
 
-/* Titles are cut, the widest first, until the columns fit the screen. */
+/* Truncates titles, the widest first, until the columns fit the screen. */
 static size_t title_limit(const parts *p) {
     size_t limit = 24, total, least = p->unit == CLI_BYTES ? 14 : 7;
     do {
@@ -138,7 +137,7 @@ static void head_row(cli_table *table, const parts *p) {
     cli_table_cell(table, "Share");
 }
 
-/* factor "" is the sum of all. */
+/* factor "" is the total. */
 static void factor_row(cli_table *table, const parts *p, const char *title, const char *factor, int64_t total,
                        int64_t device) {
     cli_number text;
@@ -150,7 +149,7 @@ static void factor_row(cli_table *table, const parts *p, const char *title, cons
     cli_table_cell(table, cli_share(text, total, device));
 }
 
-/* A row of the whole device: no part owns it. */
+/* A row for the whole device, which belongs to no part. */
 static void device_row(cli_table *table, const parts *p, const char *title, int64_t bytes, int64_t device) {
     cli_number text;
     cli_table_cell(table, title);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --events and --state: a job's or a recording's events one by one, and the allocator after one of them. */
+/* --events and --state: the events of a job or a recording one by one, and the allocator after one of them. */
 #include "cli.h"
 
 #include <ctype.h>
@@ -47,7 +47,7 @@ static void address_of(cli_buffer *out, const cJSON *of, const char *key) {
     if (cli_at(of, key)) cli_format(out, "%#" PRIx64, cli_int_at(of, key));
 }
 
-/* "file:line function" of a recording, "module operation" of a job. */
+/* "file:line function" for a recording, "module operation" for a job. */
 static void source_of(cli_buffer *out, const cJSON *of) {
     const char *frame = cli_text_at(of, "frame"), *module = cli_text_at(of, "module"), *op = cli_text_at(of, "op");
     cli_append_text(out, frame);

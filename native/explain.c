@@ -39,7 +39,7 @@ static void sum_show(const cJSON *answer, const char *of) {
         printf("%d groups of tensors that are alike\n", groups);
 }
 
-/* Adds "kept until MulBackward0 of layers.*.mlp", of what let go of it. */
+/* Adds "kept until MulBackward0 of layers.*.mlp", from what freed it. */
 static void kept_add(cli_buffer *text, const cJSON *freed) {
     const char *by = cli_text_at(freed, "by"), *op = cli_text_at(freed, "op"), *module = cli_text_at(freed, "module"),
                *line = cli_text_at(freed, "line"), *of = module[0] ? module : "the model";
@@ -55,7 +55,7 @@ static void kept_add(cli_buffer *text, const cJSON *freed) {
         cli_format(text, "kept until %s%s%s", op, module[0] ? " of " : "", module);
 }
 
-/* What lets go of the tensors; how many by each, where that differs. */
+/* What freed the tensors; with counts, if that differs. */
 static void kept_show(const cJSON *tensor) {
     const cJSON *freed = cli_at(tensor, "freed"), *one;
     bool is_one = cJSON_GetArraySize(freed) == 1;
@@ -70,8 +70,7 @@ static void kept_show(const cJSON *tensor) {
     }
 }
 
-/* "3 x 4,096 = 12,288 bytes": the count, one tensor's block, and what was asked for if it is less.
- */
+/* "3 x 4,096 = 12,288 bytes": the count, the block of one tensor, and the requested bytes if they are fewer. */
 static void tensor_show(const cJSON *tensor) {
     int64_t count = cli_int_at(tensor, "count"), each = cli_int_at(tensor, "each"),
             requested = cli_int_at(tensor, "requested");

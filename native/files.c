@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files to text, whole or line by line. */
+/* Reading files as text, in full or line by line. */
 #define _POSIX_C_SOURCE 200809L
 #include "cli.h"
 
@@ -43,7 +43,7 @@ bool cli_ends_in(const char *text, const char *end) {
     return length > tail && strcmp(text + length - tail, end) == 0;
 }
 
-/* Of a safetensors file the header alone, however large the file: eight bytes that say its length, then JSON. */
+/* Reads only the header of a safetensors file of any size: eight bytes with its length, then JSON. */
 static bool read_header(cli_buffer *text, FILE *file, const char *path) {
     unsigned char length[8];
     uint64_t bytes = 0;
@@ -88,7 +88,7 @@ static void append_base64(cli_buffer *out, const unsigned char *bytes, size_t le
     }
 }
 
-/* Of a GGUF file the header alone, as the JSON that the core makes of it: the file is read on until it has all. */
+/* Reads only the header of a GGUF file, as the JSON that the core makes of it, reading on until it is complete. */
 static bool read_gguf(cli_buffer *text, FILE *file, const char *path) {
     cli_buffer bytes = {0};
     bool is_cut = true;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The page from the command line: `page` writes it as one file, `report` the same with a job and its answer inside,
- * `open` shows a job in the browser, `badge` draws the answer small. */
+/* The page from the command line: `page` writes it as one file, `report` likewise with a job and its answer inside,
+ * `open` shows a job in the browser, `badge` draws the answer in a small picture. */
 #define _XOPEN_SOURCE 700
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,7 @@ extern char **environ;
 
 /* ---- where the page is ---- */
 
-/* The folder of this program, with a slash; "" if the system does not say. */
+/* The folder of this program, with a slash; "" if the system does not tell. */
 static void own_folder(cli_buffer *folder) {
     char path[4096];
     ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
@@ -25,8 +25,8 @@ static void own_folder(cli_buffer *folder) {
     cli_append(folder, path, (size_t)(strrchr(path, '/') + 1 - path));
 }
 
-/* tidemark.html, as `npm run build` in web/ makes it: named by --page, or beside this program. False after a complaint.
- */
+/* tidemark.html, made by `npm run build` in web/: given by --page, or next to this program. False after an error
+ * message. */
 static bool find_page(cli_buffer *path, const char *named) {
     static const char *const places[] = {"tidemark.html", "../share/tidemark/tidemark.html", "../page/tidemark.html"};
     cli_buffer folder = {0};
@@ -51,7 +51,7 @@ static bool find_page(cli_buffer *path, const char *named) {
     return false;
 }
 
-/* Status, and the text of the page. */
+/* Returns an exit code, and the text of the page. */
 static int read_page(cli_buffer *html, const char *named) {
     cli_buffer path = {0};
     int status = find_page(&path, named) ? CLI_OK : CLI_NO_FILE;
@@ -95,7 +95,7 @@ static void append_escaped(cli_buffer *out, const char *text, size_t length) {
     }
 }
 
-/* What `tidemark estimate` prints, as text. */
+/* The output of `tidemark estimate`, as text. */
 static bool printed_report(cli_buffer *text, const cJSON *answer) {
     FILE *file = tmpfile();
     int screen = dup(STDOUT_FILENO);
@@ -117,7 +117,7 @@ static bool printed_report(cli_buffer *text, const cJSON *answer) {
     return is_read;
 }
 
-/* The page with other content between two marks; false if it has no such marks. */
+/* Replaces the page's content between two marks; false if the marks are missing. */
 static bool replace_between(cli_buffer *html, const char *from, const char *to, const cli_buffer *content) {
     char *start = strstr(html->at, from), *end = start ? strstr(start, to) : NULL;
     if (!end) return false;
@@ -152,7 +152,7 @@ static int put_report(cli_buffer *html, const cJSON *answer) {
     return is_page ? CLI_OK : CLI_BAD_INPUT;
 }
 
-/* Asks for the job's estimate. */
+/* Requests the job's estimate. */
 static int ask_estimate(cli_answer *answer, const cli_arguments *arguments) {
     cli_buffer request = {0};
     int status = cli_request(&request, "estimate", arguments, ",\"options\":true");
@@ -199,7 +199,7 @@ const cli_command cli_report_command = {
 
 /* ---- open ---- */
 
-/* Whether a program of the desktop took the address. */
+/* Whether a program of the desktop opened the address. */
 static bool show_address(char *address) {
     char name[] = "xdg-open", *const argv[] = {name, address, NULL};
     pid_t child;
@@ -273,7 +273,7 @@ const cli_command cli_open_command = {
 
 /* ---- badge ---- */
 
-/* "76GiB", "76 GB", "77824MiB" or bytes; -1 if it is none. */
+/* "76GiB", "76 GB", "77824MiB" or bytes; -1 if it is not a size. */
 static int64_t size_of(const char *text) {
     static const struct {
         const char *unit;
@@ -294,7 +294,7 @@ typedef struct badge {
     bool is_good;
 } badge;
 
-/* Less than this share of the GPU left is close, as on the page (web/src/ui/Verdict.jsx, CLOSE). */
+/* If less than this percentage of the GPU is left it is close, as on the page (web/src/ui/Verdict.jsx, CLOSE). */
 enum { CLOSE_PERCENT = 3 };
 
 static void badge_say(badge *b, const cJSON *answer, int64_t most, const char *most_text) {
@@ -321,7 +321,7 @@ static void badge_say(badge *b, const cJSON *answer, int64_t most, const char *m
         cli_format(&b->text, "%.*s GiB", (int)strlen(need) - 1, need);
 }
 
-/* Both halves with room for their text in 11 px of a common sans-serif. */
+/* Both halves have room for their text in 11 px of a common sans-serif font. */
 static void badge_draw(cli_buffer *svg, const badge *b) {
     static const char label[] = "GPU memory";
     int left = 10 + (int)(6.6 * (double)strlen(label)), right = 10 + (int)(6.3 * (double)b->text.length),

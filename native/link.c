@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `tidemark link`: the job's shortest words, as an address. */
+/* `tidemark link`: the shortest words for a job, as an address. */
 #include "cli.h"
 
 #include <stdlib.h>

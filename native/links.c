@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Links on the command line: what a word's fragment is, and the compressed form z=1.TEXT: base64url of a zlib stream.
- * The core reads what is inside. */
+/* Links on the command line: finding the fragment of a word, and the compressed form z=1.TEXT: base64url of a zlib
+ * stream. The core reads the content. */
 #include "cli.h"
 
 #include <stdlib.h>
@@ -10,9 +10,9 @@
 enum {
     READ_LIMIT = 64 << 10,      /* characters of a link */
     INFLATED_LIMIT = 256 << 10, /* bytes, as in the core */
-    READABLE_LIMIT = 1800,      /* characters: a longer link is compressed, and one with a configuration inside */
+    READABLE_LIMIT = 1800,      /* characters: longer links are compressed, and so are those with a configuration */
     WRITE_LIMIT = 8000,
-    LONG_LIMIT = 2000 /* mail and chat programs cut longer ones */
+    LONG_LIMIT = 2000 /* mail and chat programs truncate longer ones */
 };
 
 static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
@@ -26,7 +26,7 @@ const char *cli_link_fragment(const char *word) {
     return strncmp(word, "z=1.", 4) == 0 ? word : NULL;
 }
 
-/* False at a letter that is none. */
+/* False at an invalid character. */
 static bool base64_read(cli_buffer *out, const char *text) {
     unsigned bits = 0, count = 0;
     for (; *text && *text != '='; text++) {
@@ -51,7 +51,7 @@ static void base64_write(cli_buffer *out, const unsigned char *bytes, size_t len
     }
 }
 
-/* What is inside a compressed link; false and a complaint if it is damaged. */
+/* The content of a compressed link; false with an error message if it is damaged. */
 static bool inflate_link(cli_buffer *out, const char *text) {
     cli_buffer packed = {0};
     cli_append(&packed, "", 0);

@@ -16,7 +16,7 @@ static const cli_command *const commands[] = {
 
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
 
-/* "cards" is what `tidemark gpus` is called too. */
+/* `tidemark gpus` is also called "cards". */
 static const cli_command *command_find(const char *name) {
     if (strcmp(name, "cards") == 0) name = "gpus";
     for (int i = 0; i < COMMAND_COUNT; i++)
@@ -52,7 +52,7 @@ void cli_help(FILE *out, const char *name) {
 
 /* ---- the manual page: what --help says, as roff for man(7) ---- */
 
-/* As it stands: backslashes and hyphens are those of the terminal, and no line is taken for a request. */
+/* Text for roff: backslashes and hyphens are escaped, and no line is taken for a request. */
 static void roff_text(const char *text) {
     for (const char *c = text; *c; c++) {
         if ((c == text || c[-1] == '\n') && (*c == '.' || *c == '\'')) fputs("\\&", stdout);
@@ -116,11 +116,11 @@ static int run(int argc, char **argv) {
     return chosen->run(argc - 2, argv + 2);
 }
 
-/* A sweep's jobs follow each other in the memory of the one before: glibc by default gives the top of
-   the heap back after each, and the system clears it again. */
+/* The jobs of a sweep use the same memory one after the other: by default glibc returns the top of the heap after each,
+ * and the system zeroes it again. */
 static void keep_the_heap(void) {
 #if defined M_TRIM_THRESHOLD && defined M_MMAP_THRESHOLD
-    mallopt(M_MMAP_THRESHOLD, 32 << 20); /* the most that mallopt(3) takes */
+    mallopt(M_MMAP_THRESHOLD, 32 << 20); /* the maximum of mallopt(3) */
     mallopt(M_TRIM_THRESHOLD, 64 << 20);
 #endif
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files that the files of a job name by their paths: a DeepSpeed configuration, the recipe that a recipe builds on, the
- * configurations that a script's command takes. */
+/* Files that the files of a job refer to by path: a DeepSpeed configuration, the base of a recipe, the configurations
+ * in a script's command. */
 #include "cli.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 enum { NAMED_LIMIT = 1 << 20, FOLDERS_ABOVE = 8 };
 
-/* A member of an object; or an option of a command, with what it names behind a blank or "=". */
+/* A member of an object; or an option of a command, followed by a blank or "=" and the path. */
 static const struct {
     const char *key, *ends[3]; /* of the names of files */
     bool is_option;
@@ -32,7 +32,7 @@ static bool has_end(const char *name, size_t row) {
     return false;
 }
 
-/* A path is meant from here, as the programs open it, from the file, or from a folder above it. */
+/* A path is relative to this folder, where programs open it, to the file, or to a folder above it. */
 static bool find_file(cli_buffer *found, const char *named, const char *path) {
     size_t length = (size_t)(cli_base_name(path) - path);
     found->length = 0;
@@ -62,7 +62,7 @@ static void add_named(cli_named *named, const char *name, const char *path) {
         cli_buffer_free(&found);
 }
 
-/* What follows an option of a command. */
+/* Finds what follows an option of a command. */
 static void find_options(cli_named *named, const char *text, size_t row, const char *path) {
     size_t length = strlen(rows[row].key);
     for (const char *at = text; (at = strstr(at, rows[row].key)); at += length) {

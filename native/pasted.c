@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A command among the words that starts an inference server or a training, as it was pasted: `vllm serve MODEL
- * --max-model-len 8k`, 'trl sft --model_name_or_path MODEL ...'. It is read as a file that holds it. Words that are
- * this program's alone stay its. */
+/* A pasted command that starts an inference server or a training: `vllm serve MODEL --max-model-len 8k`, 'trl sft
+ * --model_name_or_path MODEL ...'. It is treated as a file with this content. Words that only belong to this program
+ * stay arguments. */
 #include "cli.h"
 
 #include <string.h>
@@ -9,8 +9,8 @@
 static const char *const own[] = {"gpu",       "gpus",       "gpu_gib",         "concurrency", "max_concurrency",
                                   "input_len", "output_len", "request_lengths", "replicas",    "json"};
 
-/* gpu=l40s, and --gpu l40s or --gpu=l40s, with the word behind it: how many words it is; 0: the command's, as docker's
- * --gpus. */
+/* gpu=l40s, and --gpu l40s or --gpu=l40s: the number of words; 0: it belongs to the command, as docker's --gpus does.
+ */
 static int words_of_own(int argc, char **argv) {
     bool is_option = strncmp(argv[0], "--", 2) == 0;
     const char *name = argv[0] + (is_option ? 2 : 0), *equals = strchr(name, '=');
@@ -24,7 +24,7 @@ static int words_of_own(int argc, char **argv) {
     return 0;
 }
 
-/* As a shell reads it back. */
+/* Quoted for a shell. */
 static void append_word(cli_buffer *command, const char *word) {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=./:,+@%";
     if (command->length) cli_append_text(command, " ");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `tidemark replay`: a recording through the simulated allocator. */
+/* `tidemark replay`: plays a recording through the simulated allocator. */
 #include "cli.h"
 
 #include <errno.h>
@@ -9,13 +9,12 @@
 #include <tidemark/tidemark.h>
 
 enum { PIECE = 256 << 10, LIVE_ROWS = 10, CURVE_COLUMNS = 76 };
-/* Bytes of a recording after decompression: beyond, a small file is meant to be a large one. */
+/* Bytes of a recording after decompression: a small file may expand to a huge one. */
 static const uint64_t RECORDING_LIMIT = UINT64_C(64) << 30;
 
 /* ---- bytes ---- */
 
-/* Hands the file's bytes on, decompressed where they are gzip. *damage says what broke off in the middle, or stays
- * NULL. */
+/* Passes on the bytes of a file, decompressed if it is gzip. *damage says what ended in the middle, or stays NULL. */
 static int file_feed(struct tide_recorded *recording, const char *path, const char **damage) {
     static unsigned char piece[PIECE];
     cli_source source;
@@ -101,7 +100,7 @@ static void figures_show(const cJSON *answer, bool is_exact) {
                 {"retries", "Retries", true},
                 {"ooms", "Out of memory", true}};
     const cJSON *recording = cli_at(answer, "recording"), *said = cli_at(recording, "said");
-    if (!said) said = recording; /* its segments say what was reserved at most */
+    if (!said) said = recording; /* its segments give the reserved peak */
     cli_table table;
     cli_number text;
     bool has_recorded = cli_at(said, "reserved_peak") != NULL;

@@ -23,7 +23,7 @@ static bool is_utf8(const char *text, size_t length) {
     return true;
 }
 
-/* JSON carries text only: the other bytes of a file become U+FFFD, which the core then names. */
+/* JSON only contains text: other bytes of a file become U+FFFD, which the core reports. */
 static void append_file_text(cli_buffer *out, const cli_buffer *text) {
     if (is_utf8(text->at, text->length)) {
         cli_append_quoted(out, text->at, text->length);
@@ -40,7 +40,7 @@ static void append_file_text(cli_buffer *out, const cli_buffer *text) {
     cli_buffer_free(&clean);
 }
 
-/* YAML becomes the JSON that the core reads. */
+/* Converts YAML to the JSON that the core reads. */
 static bool to_json(cli_buffer *text, const char *name) {
     char message[256];
     cli_buffer json = {0};
@@ -52,7 +52,7 @@ static bool to_json(cli_buffer *text, const char *name) {
     return is_read;
 }
 
-/* Whether a file that another names is given, or one in its place: a DeepSpeed configuration. */
+/* Whether a file that another refers to is given, or one that replaces it: a DeepSpeed configuration. */
 static bool is_given(const cli_arguments *a, const char *path, bool has_stages) {
     if (has_stages && cli_ends_in(path, ".json")) return true;
     for (size_t i = 0; i < a->path_count; i++)
@@ -62,13 +62,13 @@ static bool is_given(const cli_arguments *a, const char *path, bool has_stages) 
 
 typedef struct files {
     cli_named named;
-    bool has_stages; /* a DeepSpeed configuration is among those given */
+    bool has_stages; /* one of the given files is a DeepSpeed configuration */
 } files;
 
-/* The request that holds a file, and what is read of it, are as large again, each. */
+/* The request that contains a file, and its parsed form, are as large again, each. */
 enum { JOB_FILE_LIMIT = 32 << 20 };
 
-/* Reads a file and adds it to the request's, and to `held` what it names. */
+/* Reads a file and adds it to those of the request, and to `held` the files that it refers to. */
 static int append_file(cli_buffer *request, const char *path, bool is_first, files *held) {
     cli_buffer text = {0};
     if (!cli_read_file(&text, path)) {
@@ -120,7 +120,7 @@ int cli_request(cli_buffer *request, const char *call, const cli_arguments *a, c
         cli_named_find(&held.named, a->command.at, a->command.length, "");
     }
     bool has_stages = held.has_stages;
-    for (size_t i = 0; i < held.named.count && status == CLI_OK; i++) /* which may name others */
+    for (size_t i = 0; i < held.named.count && status == CLI_OK; i++) /* which may refer to others */
         if (!is_given(a, held.named.paths[i].at, has_stages))
             status = append_file(request, held.named.paths[i].at, false, &held);
     cli_named_free(&held.named);
@@ -135,7 +135,7 @@ static void clean_texts(cJSON *item) {
     for (cJSON *child = item->child; child; child = child->next) clean_texts(child);
 }
 
-/* What the core returned, and its answer parsed, to be shown. */
+/* Parses what the core returned, for printing. */
 static int take_answer(cli_answer *answer, int status) {
     if (status == 2 || !answer->text) {
         cli_complain(NULL, "out of memory");
@@ -163,7 +163,7 @@ void cli_answer_free(cli_answer *answer) {
     *answer = (cli_answer){0};
 }
 
-/* The exit code for an answer that is an error. */
+/* The exit code for an error. */
 static int exit_of(const cJSON *diagnostics) {
     const cJSON *diagnostic;
     cJSON_ArrayForEach(diagnostic, diagnostics) {
@@ -172,7 +172,7 @@ static int exit_of(const cJSON *diagnostics) {
     return CLI_BAD_INPUT;
 }
 
-/* How the words of a job were read, where the answer itself does not say it. */
+/* How the words of a job were understood, unless the answer itself says so. */
 static void say_reading(const cJSON *answer) {
     const char *read_as = cli_text_at(answer, "read_as");
     if (*read_as && !cli_at(answer, "assumptions")) fprintf(stderr, "%s\n", read_as);
@@ -212,7 +212,7 @@ const char *cli_text_at(const cJSON *object, const char *key) {
     return text ? text : "";
 }
 
-/* Sizes are integers below 2^53, which a double holds. */
+/* Sizes are integers below 2^53, which a double can represent. */
 int64_t cli_int(const cJSON *number) {
     if (!cJSON_IsNumber(number) || !(fabs(number->valuedouble) < 9.1e15)) return 0;
     return (int64_t)number->valuedouble;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `tidemark serve`, and what is shown of mode=serve: what an inference server leaves for requests, and how many fit. */
+/* `tidemark serve`, and the output of mode=serve: what an inference server leaves for requests, and how many fit. */
 #include <string.h>
 
 #include "estimate.h"
 
-enum { SIZES = 3 }; /* of engine_args: lengths and counts, behind the type */
+enum { SIZES = 3 }; /* of engine_args: lengths and counts, after the dtype */
 
 static void budget_row(cli_table *table, const char *name, int64_t bytes) {
     cli_number text;
@@ -62,7 +62,7 @@ static void requests_show(const cJSON *answer) {
     cli_table_print(&table);
 }
 
-/* The longest that fits, how many GPUs hold what is asked for, and the command. */
+/* The longest request that fits, the GPUs needed for the load, and the command. */
 static void plan_show(const cJSON *answer) {
     const cJSON *longest = cli_at(answer, "longest"), *smallest = cli_at(answer, "smallest");
     cli_number one, all, cards, servers, ranks, requests;
@@ -102,7 +102,7 @@ static void levers_show(const cJSON *answer) {
     cli_table_print(&table);
 }
 
-/* Of an engine that makes its buffers itself. */
+/* For an engine that allocates its buffers directly. */
 static void buffers_show(const cJSON *answer) {
     const cJSON *buffer;
     cli_table table;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files that may be gzip, as bytes and as lines. */
+/* Files that may be gzip, as bytes or as lines. */
 #define _POSIX_C_SOURCE 200809L
 #include "cli.h"
 
@@ -38,7 +38,7 @@ size_t cli_source_read(cli_source *source, void *into, size_t size) {
         source->error = errno;
     else if (length < 0 && code != Z_BUF_ERROR)
         source->damage = "the gzip file is damaged";
-    else if (code == Z_BUF_ERROR) /* said at the end of a file in the middle of its stream */
+    else if (code == Z_BUF_ERROR) /* reported when a file ends in the middle of its stream */
         source->damage = "the gzip file is cut short";
     return 0;
 }
@@ -58,7 +58,7 @@ bool cli_lines_open(cli_lines *lines, const char *path) {
     return true;
 }
 
-/* More bytes in the piece; false: there are none. */
+/* Reads more bytes; false: there are none. */
 static bool piece_fill(cli_lines *lines) {
     lines->at = 0;
     lines->length = cli_source_read(&lines->source, lines->piece, PIECE);
@@ -79,7 +79,7 @@ bool cli_next_line(cli_lines *lines) {
         if (line->length + length > CLI_FILE_LIMIT) lines->is_too_long = true;
         if (!lines->is_too_long) cli_append(line, from, length);
     }
-    /* What stands before a break in the middle is no line. */
+    /* Text before a damaged place is not a line. */
     return is_any && (is_end || !(lines->source.damage || lines->source.error));
 }
 

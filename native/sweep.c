@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `tidemark sweep`: one estimate for each combination of the values that settings are given. */
+/* `tidemark sweep`: one estimate for each combination of the given values of settings. */
 #include "estimate.h"
 
 #include <inttypes.h>
@@ -8,9 +8,9 @@
 
 enum { AXIS_LIMIT = 8, POINT_LIMIT = 100000, POINTS_AT_ONCE = 50, FIGURES = 4, SERVED = 3 };
 
-/* A word whose value is several. */
+/* A word with several values. */
 typedef struct axis {
-    size_t word; /* its place among the words */
+    size_t word; /* its index among the words */
     cli_buffer name;
     char **values; /* pieces of `text` */
     size_t count, at;
@@ -20,7 +20,7 @@ typedef struct axis {
 
 typedef struct sweep {
     cli_arguments arguments;
-    char **words; /* of the point that is chosen */
+    char **words; /* of the selected point */
     axis axes[AXIS_LIMIT];
     size_t axis_count, points, refused, not_fitting;
     bool serves;
@@ -31,8 +31,7 @@ typedef struct sweep {
 
 /* ---- what is swept ---- */
 
-/* Whether commas in this setting's value part values: not in lists and free text, but names of models, recipes and
- * GPUs. */
+/* Of an inference server also counts in "serving". */
 static bool is_swept(const cJSON *settings, const char *name, size_t length) {
     const cJSON *setting, *alias;
     cJSON_ArrayForEach(setting, settings) {
@@ -92,7 +91,7 @@ static int axes_find(sweep *s) {
     return status != CLI_OK ? status : is_good ? CLI_OK : CLI_BAD_INPUT;
 }
 
-/* ---- one point ---- */
+/* The values of the last setting change first. */
 
 static const struct {
     const char *object, *key, *title, *column;
@@ -103,7 +102,7 @@ static const struct {
     {"verdict", "margin_bytes", "To spare", "margin_bytes"},
 };
 
-/* Of an inference server, besides: counts of "serving". */
+/* For the selected point, or for several in `more` with all their words. */
 static const struct {
     const char *key, *title, *column;
 } served[SERVED] = {
@@ -179,7 +178,7 @@ static void row_show(sweep *s, const cJSON *answer) {
     s->not_fitting += cJSON_IsFalse(fits) ? 1 : 0;
 }
 
-/* The last setting's values change first. */
+/* In one request, so that they share what they can. */
 static void point_choose(sweep *s, size_t point) {
     for (size_t i = s->axis_count; i-- > 0; point /= s->axes[i].count) {
         axis *a = &s->axes[i];

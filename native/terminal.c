@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Text on the screen: styles, widths, wrapping, numbers, tables. */
+/* Text on the terminal: styles, widths, wrapping, numbers, tables. */
 #define _POSIX_C_SOURCE 200809L
 #include "cli.h"
 
@@ -53,7 +53,7 @@ void cli_clean(char *text) {
     }
 }
 
-/* One column per code point: no wide characters appear in what is shown. */
+/* One column per code point: the output has no wide characters. */
 size_t cli_width(const char *text) {
     size_t width = 0;
     for (; *text; text++)
@@ -71,7 +71,7 @@ static size_t bytes_of_width(const char *text, size_t width) {
     return at;
 }
 
-/* Cut at its beginning: of dotted names the end tells more. */
+/* Truncated at its start: the end of a dotted name says more. */
 static void put_end(const char *text, size_t width) {
     size_t is = cli_width(text);
     if (is <= width) {
@@ -119,7 +119,7 @@ void cli_wrapped(const char *text, size_t indent, size_t at) {
     putchar('\n');
 }
 
-/* One line on the terminal's error stream, over the last one. */
+/* One line on standard error, over the previous one. */
 void cli_progress(const char *format, ...) {
     if (!has_progress) return;
     va_list list;
@@ -156,7 +156,7 @@ static const char *signed_ratio(char *out, size_t size, int64_t bytes, uint64_t 
     return out;
 }
 
-/* What would show as zero shows as less than the last digit. */
+/* A value that would round to zero is shown as less than the last digit. */
 const char *cli_gib(cli_number out, int64_t bytes) {
     if (bytes > 0 && bytes < (1 << 30) / 200) return strcpy(out, "<0.01");
     return signed_ratio(out, sizeof(cli_number), bytes, 1u << 30, 2);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `tidemark fit`, `gpus`, `advice` and `compare`: answers that play the job with other settings. */
+/* `tidemark fit`, `gpus`, `advice` and `compare`: answers for which the job is played with other settings. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 
 #define CLOSE "\nWhere it needs more than there is, it runs because the allocator gives cached memory back.\n"
 
-/* What a row of fit is about, its knob, the value that fits again, and the one that does not. */
+/* What a row of fit is about, its setting, the value that fits again, and the one that does not. */
 #define AGAIN "\n%s: %s=%s fits too, but not each below it: %s does not. The allocator rounds what it reserves.\n"
 
 typedef void show_fn(const cJSON *answer);
@@ -49,7 +49,7 @@ static void show_again(const cJSON *answer) {
     }
 }
 
-/* What one more is refused for, where it is not memory. */
+/* Why the next value is refused, if not for memory. */
 static void show_refused(const cJSON *answer) {
     const cJSON *row;
     cJSON_ArrayForEach(row, cli_at(answer, "rows")) {
@@ -271,7 +271,7 @@ static void append_member(cli_buffer *more, const char *name, const char *text) 
     cli_append_quoted(more, text, strlen(text));
 }
 
-/* The other job: the words of the first one, and those of --with. */
+/* The other job: the words of the first one, plus those of --with. */
 static void append_other(cli_buffer *more, const cli_arguments *a) {
     cli_append_text(more, ",\"with\":[");
     for (size_t i = 0; i < a->word_count + a->with_count; i++) {

@@ -11,14 +11,14 @@ enum { RESULTS_LIMIT = 256 << 20 }; /* bytes of a file after decompression */
 
 typedef struct verifier {
     const cli_arguments *arguments;
-    const char *path;     /* of the results that are read */
+    const char *path;     /* of the results being read */
     cli_answer described; /* for the settings' defaults */
     verify_results results;
 } verifier;
 
 /* ---- which cases ---- */
 
-/* A setting of a case as a word's value; false if the case does not state it. */
+/* A setting of a case as the value of a word; false if the case does not give it. */
 static bool case_value(cli_buffer *text, const cJSON *of_case, const char *key, size_t length) {
     const char *dot = memchr(key, '.', length);
     cli_buffer name = {0};
@@ -52,7 +52,7 @@ static bool case_value(cli_buffer *text, const cJSON *of_case, const char *key, 
     return true;
 }
 
-/* What a case that does not state the setting is run with. */
+/* The default for a case that does not give the setting. */
 static bool is_default(const verifier *v, const char *key, size_t length, const char *value) {
     static const char *const none[] = {"", "none", "null", "default", "false"};
     const cJSON *setting;
@@ -82,8 +82,8 @@ static bool is_chosen(const verifier *v, const cJSON *of_case) {
 
 /* ---- one case ---- */
 
-/* Where the configuration of `model` is: in --configs, or, for models that it lacks and that are not published, in
- * the folder that the recorder keeps them in, seen from its results. */
+/* The location of the configuration of `model`: in --configs, or for unpublished models in the recorder's folder,
+ * relative to its results. */
 static void find_configuration(cli_buffer *folder, const verifier *v, const char *model) {
     static const char *const recorders[] = {"../../serving/configs", "../../record/configs"};
     size_t length = (size_t)(cli_base_name(v->path) - v->path);
@@ -131,7 +131,7 @@ static void error_reason(cli_buffer *reason, const cJSON *answer) {
     cli_format(reason, "%s%s%s", place, place[0] ? ": " : "", message[0] ? message : "no reason given");
 }
 
-/* A start that the engine refuses before it makes anything, in the words that it is refused with here. */
+/* A start that the engine refuses before it allocates anything, with the same words as here. */
 static bool is_refused_alike(const cJSON *measured, const char *reason) {
     const char *message = strstr(reason, ": ");
     return verify_is_serving(measured) && strcmp(cli_text_at(measured, "outcome"), "refused") == 0 && message &&
@@ -193,7 +193,7 @@ static int line_run(verifier *v, const cli_lines *lines, const char *path, size_
     return status;
 }
 
-/* What a file's end says of the whole. */
+/* Checks how a file ended. */
 static int file_end(const cli_source *source) {
     if (source->error)
         cli_complain(NULL, "%s: %s", source->path, strerror(source->error));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Predicted against measured: what `tidemark verify` gathers and shows. */
+/* Predicted against measured: data and output of `tidemark verify`. */
 #ifndef TIDE_VERIFY_H
 #define TIDE_VERIFY_H
 
@@ -60,20 +60,21 @@ typedef struct verify_summary {
 
 typedef struct verify_case {
     char *id, *model;
-    char *reason; /* why it is not expressed; NULL: it is */
+    char *reason; /* why it cannot be expressed; NULL: it can */
     char *outcome;
     int64_t predicted[2], measured[2];                 /* allocated, reserved */
-    int64_t parameters_predicted, parameters_measured; /* in all; those that train, if only they differ */
+    int64_t parameters_predicted, parameters_measured; /* in total; trainable ones if only these differ */
     bool has_other_parameters;
     bool has_other_outcome;
-    bool is_served;         /* a start of a server: predicted[0] and measured[0] are blocks */
-    char *other_outcome;    /* the predicted one, if it is another */
-    int64_t range_percent;  /* said of a model without a description, and of blocks that are within it; 0: none is */
-    uint64_t breakdown_ppm; /* largest error of a category, of the peak */
+    bool is_served;      /* a start of a server: predicted[0] and measured[0] are blocks */
+    char *other_outcome; /* the predicted outcome, if it differs */
+    int64_t
+        range_percent; /* for a model without a description, and for blocks within the range; 0: there is no range */
+    uint64_t breakdown_ppm; /* largest error of a category, relative to the peak */
     char *breakdown_name;   /* which category; NULL: no error */
 } verify_case;
 
-/* What is compared of a start of an inference server. */
+/* Figures of a start of an inference server. */
 #define VERIFY_SERVING(X)                                                                                              \
     X(blocks) X(weights) X(consumed) X(transient) X(available) X(block_bytes) X(tokens) X(started) X(reserved)
 
@@ -91,7 +92,7 @@ typedef struct verify_results {
     size_t count, expressed;
     verify_errors errors[VERIFY_FIGURE_COUNT];
     verify_errors breakdown;
-    size_t served; /* of the expressed ones, starts of a server */
+    size_t served; /* starts of a server among those that can be expressed */
     verify_errors serving[VERIFY_SERVING_COUNT];
     size_t other_parameters, other_outcomes;
 } verify_results;

@@ -22,7 +22,7 @@ static uint64_t distance(int64_t a, int64_t b) {
     return a > b ? (uint64_t)(a - b) : (uint64_t)(b - a);
 }
 
-/* Rounded half up. The error's part below one measured value, times 10^6, fits up to 18 TB. */
+/* Rounded half up. The part of the error below one measured value, times 10^6, fits up to 18 TB. */
 static uint64_t ppm_of(uint64_t error, uint64_t measured) {
     if (measured == 0) return error ? 1000000 : 0;
     return error / measured * 1000000 + (error % measured * 1000000 + measured / 2) / measured;
@@ -62,7 +62,7 @@ void verify_refuse(verify_results *results, const cJSON *measured, const char *r
     verify_case_add(results, measured)->reason = copied(reason[0] ? reason : "no reason given");
 }
 
-/* Every phase of every step that was measured. A step that was not predicted counts as 0 bytes. */
+/* Every phase of every measured step. A step that was not predicted counts as 0 bytes. */
 static void compare_steps(verify_results *results, const cJSON *measured, const cJSON *answer) {
     const cJSON *step, *steps = cli_at(answer, "steps");
     int number = 0;
@@ -77,7 +77,7 @@ static void compare_steps(verify_results *results, const cJSON *measured, const 
     }
 }
 
-/* The largest error of a category, as a part of the peak. */
+/* The largest error of a category, relative to the peak. */
 static void compare_breakdown(verify_results *results, verify_case *c, const cJSON *measured, const cJSON *answer) {
     const cJSON *category, *at_peak = cli_at(measured, "at_peak"), *predicted = cli_at(answer, "at_peak");
     uint64_t worst = 0;

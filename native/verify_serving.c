@@ -15,7 +15,7 @@ bool verify_is_serving(const cJSON *measured) {
            cli_text_at(cli_at(measured, "case"), "engine")[0];
 }
 
-/* Where a figure stands in a result of the serving oracle; NULL: it was not measured. */
+/* Where a figure is in a result of the serving recordings; NULL: it was not measured. */
 static const cJSON *measured_at(const cJSON *measured, enum verify_serving_figure figure) {
     const cJSON *memory = cli_at(measured, "memory"), *profile = cli_at(memory, "profile"),
                 *kv = cli_at(measured, "kv");

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LONG_LIST = 400 }; /* cases that are shown one by one, at most */
+enum { LONG_LIST = 400 }; /* the most cases that are listed one by one */
 
 /* "0.0123 %"; six digits of parts per million are four of percent. */
 static const char *percent(cli_number out, uint64_t ppm) {
@@ -191,7 +191,7 @@ void verify_show_json(verify_results *results) {
     summary_json(&out, results, "reserved", &results->errors[VERIFY_reserved]);
     cli_append_text(&out, ",\"phases\":{");
     for (int f = VERIFY_FIRST_PHASE; f < VERIFY_FIGURE_COUNT; f++) {
-        if (f > VERIFY_FIRST_PHASE && !results->errors[f].count) continue; /* of training, or of inference, alone */
+        if (f > VERIFY_FIRST_PHASE && !results->errors[f].count) continue; /* only in training, or only in inference */
         if (f > VERIFY_FIRST_PHASE) cli_append_text(&out, ",");
         summary_json(&out, results, verify_figure_names[f], &results->errors[f]);
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* YAML to JSON, as json.dumps(yaml.safe_load(text)) of PyYAML reads it: YAML 1.1, scalars by its SafeLoader's rules.
- * Nothing is constructed that has no place in JSON, and aliases are expanded within limits. */
+/* YAML to JSON, as json.dumps(yaml.safe_load(text)) with PyYAML: YAML 1.1, scalars by the rules of its SafeLoader.
+ * Objects without a form in JSON are not constructed, and aliases are expanded within limits. */
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -78,7 +78,7 @@ static bool is_one_of(const char *text, const char *const *words) {
     return false;
 }
 
-/* Digits of `base`, with underscores; the end of the run. */
+/* Digits of `base`, with underscores; returns their end. */
 static const char *digits(const char *at, int base) {
     for (; *at; at++) {
         bool is_digit = base == 2    ? *at == '0' || *at == '1'
@@ -94,7 +94,7 @@ static const char *after_sign(const char *text) {
     return *text == '-' || *text == '+' ? text + 1 : text;
 }
 
-/* Groups of sixty after the first: ":59" again and again; NULL if there is none. */
+/* Groups of sixty after the first, ":59" repeatedly; NULL if there is none. */
 static const char *sixties(const char *at) {
     const char *from = at;
     while (*at == ':' && isdigit((unsigned char)at[1])) {
@@ -184,7 +184,7 @@ static float_form float_form_of(const char *text) {
     return *end ? NOT_FLOAT : POINT;
 }
 
-/* JSON wants digits on both sides of the point, and no zero before others. */
+/* JSON requires digits on both sides of the point, and no leading zeros. */
 static bool float_json(cli_buffer *out, const char *text, float_form form) {
     char digit[400];
     if (strlen(text) >= sizeof digit - 1) return false;
@@ -211,7 +211,7 @@ static bool float_json(cli_buffer *out, const char *text, float_form form) {
     return true;
 }
 
-/* What a plain scalar is. */
+/* Resolves a plain scalar. */
 static bool plain_json(cli_buffer *out, const char *text, size_t length) {
     static const char *const yes[] = {"yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON", NULL};
     static const char *const no[] = {"no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF", NULL};
@@ -238,7 +238,7 @@ static bool plain_json(cli_buffer *out, const char *text, size_t length) {
 static node *read_scalar(reader *r, const yaml_event_t *event) {
     static const char prefix[] = "tag:yaml.org,2002:";
     static const char *const same[] = {"int",  "float",     "bool",
-                                       "null", "timestamp", NULL}; /* where the text is written as they are */
+                                       "null", "timestamp", NULL}; /* for which the text is written */
     const char *text = (const char *)event->data.scalar.value, *tag = (const char *)event->data.scalar.tag;
     size_t length = event->data.scalar.length;
     bool is_open = tag && strcmp(tag, "!") == 0; /* PyYAML then resolves quoted ones too */
@@ -279,7 +279,7 @@ static node *anchor_find(const reader *r, const char *name, bool *is_known) {
     return NULL;
 }
 
-/* The number of a new anchor; anchor_count where there is none. */
+/* The number of a new anchor; anchor_count if there is none. */
 static size_t anchor_new(reader *r, const yaml_char_t *name, const yaml_mark_t *mark) {
     bool is_known = false;
     if (!name) return SIZE_MAX;
@@ -374,7 +374,7 @@ typedef struct writer {
 
 static void write_node(writer *w, const node *of, int depth);
 
-/* Key and value pairs of a map with what << brings, later ones over earlier ones: SafeConstructor.flatten_mapping. */
+/* Key and value pairs of a map, with those of <<; later ones override earlier ones: SafeConstructor.flatten_mapping. */
 static void flatten(writer *w, const node *map, node *into, int depth) {
     if (depth > DEPTH_LIMIT || (w->written += map->count) > NODE_LIMIT) {
         fail(w->r, NULL, "aliases expand to more than %d values", NODE_LIMIT);
@@ -443,14 +443,14 @@ static void write_node(writer *w, const node *of, int depth) {
     }
 }
 
-/* A manifest of Kubernetes, which may be one of several in a file. */
+/* A manifest of Kubernetes, of which a file may contain several. */
 static bool is_manifest(const node *of) {
     for (size_t i = 0; of->kind == MAP && i + 1 < of->count; i += 2)
         if (strcmp(of->of[i]->json, "\"kind\"") == 0) return true;
     return false;
 }
 
-/* Several manifests are the list that kubectl makes of them. */
+/* Several manifests become the list that kubectl makes of them. */
 static void write_documents(writer *w, const node *all, const yaml_mark_t *second) {
     bool are_manifests = all->count > 1;
     for (size_t i = 0; i < all->count; i++) are_manifests = are_manifests && is_manifest(all->of[i]);
@@ -524,7 +524,7 @@ static bool ends_with(const char *name, const char *end) {
 bool cli_is_yaml(const char *name, const char *text, size_t length) {
     size_t at = length >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
     if (ends_with(name, ".yaml") || ends_with(name, ".yml")) return true;
-    while (at < length) { /* the first line that says something: `key:`, then a space or the end */
+    while (at < length) { /* the first significant line: `key:`, then a space or the end */
         size_t from = at;
         while (at < length && text[at] != '\n') at++;
         size_t end = at++;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Observers: the driver loads a library that the environment names, and tells it of calls. */
+/* Observers: loads a library named in the environment, as the driver does, and notifies it of calls. */
 #define _GNU_SOURCE
 #include "../cupti.h"
 #include "phantom.h"
@@ -11,7 +11,7 @@
 static cupti_callback *listener;
 static void *listener_user;
 
-/* For the stand-in of CUPTI. */
+/* For the replacement of CUPTI. */
 API(int, phantom_subscribe, cupti_callback *callback, void *user) {
     if (listener) return CUPTI_MULTIPLE_SUBSCRIBERS;
     listener = callback;

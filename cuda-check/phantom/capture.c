@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stream capture, as CUDA graphs use it.  A stream is captured from BeginCapture on, others join by waiting for an
- * event that was recorded in a captured one, and all leave at EndCapture.  PyTorch's allocator asks which streams these
- * are, because a graph's tensors come from a pool of its own.  A graph holds nothing, and its launch does nothing. */
+/* Stream capture for CUDA graphs. A stream is captured from BeginCapture on, others join by waiting for an event
+ * recorded in a captured one, and all leave at EndCapture. PyTorch's allocator asks which streams these are, because a
+ * graph's tensors come from a pool of its own. A graph contains nothing, and launching it does nothing. */
 #include "phantom.h"
 
 #include <pthread.h>
@@ -17,7 +17,7 @@ static struct {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 typedef struct event {
-    unsigned long long capture; /* in which it was recorded; 0: in none */
+    unsigned long long capture; /* the capture in which it was recorded; 0: none */
 } event;
 
 static bool is_captured(const void *stream) {
@@ -90,7 +90,7 @@ static int describe(void *stream, int *status, unsigned long long *id, void **gr
     return OK;
 }
 
-/* CUDA 13 has the arguments of CUDA 12's third version under the plain name. */
+/* In CUDA 13 the plain name has the arguments of CUDA 12's third version. */
 API(int, cudaStreamGetCaptureInfo, void *stream, int *status, unsigned long long *id, void **graph, void *nodes,
     void *edges, size_t *count) {
     return describe(stream, status, id, graph, runtime_major() >= 13 ? count : NULL);
@@ -108,7 +108,7 @@ API(int, cudaStreamGetCaptureInfo_v3, void *stream, int *status, unsigned long l
 
 static bool are_held;
 
-/* For tests of the allocator: until they are let go, what other streams use is not free. */
+/* For tests of the allocator: until events are released, memory used by other streams is not free. */
 API(void, phantom_hold_events, int held) {
     are_held = held;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which GPU the phantom stands for, from TIDEMARK_CARD="BYTES CONTEXT CAPABILITY SMS THREADS", TIDEMARK_CARD_NAME and
- * TIDEMARK_GPUS; notes go to TIDEMARK_RUN/notes. */
+/* The GPU that the phantom stands for, from TIDEMARK_CARD="BYTES CONTEXT CAPABILITY SMS THREADS", TIDEMARK_CARD_NAME
+ * and TIDEMARK_GPUS; notes are written to TIDEMARK_RUN/notes. */
 #define _GNU_SOURCE
 #include "phantom.h"
 
@@ -11,12 +11,12 @@
 #include <string.h>
 #include <unistd.h>
 
-/* An H100 SXM5, where nothing is said. */
+/* The default, an H100 SXM5. */
 static phantom_card the_card = {85017755648, 670040064, 90, 132, 2048};
 static int devices = 1;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* Entries of CUDA_VISIBLE_DEVICES, as far as there are devices. */
+/* The number of entries in CUDA_VISIBLE_DEVICES, at most the number of devices. */
 static int visible(int count) {
     const char *list = getenv("CUDA_VISIBLE_DEVICES");
     if (!list) return count;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* libcupti for phantom GPUs, as far as the agent asks. PHANTOM_CUPTI=NUMBER refuses with that
- * error. */
+/* libcupti for phantom GPUs, as far as the agent uses it. PHANTOM_CUPTI=NUMBER makes it fail with that error. */
 #define _GNU_SOURCE
 #include "../cupti.h"
 #include "phantom.h"

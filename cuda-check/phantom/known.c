@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Functions that need no answer but success. */
+/* Functions that only have to return success. */
 #include "phantom.h"
 
 #define STUB(name)                                                                                                     \

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cuBLAS, cuDNN, cuFFT, cuSPARSE, cuSOLVER: handles, and the questions whose answers decide sizes.
- */
+/* cuBLAS, cuDNN, cuFFT, cuSPARSE, cuSOLVER: handles, and queries that determine sizes. */
 #include "phantom.h"
 
 #include <stdlib.h>
@@ -90,7 +89,7 @@ static void workspace_unknown(void) {
 API(int, cudnnCreate, void **out) {
     return made(out);
 }
-/* The version that PyTorch was built with: it refuses another one. */
+/* The version that PyTorch was built with: it refuses any other. */
 static int cudnn_version = 92600;
 API(void, phantom_cudnn, int version) {
     cudnn_version = version;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NCCL.  A communicator may have more ranks than there are processes: each rank answers with its
- * own data (small payloads alone, as everywhere), which satisfies the checks that all ranks agree.
- */
+/* NCCL. A communicator may have more ranks than there are processes: each rank answers with its own data (only for
+ * small payloads, as everywhere), which satisfies checks that all ranks agree. */
 #include "phantom.h"
 
 #include <stdlib.h>
@@ -15,7 +14,7 @@ typedef struct unique_id {
     char bytes[128];
 } unique_id;
 
-/* How many ranks the next split has: only the caller knows. */
+/* The number of ranks in the next split, which only the caller knows. */
 static int split_ranks;
 API(void, phantom_split_ranks, int ranks) {
     split_ranks = ranks;

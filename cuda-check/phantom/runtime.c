@@ -26,7 +26,7 @@ API(int, cudaFreeAsync, void *at, void *stream) {
     return device_free(at);
 }
 
-/* Managed memory moves as it is touched: host memory that is never counted. */
+/* Managed memory migrates when it is accessed: it is host memory and never counted. */
 API(int, cudaMallocManaged, void **out, size_t size, unsigned flags) {
     note("phantom-managed", "managed memory is not counted on the device");
     return cudaMallocHost(out, size);
@@ -148,7 +148,7 @@ API(int, cudaGetDeviceProperties_v2, void *out, int device) { /* CUDA 12 */
     return OK;
 }
 
-/* enum cudaDeviceAttr, the same numbers as CUdevice_attribute.  What is not here is a feature: there. */
+/* enum cudaDeviceAttr, with the numbers of CUdevice_attribute. Features that are not listed are present. */
 API(int, cudaDeviceGetAttribute, int *out, int attribute, int device) {
     if (device < 0 || device >= device_count()) return ERROR_INVALID_DEVICE;
     const phantom_card *is = card();
@@ -259,8 +259,8 @@ typedef struct function_attributes {
     int max_threads_per_block, registers, ptx_version, binary_version, cache_mode, max_dynamic_shared_bytes, rest[20];
 } function_attributes;
 
-/* The newest code that PyTorch is built with and the GPU can run (TORCH_CUDA_ARCH_LIST of its wheels for CUDA 12 and
- * 13): CUB chooses its tile sizes, and so its temporary memory, by it. */
+/* The newest code that PyTorch contains and the GPU can run (TORCH_CUDA_ARCH_LIST of its wheels for CUDA 12 and 13):
+ * CUB chooses its tile sizes, and so its temporary memory, by it. */
 static int code_version(void) {
     static const int built[] = {120, 100, 90, 86, 80, 75, 70, 60, 50};
     for (size_t i = 0; i < sizeof built / sizeof *built; i++)
