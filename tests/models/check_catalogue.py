@@ -26,7 +26,17 @@ NOISE = {"_name_or_path", "transformers_version", "auto_map", "bos_token_id", "e
          "initializer_range", "initializer_factor", "rms_norm_eps",
          "layer_norm_eps", "layer_norm_epsilon", "task_specific_params", "ignore_index",
          "logit_scale_init_value"}
-KEYS = {"name", "title", "source", "also", "parameters", "parameters_source", "config", "preprocessor"}
+KEYS = {"name", "title", "source", "also", "parameters", "parameters_source", "assumed", "config", "preprocessor"}
+
+# What of an entry may be written from memory and confirmed by nothing that is published: an answer says so.
+ASSUMED = ["config", "torch_dtype"]
+UNCONFIRMED = "counted from the configuration, which was written from memory"
+# A number that is published, or a copy of the configuration: the words by which an entry says so.
+CONFIRMED = ["published", "metadata", "model card", "parameters of ", "total_size of", "as loaded", "the page",
+             "the configuration as ", "the configuration is that of ", "the vocabulary as copies", "sizes as ",
+             "layers, heads and width of", "conversion script"]
+ROUNDED = re.compile(r"published as ([\d.]+) (million|billion)")
+VARIANT = re.compile(r"counted; the configuration is that of (\S+?)(?: but for ([\w, ]+))?$")
 
 # Most threads that one SM holds, by compute capability times 10 (CUDA programming guide).
 THREADS_PER_SM = {60: 2048, 70: 2048, 75: 1024, 80: 2048, 86: 1536, 89: 1536, 90: 2048, 100: 2048, 103: 2048,
@@ -191,13 +201,48 @@ def configs_within(config):
             yield from configs_within(config[part])
 
 
+def variant_fault(entry, of, keys):
+    """Whether the configuration is that of another entry, which is confirmed, but for some keys."""
+    other = json.loads((CATALOGUE / f"{of}.json").read_text(encoding="utf-8"))
+    if "config" in other.get("assumed", []):
+        return f"{of} is itself assumed"
+    apart = {"architectures", "torch_dtype", *(keys or "").split(", ")}
+    mine, its = entry["config"], other["config"]
+    differ = sorted(key for key in {*mine, *its} - apart if mine.get(key) != its.get(key))
+    return f"its configuration is not that of {of}: {differ}" if differ else None
+
+
+def evidence_faults(entry):
+    """What says that the configuration is right: a published number of parameters, a copy of it, or nothing, which
+    "assumed" then says."""
+    source, assumed, found = entry["parameters_source"], entry.get("assumed"), []
+    if assumed is not None and (not assumed or assumed != [part for part in ASSUMED if part in assumed]):
+        found.append(f"assumed is {assumed}; may list {ASSUMED}")
+    assumed = assumed or []
+    if ("config" in assumed) != (source == UNCONFIRMED):
+        found.append(f'"assumed" has config where parameters_source is "{UNCONFIRMED}", and only there')
+    if "torch_dtype" in assumed and "dtype" not in json.dumps(entry["config"]):
+        found.append("a type is assumed that the configuration does not name")
+    if "config" not in assumed and not any(words in source for words in CONFIRMED):
+        found.append(f"nothing confirms the configuration: {source}")
+    rounded, variant = ROUNDED.search(source), VARIANT.match(source)
+    if rounded:
+        digits = len(rounded[1].partition(".")[2])
+        said = entry["parameters"] / {"million": 1e6, "billion": 1e9}[rounded[2]]
+        if round(said, digits) != float(rounded[1]):
+            found.append(f"{said:.3f} {rounded[2]} parameters, published as {rounded[1]}")
+    if variant:
+        found.append(variant_fault(entry, *variant.groups()))
+    return [fault for fault in found if fault]
+
+
 def faults(path):
     """What is wrong with one file, as sentences."""
     entry = json.loads(path.read_text(encoding="utf-8"))
     found = []
     if entry.get("name") != path.stem or not re.fullmatch(r"[a-z0-9][a-z0-9._-]*", path.stem):
         found.append(f"name {entry.get('name')!r} is not that of the file")
-    unknown, missing = set(entry) - KEYS, KEYS - {"preprocessor", "also"} - set(entry)
+    unknown, missing = set(entry) - KEYS, KEYS - {"preprocessor", "also", "assumed"} - set(entry)
     if unknown or missing:
         found.append(f"keys unknown: {sorted(unknown)}, missing: {sorted(missing)}")
         return found
@@ -211,6 +256,7 @@ def faults(path):
         noise = NOISE & set(config)
         if noise:
             found.append(f"keys that no memory rule reads: {sorted(noise)}")
+    found += evidence_faults(entry)
     counted = count(entry["config"])
     if counted is not None and counted != entry["parameters"]:
         found.append(f"the config gives {counted} parameters, published are {entry['parameters']}")

@@ -38,18 +38,27 @@ void tide_read_allocator(tide_job_builder *b) {
 
 /* dtype=auto; torch.get_default_dtype() if neither the configuration nor a checkpoint has one. */
 static void choose_dtype(tide_job_builder *b) {
-    if (b->arguments.serves) { /* the engine chooses */
-        if (!b->arguments.is_given[TIDE_SET_dtype]) b->arguments.values[TIDE_SET_dtype] = "auto";
-        return;
-    }
+    bool serves = b->arguments.serves; /* the engine chooses */
+    if (serves && !b->arguments.is_given[TIDE_SET_dtype]) b->arguments.values[TIDE_SET_dtype] = "auto";
     if (!tide_argument_is(&b->arguments, TIDE_SET_dtype, "auto")) return;
     tide_text stated = tide_model_dtype(b->inputs.config, &b->inputs.checkpoint);
+    bool is_thought = b->inputs.assumes_dtype && stated.length;
+    if (serves) {
+        if (is_thought)
+            tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_dtype),
+                        tide_format(b->arena, "the model is taken to be published in %s: its config.json was not seen",
+                                    tide_text_copy(b->arena, stated)),
+                        NULL);
+        return;
+    }
     const char *chosen = tide_text_is(stated, "bfloat16") ? "bf16" : tide_text_is(stated, "float16") ? "fp16" : "fp32";
     b->arguments.values[TIDE_SET_dtype] = chosen;
     tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_dtype),
                 tide_format(b->arena,
-                            stated.length ? "%s weights, as the model is published"
-                                          : "%s weights: the configuration names no type, and no checkpoint is given",
+                            is_thought      ? "%s weights, as the model is taken to be published: its config.json "
+                                              "was not seen"
+                            : stated.length ? "%s weights, as the model is published"
+                                            : "%s weights: the configuration names no type, and no checkpoint is given",
                             chosen),
                 NULL);
 }

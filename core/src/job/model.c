@@ -218,6 +218,10 @@ void tide_find_model(tide_job_builder *b) {
     job->model_source = b->inputs.source ? b->inputs.source : "";
     job->published_parameters = b->inputs.published_parameters;
     job->preprocessor = b->inputs.preprocessor;
+    if (b->inputs.assumes_config)
+        tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/model",
+                    "the configuration was written from memory, and no published number of parameters confirms it",
+                    "give the model's config.json to be certain");
     job->description = b->inputs.description;
     job->description_text = b->inputs.description_text;
     if (b->inputs.checkpoint.count || b->inputs.checkpoint.index) {

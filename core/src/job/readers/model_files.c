@@ -59,6 +59,16 @@ static const char *file_string(const tide_json *object, const char *key) {
     return tide_json_is(value, TIDE_JSON_STRING) && value->text.length ? value->text.at : NULL;
 }
 
+/* Whether an entry lists a part of it in "assumed". */
+static bool is_assumed(const tide_json *entry, const char *part) {
+    const tide_json *assumed = tide_json_at(entry, "assumed");
+    bool is_there = false;
+    for (const tide_json *item = tide_json_is(assumed, TIDE_JSON_ARRAY) ? assumed->first : NULL; item;
+         item = item->next)
+        is_there |= tide_json_is(item, TIDE_JSON_STRING) && tide_text_is(item->text, part);
+    return is_there;
+}
+
 bool tide_entry_read(tide_inputs *inputs, tide_arena *arena, const tide_json *entry, const char *place,
                      tide_diagnostics *diags) {
     const tide_json *config = tide_json_at(entry, "config"), *count = tide_json_at(entry, "parameters");
@@ -75,6 +85,8 @@ bool tide_entry_read(tide_inputs *inputs, tide_arena *arena, const tide_json *en
     inputs->source = file_string(entry, "source");
     inputs->published_parameters =
         tide_json_is(count, TIDE_JSON_NUMBER) && count->is_integer && count->integer > 0 ? count->integer : 0;
+    inputs->assumes_config = is_assumed(entry, "config");
+    inputs->assumes_dtype = is_assumed(entry, "torch_dtype");
     if (tide_json_is(preprocessor, TIDE_JSON_OBJECT) && !inputs->preprocessor)
         inputs->preprocessor = tide_json_clone(arena, preprocessor);
     return true;

@@ -24,6 +24,7 @@ typedef struct tide_inputs {
     tide_text config_text, preprocessor_text; /* of files */
     const char *title, *source;
     int64_t published_parameters;
+    bool assumes_config, assumes_dtype;    /* no publication confirms it */
     const char *asked_model, *asked_place; /* named by a file that starts training; NULL: none */
     const char *program;                   /* that a file belongs to, as spelled in versions.def; NULL: none of these */
     tide_file_summary *summaries, *last_summary;
