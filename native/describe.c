@@ -3,6 +3,7 @@
 #include "cli.h"
 
 #include <ctype.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,6 +63,12 @@ static void settings_show(const cJSON *settings) {
 
 /* ---- models, GPUs, operations ---- */
 
+/* 86, which counts tenths, as "8.6". */
+static const char *capability_text(cli_number out, int64_t tenths) {
+    snprintf(out, sizeof(cli_number), "%" PRId64 ".%" PRId64, tenths / 10, tenths % 10);
+    return out;
+}
+
 /* Selected members of each object; numbers with separators. */
 static void list_show(const cJSON *list, const char *const *keys, const char *const *heads, size_t count) {
     const cJSON *row;
@@ -78,6 +85,8 @@ static void list_show(const cJSON *list, const char *const *keys, const char *co
             const cJSON *cell = cli_at(row, keys[i]);
             if (strcmp(keys[i], "bytes") == 0)
                 cli_table_cell(&table, cli_size(text, cli_int(cell)));
+            else if (strcmp(keys[i], "capability") == 0)
+                cli_table_cell(&table, capability_text(text, cli_int(cell)));
             else if (cJSON_IsNumber(cell))
                 cli_table_cell(&table, cli_count(text, cli_int(cell)));
             else
@@ -95,7 +104,7 @@ static void models_show(const cJSON *models) {
 
 static void gpus_show(const cJSON *gpus) {
     static const char *const keys[] = {"name", "title", "bytes", "capability"};
-    static const char *const heads[] = {"Name", "GPU", "Memory", "Capability x 10"};
+    static const char *const heads[] = {"Name", "GPU", "Memory", "Capability"};
     list_show(gpus, keys, heads, 4);
 }
 

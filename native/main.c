@@ -45,7 +45,7 @@ void cli_help(FILE *out, const char *name) {
         fprintf(out, "tidemark %s\n\n%s\n", one->usage, one->help);
         return;
     }
-    fputs("tidemark: how much GPU memory a training job needs, before it runs\n\n", out);
+    fputs("tidemark: how much GPU memory a training or inference job needs, before it runs\n\n", out);
     for (int i = 0; i < COMMAND_COUNT; i++) fprintf(out, "  %-9s %s\n", commands[i]->name, commands[i]->summary);
     fputs(general_help, out);
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "estimate.h"
 
 #define CLOSE "\nWhere it needs more than there is, it runs because the allocator gives cached memory back.\n"
 
@@ -205,11 +206,12 @@ static void factors_show(const cJSON *one, const cJSON *other) {
     headings(&table, names, 4);
     table.is_left[0] = true;
     cJSON_ArrayForEach(factor, cli_at(one, "factors"))
-        difference_row(&table, factor->string, cli_int(factor), cli_int_at(cli_at(other, "factors"), factor->string));
+        difference_row(&table, cli_factor_title(factor->string), cli_int(factor),
+                       cli_int_at(cli_at(other, "factors"), factor->string));
     cli_table_rule(&table);
-    difference_row(&table, "allocated", cli_int_at(one, "allocated_peak"), cli_int_at(other, "allocated_peak"));
-    difference_row(&table, "reserved", cli_int_at(one, "reserved_peak"), cli_int_at(other, "reserved_peak"));
-    difference_row(&table, "device", cli_int_at(one, "device_bytes"), cli_int_at(other, "device_bytes"));
+    difference_row(&table, "Allocated", cli_int_at(one, "allocated_peak"), cli_int_at(other, "allocated_peak"));
+    difference_row(&table, "Reserved", cli_int_at(one, "reserved_peak"), cli_int_at(other, "reserved_peak"));
+    difference_row(&table, "Device", cli_int_at(one, "device_bytes"), cli_int_at(other, "device_bytes"));
     cli_table_print(&table);
     if (cli_at(one, "requests") && cli_at(other, "requests")) {
         cli_number tokens_then, requests_then;
@@ -236,6 +238,10 @@ static void settings_differ(const cJSON *settings) {
     static const char *const names[] = {"Setting", "One", "Other", "GiB"};
     const cJSON *setting;
     cli_table table;
+    if (cJSON_GetArraySize(settings) == 0) {
+        puts("No setting differs: what the other job has in its place stands after --with, as --with batch=16.");
+        return;
+    }
     headings(&table, names, 4);
     for (int i = 0; i < 3; i++) {
         table.is_left[i] = true;

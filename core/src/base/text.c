@@ -267,10 +267,13 @@ const char *tide_near_names(tide_arena *arena, tide_text name, const char **cand
         for (uint32_t i = 0; i < count; i++)
             if (rest[i] == near) rest[i] = "";
     }
-    if (found_count == 0) return NULL;
-    const char *line = found[0];
-    for (uint32_t i = 1; i < found_count; i++)
-        line = tide_format(arena, "%s%s%s", line, i + 1 == found_count ? " or " : ", ", found[i]);
+    return tide_one_of(arena, found, found_count);
+}
+
+const char *tide_one_of(tide_arena *arena, const char *const *names, uint32_t count) {
+    const char *line = count ? names[0] : NULL;
+    for (uint32_t i = 1; i < count; i++)
+        line = tide_format(arena, "%s%s%s", line, i + 1 == count ? " or " : ", ", names[i]);
     return line;
 }
 

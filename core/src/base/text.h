@@ -81,6 +81,9 @@ char *tide_lowered(tide_arena *arena, tide_text text);
  * first. */
 const char *tide_near_names(tide_arena *arena, tide_text name, const char **candidates, uint32_t count);
 
+/* "a, b or c"; NULL if there is none. */
+const char *tide_one_of(tide_arena *arena, const char *const *names, uint32_t count);
+
 /* Numbers names in order of first use; number 0 is the empty name. */
 typedef struct tide_names {
     tide_arena *arena;

@@ -128,22 +128,36 @@ static const tide_json *gpu_usual(tide_job_builder *b, const tide_json *list, co
     return usual;
 }
 
+/* "16gb" alone: the memory of a GPU; 0 if it is not. */
+static int64_t size_alone(const char *name) {
+    tide_text all = tide_trimmed(tide_text_of(name));
+    size_t digits = strspn(all.at, "0123456789");
+    int64_t size;
+    tide_text unit = tide_trimmed((tide_text){all.at + digits, all.length - digits});
+    bool is_size =
+        tide_text_is_among(unit, "g|gb|gib|G|GB|GiB") && tide_text_to_i64(&size, (tide_text){all.at, digits});
+    return is_size ? size : 0;
+}
+
 static void gpu_refuse(tide_job_builder *b, const tide_json *list, const char *name) {
+    enum { NEAR = 4 };
     uint32_t count = 0, near_count = 0;
-    const char **names = TIDE_NEW(b->arena, const char *, (list ? list->count : 0) + 1);
-    const char *words = gpu_words(b->arena, name), *near = "";
+    const char **names = TIDE_NEW(b->arena, const char *, (list ? list->count : 0) + 1), *may_be[NEAR];
+    const char *words = gpu_words(b->arena, name);
     for (const tide_json *row = list ? list->first : NULL; row; row = row->next) {
         names[count++] = gpu_string(row, "name");
-        if (near_count < 4 && gpu_may_be(b->arena, row, words))
-            near = tide_format(b->arena, "%s%s%s", near, near_count++ ? " or " : "", gpu_string(row, "name"));
+        if (near_count < NEAR && gpu_may_be(b->arena, row, words)) may_be[near_count++] = gpu_string(row, "name");
     }
-    if (!near_count) near = tide_near_names(b->arena, tide_text_of(name), names, count);
-    const char *counted = remedy_of_count(b, list, name);
-    const char *size = "give its memory as gpu_gib=SIZE", *shown = tide_shown(b->arena, tide_text_of(name));
+    const char *near = near_count ? tide_one_of(b->arena, may_be, near_count)
+                                  : tide_near_names(b->arena, tide_text_of(name), names, count);
+    const char *counted = remedy_of_count(b, list, name), *shown = tide_shown(b->arena, tide_text_of(name));
+    int64_t gib = size_alone(name);
+    const char *size =
+        gib ? tide_format(b->arena, "give its memory as gpu_gib=%" PRId64, gib) : "give its memory as gpu_gib=SIZE";
     if (near_count > 1)
         tide_error(b->diags, TIDE_ERR_FIELD_RANGE, "/settings/gpu",
                    tide_format(b->arena, "\"%s\" may be several GPUs", shown),
-                   tide_format(b->arena, "choose %s", near));
+                   tide_format(b->arena, "choose %s%s%s", near, gib ? "; or " : "", gib ? size : ""));
     else
         tide_error(b->diags, TIDE_ERR_FIELD_RANGE, "/settings/gpu",
                    tide_format(b->arena, "\"%s\" is not a GPU that is known", shown),

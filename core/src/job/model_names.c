@@ -232,7 +232,7 @@ static bool entry_has_words(tide_arena *arena, const tide_source *source, const 
 
 /* Those with the fewest other words. */
 static const char *near_by_words(tide_arena *arena, const char *name) {
-    const char *found[NEAR_MODELS], *list = NULL;
+    const char *found[NEAR_MODELS];
     uint32_t count = 0;
     for (uint32_t i = 0; i < tide_catalogue_source_count && *name; i++) {
         const char *entry = tide_catalogue_sources[i].name;
@@ -242,9 +242,7 @@ static const char *near_by_words(tide_arena *arena, const char *name) {
             if (at < NEAR_MODELS) found[at] = found[at - 1];
         if (at < NEAR_MODELS) found[at] = entry;
     }
-    for (uint32_t i = 0; i < count; i++)
-        list = i ? tide_format(arena, "%s%s%s", list, i + 1 < count ? ", " : " or ", found[i]) : found[i];
-    return list;
+    return tide_one_of(arena, found, count);
 }
 
 /* 8b, 135m, large: models of one family that differ only in such words need the same. */
