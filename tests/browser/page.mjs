@@ -444,6 +444,9 @@ export default function ({ visit, field, fragmentOf, fromCore, exampleWords, ser
     assert.equal(await page.locator('.whisker line').count(), 3);
     const [ends, labels] = await page.evaluate(() => ['.whisker line', '.bar .on'].map((one) => [...document.querySelectorAll(one)].map((mark) => mark.getBoundingClientRect())));
     assert.ok(labels.length > 0 && ends.every((end) => labels.every((label) => end.bottom <= label.top || end.right < label.left || end.left > label.right)), 'it strikes no label through');
+    await field(page, 'gpu_gib').fill((2 * high / 2 ** 30).toFixed(1));
+    await page.locator('.verdict.is-fits').waitFor();
+    assert.match(await page.locator('.verdict-words').innerText(), /at least .* GiB to spare/);
   }));
 
   test('labels are ink, and red is for what grew', () => visit(async (page) => {

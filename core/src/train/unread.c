@@ -51,12 +51,13 @@ static void check_stand_in(tide_run *run, const tide_job *job) {
                       : tide_shown(m->arena, entry->key);
     }
     if (!names || percent->integer <= run->stand_in_percent) return;
+    int64_t otherwise = run->stand_in_percent;
     run->stand_in_percent = percent->integer;
     tide_report(m->diags, TIDE_ASSUMPTION, TIDE_OK, tide_job_config_place(m->arena, job, run->stand_in_of),
                 tide_format(m->arena,
-                            "what stands in for it does not read %s, which may be sizes of parts that it lacks; its "
-                            "peak may differ by %lld %%",
-                            names, (long long)percent->integer),
+                            "what stands in for it does not read %s, which may be sizes of parts that it lacks: its "
+                            "peak may differ by %lld %%, not by %lld %%",
+                            names, (long long)percent->integer, (long long)otherwise),
                 NULL);
 }
 

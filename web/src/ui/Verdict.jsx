@@ -33,7 +33,8 @@ export function verdictOf(r) {
   if (fits === null && r.verdict.gpu_bytes) return { kind: 'close', icon: 'warn', text: 'Cannot tell', detail: r.verdict.sentence };
   if (fits === null) return { kind: 'none', icon: 'info', text: 'No GPU chosen', detail: 'Choose a GPU to see whether it fits.' };
   const { range } = r.peak;
-  const size = `${headline(Math.abs(margin), unit.value)} ${unit.value}`;
+  const sizeOf = (/** @type {number} */ bytes) => `${headline(Math.abs(bytes), unit.value)} ${unit.value}`, atLeast = range ? 'at least ' : '';
+  const size = sizeOf(margin), spare = range ? whole - range.high : margin;
   if (range && range.low <= whole && range.high > whole) {
     return { kind: 'close', icon: 'warn', text: 'Cannot tell', detail: r.verdict.sentence };
   }
@@ -43,14 +44,14 @@ export function verdictOf(r) {
       detail: loading.setting ? `set ${loading.setting}`
         : `the steps allocate ${headline(loading.steps_allocated, unit.value)} ${unit.value}` };
   }
-  if (!fits) return { kind: 'not', icon: 'cross', text: `Does not fit ${title}`, detail: `${size} over` };
+  if (!fits) return { kind: 'not', icon: 'cross', text: `Does not fit ${title}`, detail: `${atLeast}${sizeOf(range ? range.low - whole : margin)} over` };
   if (margin < 0) {
     return { kind: 'close', icon: 'warn', text: `Barely fits ${title}`,
       detail: `would reserve ${size} more than there is; the allocator frees cached memory in ${retries === 1 ? 'one retry' : `${retries} retries`}${
         smallest ? `. It runs on ${headline(smallest, unit.value)} ${unit.value} or more` : ''}` };
   }
-  const detail = `${size} to spare (${percent(margin, whole)})`;
-  return margin < CLOSE * whole
+  const detail = `${atLeast}${sizeOf(spare)} to spare (${percent(spare, whole)})`;
+  return spare < CLOSE * whole
     ? { kind: 'close', icon: 'warn', text: `Barely fits ${title}`, detail }
     : { kind: 'fits', icon: 'check', text: `Fits ${title}`, detail };
 }
