@@ -145,6 +145,28 @@ def masks_are_as_made() -> None:
         return masks_nothing and (local_attention_size is None or kv_length < local_attention_size)
 
     masking_utils.fast_all, masking_utils._ignore_bidirectional_mask_sdpa = fast_all, ignored
+    recurrent_masks_are_as_made()
+
+
+def recurrent_masks_are_as_made() -> None:
+    """The same for scans and convolutions, which are handed no mask where it masks nothing."""
+    from transformers import masking_utils
+
+    make = masking_utils.create_recurrent_attention_mask
+
+    @functools.wraps(make)
+    def made(config: Any, inputs_embeds: Any, attention_mask: Any, *args: Any, **kwargs: Any) -> Any:
+        mask = make(config, inputs_embeds, attention_mask, *args, **kwargs)
+        if not is_padded() or attention_mask is None or inputs_embeds.shape[1] == 1:
+            return None
+        return attention_mask.contiguous() if mask is None else mask
+
+    for module in list(sys.modules.values()):  # those that have imported it
+        if vars(module).get("create_recurrent_attention_mask") is make:
+            module.create_recurrent_attention_mask = made
+    of_layers = masking_utils.LAYER_PATTERN_TO_MASK_FUNCTION_MAPPING
+    for kinds in (of_layers, *(of for of in of_layers.values() if isinstance(of, dict))):
+        kinds.update({name: made for name, of in kinds.items() if of is make})
 
 
 def is_ones(mask: Any) -> bool:
