@@ -7,8 +7,12 @@
 #include "base/units.h"
 #include "tensor/ops/ops.h"
 
-static uint32_t parameter_born(const tide_model *model, uint32_t parameter) {
-    return model->parameters[parameter].tensor->storage->allocation;
+/* In the order in which Module.to() moved them; on the meta device, where none has moved, children first. */
+static bool comes_before(const tide_model *model, uint32_t a, uint32_t b) {
+    const tide_parameter_row *first = &model->parameters[a], *second = &model->parameters[b];
+    uint32_t born = first->tensor->storage->allocation, other = second->tensor->storage->allocation;
+    if (born != other) return born < other;
+    return first->module != second->module && tide_is_below(model, first->module, second->module);
 }
 
 const uint32_t *tide_children_first(const tide_model *model) {
@@ -16,7 +20,7 @@ const uint32_t *tide_children_first(const tide_model *model) {
     uint32_t *order = TIDE_NEW(model->m->arena, uint32_t, model->parameter_count + 1);
     for (uint32_t i = 0; i < model->parameter_count; i++) {
         uint32_t at = i;
-        for (; at && parameter_born(model, order[at - 1]) > parameter_born(model, i); at--) order[at] = order[at - 1];
+        for (; at && comes_before(model, i, order[at - 1]); at--) order[at] = order[at - 1];
         order[at] = i;
     }
     return order;

@@ -124,10 +124,10 @@ static bool choose_states(fsdp2 *f) {
     tide_machine *m = model->m;
     f->states = TIDE_NEW(m->arena, fsdp_state, model->instance_count + 4);
     f->state_of = TIDE_NEW(m->arena, uint32_t, model->instance_count + 1);
-    bool has_plan = tide_job_has_auto_plan(f->w->job);
-    if (has_plan) tide_fsdp2_expert_states(f);
-    if (has_plan) tide_fsdp2_fp32_states(f);
-    if (!(f->w->has_trainer || has_plan ? tide_fsdp2_accelerate_states(f) : choose_inner_states(f))) return false;
+    bool is_chosen = tide_job_has_auto_plan(f->w->job) ? tide_fsdp2_plan_states(f)
+                     : f->w->has_trainer               ? tide_fsdp2_accelerate_states(f)
+                                                       : choose_inner_states(f);
+    if (!is_chosen) return false;
     fsdp2_add_module(f, f->state_count++, model->root);
     f->named_modules_order = TIDE_NEW(m->arena, uint32_t, f->state_count + 1);
     uint32_t n = 0;
@@ -262,6 +262,22 @@ static void finish_group(fsdp2 *f, fsdp_param_group *u) {
     }
 }
 
+uint32_t tide_fsdp2_managed_params(const fsdp2 *f, uint32_t state, const uint32_t *state_of_parameter,
+                                   uint32_t *params) {
+    const tide_model *model = f->w->model;
+    const uint32_t *order = tide_children_first(model), *listed = f->states[state].listed;
+    bool has_list = listed[0] || listed[1] || listed[2];
+    uint32_t n = 0;
+    for (uint32_t k = 0; k < (has_list ? 3u : 1u); k++)
+        for (uint32_t at = 0; at < model->parameter_count; at++) {
+            uint32_t i = order[at];
+            bool is_there = state_of_parameter[i] == state &&
+                            (!has_list || (listed[k] && tide_is_below(model, model->parameters[i].module, listed[k])));
+            if (is_there) params[n++] = i;
+        }
+    return n;
+}
+
 /* The parameters of a state, in the order of _get_managed_modules: children first, as in Module.to(). */
 static void init_state(fsdp2 *f, uint32_t state, int64_t post_forward_mesh_size, const uint32_t *state_of_parameter,
                        tide_tensor **sharded_params) {
@@ -365,8 +381,9 @@ static void fsdp2_wrap(tide_wrapper *w) {
     tide_tensor **sharded_params = TIDE_NEW(m->arena, tide_tensor *, model->parameter_count + 1);
     uint32_t head = child_named(model, model->root, "lm_head");
     for (uint32_t k = 0; k < f->state_count; k++) {
-        bool is_head = is_native && k + 2 == f->state_count && !(w->is_absent && w->is_absent[head]);
-        init_state(f, k, k + 1 == f->state_count ? root : is_head || k + 1 == f->tail ? 0 : size, of, sharded_params);
+        bool is_head = is_native && k + 2 == f->state_count && !(w->is_absent && w->is_absent[head]),
+             is_kept = is_head || f->states[k].keeps_full_weight;
+        init_state(f, k, k + 1 == f->state_count ? root : is_kept ? 0 : size, of, sharded_params);
     }
     check_dtypes(f);
     if (m->has_failed) return;

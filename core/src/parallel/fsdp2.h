@@ -60,6 +60,8 @@ typedef struct fsdp_param_group {
 typedef struct fsdp_state {
     uint32_t first, count; /* of its groups */
     uint32_t module_count, modules_to_run_forward;
+    uint32_t listed[3];     /* modules of a fully_shard() call that has a list of them, in its order; 0: no module */
+    bool keeps_full_weight; /* reshard_after_forward=False */
     fsdp_training_state training_state;
 } fsdp_state;
 
@@ -71,10 +73,8 @@ typedef struct fsdp2 {
     uint32_t group_count, group_capacity;
     uint32_t *state_of;            /* by instance: the state of the module plus one */
     uint32_t *named_modules_order; /* states in the order of named_modules() */
-    uint32_t prefetch; /* how many states ahead, set_modules_to_forward_prefetch and _backward_prefetch; 0: none */
-    uint32_t tail; /* accelerate's last state before the root plus one, which is not resharded after forward; 0: none */
-    uint32_t embeddings[2];        /* get_input_embeddings(), get_output_embeddings(), of accelerate */
-    uint32_t tail_modules[3];      /* in the order of the fully_shard() call; 0: there is no such module */
+    uint32_t prefetch;      /* how many states ahead, set_modules_to_forward_prefetch and _backward_prefetch; 0: none */
+    uint32_t embeddings[2]; /* get_input_embeddings(), get_output_embeddings(), of accelerate */
     tide_tensor *whole_weights[2]; /* input_weight and output_weight, until it returns; NULL: none */
     tide_tensor **original_sd;     /* of a model on the device, until it returns */
     tide_tensor **placeholders;    /* for parameters in the optimizer's groups, until they are replaced */
@@ -119,20 +119,12 @@ static inline void fsdp2_add_module(fsdp2 *f, uint32_t state, uint32_t instance)
     f->states[state].module_count++;
 }
 
-/* The parameters of a state in the order in which fully_shard() finds them: by module, children first. Returns their
- * number. */
-
+/* get_input_embeddings() or get_output_embeddings(); 0: there is none. */
+uint32_t tide_fsdp2_embeddings_of(tide_model *model, bool is_output);
 /* With mixed precision, trainable parameters are kept in fp32 unless anything is in bitsandbytes' 4 bits. */
-uint32_t tide_fsdp2_managed_params(const fsdp2 *f, uint32_t state, const uint32_t *state_of_parameter,
-                                   uint32_t *params);
-/* The states of blocks, embeddings, and final norm with head, without the root. False after an error. */
 void tide_fsdp2_upcast(fsdp2 *f);
 /* Blocks, embeddings, and final norm with head; all but the root. False after an error. */
 bool tide_fsdp2_accelerate_states(fsdp2 *f);
-/* transformers/distributed/fsdp.py: experts that exchange tokens get a state of their own. */
-void tide_fsdp2_expert_states(fsdp2 *f);
-/* Modules that are kept in fp32 get states of their own. */
-void tide_fsdp2_fp32_states(fsdp2 *f);
 /* tie_weights() after fully_shard(): the head shares the embedding's part. */
 void tide_fsdp2_tie_parts(fsdp2 *f);
 /* _move_states_to_device(): moves the parameters and buffers of a state. */
@@ -142,7 +134,17 @@ void tide_fsdp2_keep_originals(fsdp2 *f);
 /* Called when fsdp2_prepare_model() returns and the optimizer has its new parameters. */
 void tide_fsdp2_drop_weights(fsdp2 *f);
 
+/* ---- fsdp2_plan.c ---- */
+
+/* The states of transformers' fsdp_plan; all but the root. False after an error. */
+bool tide_fsdp2_plan_states(fsdp2 *f);
+
 /* ---- fsdp2.c ---- */
+
+/* The parameters of a state in the order in which fully_shard() finds them: by module, children first. Returns their
+ * number. */
+uint32_t tide_fsdp2_managed_params(const fsdp2 *f, uint32_t state, const uint32_t *state_of_parameter,
+                                   uint32_t *params);
 
 /* Module.to_empty() of a sharded parameter, and what follows after each module; of the state that is the machine's
  * wrapper. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* accelerate/utils/fsdp_utils.py, fsdp2_prepare_model(): for a Trainer's model, which is on the host, or on the device
- * if it is quantised; and transformers/distributed/fsdp.py, whose plan has the same units. */
+ * if it is quantised. */
 #include "parallel/fsdp2.h"
 #include "parallel/tensor_parallel.h"
 
@@ -26,7 +26,7 @@ void tide_fsdp2_upcast(fsdp2 *f) {
 }
 
 /* get_input_embeddings() or get_output_embeddings(): of the class nearest to the root that names one; 0: none does. */
-static uint32_t embeddings_of(tide_model *model, bool is_output) {
+uint32_t tide_fsdp2_embeddings_of(tide_model *model, bool is_output) {
     for (uint32_t i = 1; i < model->instance_count; i++) {
         const tide_class *of = model->instances[i].of;
         uint32_t found = tide_model_below(model, i, is_output ? of->output_embeddings : of->input_embeddings);
@@ -48,24 +48,10 @@ static uint32_t final_norm_of(const tide_model *model, const tide_job *job, uint
     return norm;
 }
 
-/* transformers' fsdp_plan for a model whose parts have configurations of their own, such as vision models. */
-static bool refuse_parts(const fsdp2 *f) {
-    const tide_model *model = f->w->model;
-    bool has_parts = false;
-    for (uint32_t i = 1; i < model->scope_count; i++)
-        has_parts = has_parts || model->scopes[i].config != model->scopes[0].config;
-    if (!has_parts || !tide_job_has_auto_plan(f->w->job)) return false;
-    tide_fail_setting(model->m, TIDE_ERR_UNSUPPORTED, "parallel.dp",
-                      "what fully_shard() gathers at once of a model with parts of its own configuration, as a vision "
-                      "tower, is not described with parallel.tp_plan=auto; use parallel.dp=1, or parallel.kind=fsdp2");
-    return true;
-}
-
 bool tide_fsdp2_accelerate_states(fsdp2 *f) {
     tide_model *model = f->w->model;
-    if (refuse_parts(f)) return false;
     const char *wrap = f->w->job->parallel_wrap;
-    bool wraps_blocks = strcmp(wrap, "layer") == 0 || tide_job_has_auto_plan(f->w->job);
+    bool wraps_blocks = strcmp(wrap, "layer") == 0;
     if (!wraps_blocks && strcmp(wrap, "root") != 0) {
         tide_fail_setting(model->m, TIDE_ERR_UNSUPPORTED, "parallel.wrap",
                           "a trainer's units are those of accelerate: layer (TRANSFORMER_BASED_WRAP) or root "
@@ -74,7 +60,7 @@ bool tide_fsdp2_accelerate_states(fsdp2 *f) {
     }
     for (uint32_t i = 1; i < model->instance_count && wraps_blocks; i++)
         if (model->instances[i].of->is_checkpointed) fsdp2_add_module(f, f->state_count++, i);
-    uint32_t input = embeddings_of(model, false), output = embeddings_of(model, true),
+    uint32_t input = tide_fsdp2_embeddings_of(model, false), output = tide_fsdp2_embeddings_of(model, true),
              norm = final_norm_of(model, f->w->job, output);
     f->embeddings[0] = input;
     f->embeddings[1] = output;
@@ -82,38 +68,11 @@ bool tide_fsdp2_accelerate_states(fsdp2 *f) {
          is_tied = is_apart || (input && output && tide_tied_head(model) == output);
     if (!is_tied && input) fsdp2_add_module(f, f->state_count++, input);
     uint32_t tail[] = {norm, is_tied ? input : 0, is_apart ? 0 : output}, before = f->state_count;
-    memcpy(f->tail_modules, tail, sizeof tail);
+    memcpy(f->states[before].listed, tail, sizeof tail);
     for (size_t i = 0; i < 3; i++)
         if (tail[i]) fsdp2_add_module(f, before, tail[i]), f->state_count = before + 1;
-    if (f->state_count > before) f->tail = f->state_count;
+    f->states[before].keeps_full_weight = f->state_count > before;
     return true;
-}
-
-void tide_fsdp2_expert_states(fsdp2 *f) {
-    const tide_model *model = f->w->model;
-    for (uint32_t i = 1; i < model->instance_count; i++)
-        if (tide_has_dispatched_experts(model, i)) fsdp2_add_module(f, f->state_count++, i);
-}
-
-static unsigned depth_of(const tide_instance *of) {
-    unsigned dots = 0;
-    for (const char *c = of->path; *c; c++) dots += *c == '.';
-    return dots;
-}
-
-/* mixin.py, _resolve_parallel_plans: "FSDP2 needs one group per dtype: give the modules kept in float32 their own
- * group", inner ones first. */
-void tide_fsdp2_fp32_states(fsdp2 *f) {
-    const tide_model *model = f->w->model;
-    unsigned deepest = 0;
-    for (uint32_t i = 1; i < model->instance_count; i++)
-        if (depth_of(&model->instances[i]) > deepest) deepest = depth_of(&model->instances[i]);
-    for (unsigned depth = deepest + 1; depth-- > 0 && model->state.dtype != TIDE_FP32;)
-        for (uint32_t i = 0; i < model->parameter_count; i++) {
-            uint32_t module = model->parameters[i].module;
-            bool is_kept = model->parameters[i].tensor->dtype == TIDE_FP32 && !f->state_of[module];
-            if (is_kept && depth_of(&model->instances[module]) == depth) fsdp2_add_module(f, f->state_count++, module);
-        }
 }
 
 void tide_fsdp2_tie_parts(fsdp2 *f) {
@@ -127,23 +86,6 @@ void tide_fsdp2_tie_parts(fsdp2 *f) {
     tide_release(fsdp2_machine(f), ends[1]->sharded_param);
     ends[1]->sharded_param = tide_retain(ends[0]->sharded_param);
     ends[1]->is_tied = true;
-}
-
-uint32_t tide_fsdp2_managed_params(const fsdp2 *f, uint32_t state, const uint32_t *state_of_parameter,
-                                   uint32_t *params) {
-    const tide_model *model = f->w->model;
-    const uint32_t *order = tide_children_first(model);
-    bool is_tail = state + 1 == f->tail;
-    uint32_t n = 0;
-    for (uint32_t k = 0; k < (is_tail ? 3u : 1u); k++)
-        for (uint32_t at = 0; at < model->parameter_count; at++) {
-            uint32_t i = order[at];
-            bool is_there = state_of_parameter[i] == state &&
-                            (!is_tail || (f->tail_modules[k] &&
-                                          tide_is_below(model, model->parameters[i].module, f->tail_modules[k])));
-            if (is_there) params[n++] = i;
-        }
-    return n;
 }
 
 /* A variable refers to the parameter as it was on the device. */

@@ -77,13 +77,16 @@ bool tide_check_adapters(const tide_wrapper *w, const tide_tensor_parallel_plan 
                           "adapter.target_modules=q_proj,k_proj,v_proj, and parallel.kind=fsdp2");
         return false;
     }
+    if (plan->is_sharded && plan->ranks == 1) {
+        tide_fail_setting(model->m, TIDE_ERR_UNSUPPORTED, "adapter",
+                          "peft adds adapters to a model that fully_shard() has cut by transformers' plan, whole and "
+                          "in none of its units: not described; use parallel.kind=fsdp2 or zero3");
+        return false;
+    }
     for (uint32_t i = 1; i < model->instance_count; i++)
         if (tide_is_base_layer(model, i) && !check_target(w, plan, adapter_of(model, i))) return false;
     return true;
 }
-
-/* get_peft_model() of a loaded model: _move_adapter_to_device_of_base_layer(), in the dtype of the weights, then
- * cast_adapter_dtype(). */
 
 /* get_peft_model() of a model that has been read: _move_adapter_to_device_of_base_layer(), in the type of the weights,
  * then cast_adapter_dtype(). */

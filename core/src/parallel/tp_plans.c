@@ -9,24 +9,6 @@
 #include "parallel/fsdp2.h"
 #include "parallel/tensor_parallel.h"
 
-static bool has_type(const tide_json *row, tide_text model_type) {
-    const tide_json *types = tide_json_at(row, "model_types");
-    for (const tide_json *type = types ? types->first : NULL; type; type = type->next)
-        if (tide_text_equal(type->text, model_type)) return true;
-    return false;
-}
-
-static const tide_json *plans_of(const tide_json *rows, const tide_json *type) {
-    for (const tide_json *row = rows ? rows->first : NULL; row && tide_json_is(type, TIDE_JSON_STRING); row = row->next)
-        if (has_type(row, type->text)) return row;
-    return NULL;
-}
-
-/* Whether the model_type has no class in transformers. */
-static bool has_new_type(const tide_json *type) {
-    return tide_json_is(type, TIDE_JSON_STRING) && !tide_model_type_of(type->text);
-}
-
 static void say_that_it_is_new(const tide_wrapper *w, const tide_json *type) {
     tide_diagnostics *diags = w->model->m->diags;
     tide_report(diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/parallel.tp_plan",
@@ -41,14 +23,12 @@ static void say_that_it_is_new(const tide_wrapper *w, const tide_json *type) {
 static bool plans_by_scope(const tide_wrapper *w, const tide_json **tp, const tide_json **ep) {
     tide_model *model = w->model;
     const tide_json *own = tide_json_at(model->scopes[0].config, "model_type");
-    bool is_new = has_new_type(own);
-    const tide_source source = tide_source_whole(model->m->arena, &tide_tp_plans_source);
-    const tide_json *rows =
-        tide_json_parse(model->m->arena, (tide_text){source.text, source.length}, "/tp_plans", model->m->diags);
+    bool is_new = tide_is_new_to_transformers(own);
     for (uint32_t i = 0; i < model->scope_count; i++) {
-        const tide_json *type = tide_json_at(model->scopes[i].config, "model_type"), *row = plans_of(rows, type);
+        const tide_json *type = tide_json_at(model->scopes[i].config, "model_type"),
+                        *row = tide_plans_of_type(model, type);
         tide_styles styles = {tide_json_at(row, "tp_plan"), tide_json_at(row, "ep_plan")};
-        if (!row && is_new && has_new_type(type)) styles = tide_styles_of_cuts(model, i);
+        if (!row && is_new && tide_is_new_to_transformers(type)) styles = tide_styles_of_cuts(model, i);
         tp[i] = styles.tp;
         ep[i] = styles.ep;
     }
@@ -104,7 +84,7 @@ bool tide_tp_plan_of(const tide_wrapper *w, tide_tensor_parallel_plan *plan) {
                     *rope = tide_json_at(job->config, "qk_rope_head_dim");
     bool has_experts = tide_job_cuts_experts(job);
     plan->is_of_kinds = plans_by_scope(w, tp, ep);
-    if (!has_plan(w, tp))
+    if (!has_plan(w, tp) && (job->parallel_tp > 1 || job->parallel_dp == 1))
         return refuse_missing(w, "tp_plan", "tp", "parallel.kind=fsdp2, zero3 and ddp run it as it is");
     if (has_experts && !has_plan(w, ep)) return refuse_missing(w, "ep", "ep", "leave it out");
     if (has_experts && !check_sizes(w)) return false;
