@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Iterable, Literal, Mapping
 
 from . import schema
-from .plans import INTERLEAVED, Compile, Dtype, Fsdp1, Lora, Plan, Trainer, read_plan
+from .plans import INTERLEAVED, READ_BY, Compile, Dtype, Fsdp1, Lora, Plan, Trainer, read_plan
 from .schema import CaseError, key, listed, mapped
 
 Given = dict[str, Any]  # a case as it was written
@@ -114,6 +114,8 @@ def read(given: Mapping[str, Any]) -> Case:
     case = dataclasses.replace(schema.read(Case, {"id": identity(given), **plain}), parallel=plan)
     if plan:
         refuse_contradictions(case, plan)
+    if case.trainer:
+        refuse_unread(case, case.trainer)
     return case
 
 
@@ -132,6 +134,53 @@ def refuse_contradictions(case: Case, plan: Plan) -> None:
         raise CaseError("a pipeline's micro-batches are its microbatches")
     if isinstance(plan, Fsdp1) and plan.strategy.lstrip("_").startswith("HYBRID") != bool(plan.hybrid):
         raise CaseError("hybrid belongs to the HYBRID strategies")
+
+
+NOT_OF_TRAINERS = (  # fields that a trainer's loop does not read
+    "mode",
+    "target_seq",
+    "image_size",
+    "video",
+    "labels",
+    "packing",
+    "scaler",
+    "float8",
+    "param_groups",
+    "adapter_merged",
+    "zero_grad",
+    "zero_grad_at",
+    "main_grads",
+    "ema",
+    "loss",
+    "hold_outputs",
+    "use_cache",
+    "decode",
+    "cache",
+    "logits_to_keep",
+)
+
+
+def refuse_unread(case: Case, plan: Trainer) -> None:
+    """No recording of a trainer claims what the trainer did not run."""
+    fields = {f.name: f for f in dataclasses.fields(Case)}
+    unread = [schema.key_of(fields[name]) for name in NOT_OF_TRAINERS if getattr(case, name) != fields[name].default]
+    if unread:
+        raise CaseError(f"a trainer does not read {', '.join(unread)}")
+    if case.images and case.images != Case.images:
+        raise CaseError("a trainer's samples have no images")
+    if case.kernels == "liger_layers" or (case.kernels == "cce" and plan.kind != "hf"):
+        raise CaseError(f"{plan.kind} has no kernels of {case.kernels}")
+    if case.checkpointing == "selective_matmuls" or case.offload_activations == "layers":
+        raise CaseError("a trainer has neither selective_matmuls nor offloaded layers")
+    if plan.kind == "hf" and (case.checkpointing == "selective" or case.offload_activations):
+        raise CaseError("transformers' Trainer has neither selective checkpointing nor offloaded activations")
+    if plan.kind != "hf" and case.lora and (case.lora.also_train or not case.lora.autocast_adapter_dtype):
+        raise CaseError("TRL makes the adapter: neither also_train nor autocast_adapter_dtype is read")
+    if case.compile and case.compile != Compile(mode=case.compile.mode):
+        raise CaseError("of compile a trainer reads mode")
+    for name, kinds in READ_BY.items():
+        if plan.kind not in kinds and getattr(plan, name) != getattr(Trainer, name):
+            raise CaseError(f"{plan.kind} does not read {name}")
 
 
 def identity(given: Mapping[str, Any]) -> str:

@@ -314,6 +314,21 @@ class Trainer:
     args: dict[str, Any] = mapped()  # more arguments of the trainer's configuration, as they are called there
 
 
+PREFERENCES = ("dpo", "kto", "reward", "orpo", "cpo")
+GENERATE = ("grpo", "rloo")
+READ_BY: dict[str, tuple[str, ...]] = {  # fields of a Trainer that not every kind reads
+    "prompt": ("sft", *PREFERENCES, *GENERATE),
+    "documents": ("hf", "sft"),
+    "packing": ("sft",),
+    "padding_free": ("sft",),
+    "reference": ("dpo", "kto"),
+    "loss_type": ("sft", "dpo", "kto", "cpo", "grpo"),
+    **dict.fromkeys(("generations", "completion", "beta", "iterations", "steps_per_generation", "temperature"), GENERATE),
+    "preprocess": ("hf",),
+    "resume": ("hf", "sft", *PREFERENCES),
+}
+
+
 @dataclass(frozen=True)
 class Compile:
     """torch.compile."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from typing import Any, Callable
+from typing import Any, Callable, Iterator
 
 import torch
 
@@ -55,19 +55,55 @@ def cut_cross_entropy(model: Any, batch: Batch) -> tuple[Any, Any]:
     head = base.get_output_embeddings().weight
     out = base.model(**{k: v for k, v in batch.items() if k != "labels"})
     labels = batch["labels"]
-    valid = labels[:, 1:].numel()
+    with valid_labels(labels[:, 1:].numel()):
+        loss = linear_cross_entropy(out.last_hidden_state, head, labels, shift=True)
+    return out, loss
+
+
+def patch_cut_cross_entropy(model: Any, valid: Callable[[Any], int]) -> None:
+    """The forward method that cce_patch() gives a model: hidden states and head weights to the library's own loss, a sum
+    over the labels that the trainer has counted. (cut_cross_entropy/transformers/llama.py and utils.py, apply_lce(), which
+    the package of 25.1.1 lacks.) valid: how many labels of this shape count."""
+    from cut_cross_entropy import linear_cross_entropy
+    from transformers.modeling_outputs import CausalLMOutputWithPast
+    from .losses import inner
+
+    base = inner(model)
+    plain = base.forward
+
+    @functools.wraps(plain)
+    def forward(*args: Any, labels: Any = None, num_items_in_batch: Any = None, **kwargs: Any) -> Any:
+        if labels is None:
+            return plain(*args, **kwargs)
+        out = base.model(*args, **kwargs)
+        count = {} if num_items_in_batch is None else {"reduction": "sum"}
+        with valid_labels(valid(labels[:, 1:].shape)):
+            loss = linear_cross_entropy(
+                out[0], base.get_output_embeddings().weight, labels.to(out[0].device), shift=True, **count
+            )
+        if num_items_in_batch is not None:
+            loss = loss / num_items_in_batch
+        return CausalLMOutputWithPast(
+            loss=loss, past_key_values=out.past_key_values, hidden_states=out.hidden_states, attentions=out.attentions
+        )
+
+    base.forward = forward
+
+
+@contextlib.contextmanager
+def valid_labels(count: int) -> Iterator[None]:
+    """nonzero() finds as many."""
     find = torch.Tensor.nonzero
 
     def found(values: Any) -> Any:
-        with phantom.counts(valid):
+        with phantom.counts(count):
             return find(values)
 
     torch.Tensor.nonzero = found
     try:
-        loss = linear_cross_entropy(out.last_hidden_state, head, labels, shift=True)
+        yield
     finally:
         torch.Tensor.nonzero = find
-    return out, loss
 
 
 # ---- saved tensors ----

@@ -46,6 +46,22 @@ class Reading(unittest.TestCase):
         self.refused({"model": "gpt2", "mode": "infer", "parallel": {"kind": "ddp", "dp": 2}}, "parallel cases train")
         self.refused({"model": "gpt2", "parallel": {"kind": "fsdp1", "dp": 2, "strategy": "HYBRID_SHARD"}}, "hybrid")
 
+    def test_a_trainer_refuses_what_it_does_not_read(self) -> None:
+        def of(kind: str, **more: object) -> case.Given:
+            return {"model": "gpt2", "trainer": {"kind": kind, **more}}
+
+        self.refused({**of("sft"), "kernels": "cce"}, "sft has no kernels of cce")
+        self.assertEqual(case.read({**of("hf"), "kernels": "cce"}).kernels, "cce")
+        self.refused({**of("hf"), "kernels": "liger_layers"}, "hf has no kernels of liger_layers")
+        self.refused({**of("hf"), "adapter.merged": True, "labels": False}, "does not read labels, adapter.merged")
+        self.refused({**of("hf"), "loss": "shifted"}, "does not read loss")
+        self.refused({**of("sft"), "images": 2}, "no images")
+        self.refused({**of("hf"), "checkpointing": "selective"}, "selective checkpointing")
+        self.refused({**of("sft"), "compile": {"what": "layers"}}, "of compile a trainer reads mode")
+        self.refused(of("sft", generations=8), "sft does not read generations")
+        self.refused(of("rloo", loss_type="grpo"), "rloo does not read loss_type")
+        self.refused(of("hf", prompt=16), "hf does not read prompt")
+
 
 class Names(unittest.TestCase):
     def test_a_name_does_not_depend_on_order_id_or_note(self) -> None:

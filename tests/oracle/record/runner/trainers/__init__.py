@@ -20,11 +20,12 @@ import torch
 
 from ...case import Case
 from ...catalogue import Config, Model
-from .. import models
+from ...plans import GENERATE
+from .. import kernels, models
 from ..meter import Meter
 from ..parallel import deepspeed
 from . import arguments, data, ranks, stand_ins
-from .arguments import CLASSES, GENERATE
+from .arguments import CLASSES
 from .phases import Phases, callback
 
 HAVE_A_REFERENCE = ("dpo", "kto", "grpo", "rloo")
@@ -100,7 +101,7 @@ def play(case: Case, model: Model, meter: Meter, state: dict[str, Any]) -> None:
         stand_ins.padded_where_masked()
 
     def selected(shape: Any) -> int:
-        """Rows that TRL's head selects: as many as labels are valid."""
+        """Rows that TRL's head and cut cross-entropy select: as many as labels are valid."""
         return phases[0].valid(shape) if phases else early(case, shape)
 
     generates_elsewhere = plan.kind in GENERATE and plan.args.get("use_vllm")
@@ -118,6 +119,8 @@ def play(case: Case, model: Model, meter: Meter, state: dict[str, Any]) -> None:
         if plan.args.get("predict_with_generate"):
             stand_ins.predictions_reach_their_length(trainer.model, plan.args.get("generation_max_length", 20))
         phases.append(Phases(trainer, meter, case))
+        if case.kernels == "cce":
+            kernels.patch_cut_cross_entropy(net, selected)
         trainer.add_callback(callback(phases[0]))
         state["after_setup"] = torch.cuda.memory_allocated()
         state["parameters"] = models.count_parameters(trainer.model)

@@ -10,6 +10,7 @@ from typing import Any
 
 from ...case import Case
 from ...catalogue import Config
+from ...plans import GENERATE
 from .. import adapters
 from . import ranks
 
@@ -25,7 +26,6 @@ CLASSES = {
     "cpo": ("trl.experimental.cpo", "CPOTrainer", "CPOConfig"),
     "hf": ("transformers", "Trainer", "TrainingArguments"),
 }
-GENERATE = ("grpo", "rloo")
 OPTIMIZERS = {
     "adamw": "adamw_torch",
     "adamw_fused": "adamw_torch_fused",
@@ -136,7 +136,7 @@ def of_kind(case: Case) -> dict[str, Any]:
             "steps_per_generation": plan.steps_per_generation,
             "temperature": plan.temperature,
         }
-    if plan.loss_type and plan.kind in ("dpo", "kto", "grpo"):
+    if plan.loss_type:
         made["loss_type"] = plan.loss_type.split(",") if plan.kind == "dpo" else plan.loss_type
     return made
 

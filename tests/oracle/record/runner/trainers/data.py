@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...case import Case
-from .arguments import GENERATE
+from ...plans import GENERATE
 
 WORDS = 2000  # size of the made-up vocabulary
 SPECIAL = ("<unk>", "<s>", "</s>", "<pad>")

@@ -7,12 +7,11 @@ import functools
 from typing import Any, Callable
 
 from ...case import Case
-from ...plans import Zero
+from ...plans import GENERATE, Zero
 from ..meter import Meter
 from ..parallel.steps import Step
 from ..stand_ins import batch_is_padded
 from . import data, ranks, stand_ins
-from .arguments import GENERATE
 
 
 # Of a batch, or of its halves, which are padded to the longer one.
