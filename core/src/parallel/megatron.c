@@ -8,9 +8,9 @@
 #include "lang/lang.h"
 #include "parallel/schedule.h"
 
-/* What a constructor does besides making the parameters of its module: make_buffers(); before_parameters(), what a base
- * class makes and a subclass replaces; reset_parameters(), that of TransformerEngineBaseModule; provide(), what
- * Megatron-Bridge does with a finished chunk. */
+/* What a constructor does besides making the parameters of its module: make_buffers(), before those of the modules
+ * within; reset_parameters(), that of TransformerEngineBaseModule; provide(), what Megatron-Bridge does with a finished
+ * chunk. */
 static void call_constructor(tide_model *model, uint32_t module, tide_text method) {
     const tide_class *of = model->instances[module].of;
     if (of && tide_method_find(of, method)) tide_model_call(model, module, method, TIDE_FACTOR_TEMPORARY);
@@ -44,13 +44,13 @@ static void megatron_load(tide_model *model, const tide_job *job) {
     for (uint32_t i = 0; i < model->parameter_count; i++) {
         const tide_parameter_row *row = &model->parameters[i];
         bool is_first = !i || row->module != row[-1].module;
-        if (is_first) make_buffers(model, &next, row->module);
         if (i && is_first) call_constructor(model, row[-1].module, TIDE_TEXT("reset_parameters"));
+        if (is_first) make_buffers(model, &next, row->module);
         if (is_first) end_chunks(model, &chunk, row->module);
-        if (is_first) call_constructor(model, row->module, TIDE_TEXT("before_parameters"));
-        if (row->tensor->dtype != model->state.dtype || !row->tensor->storage->is_untracked) continue;
+        if (!row->tensor->storage->is_untracked) continue;
         tide_value on_host = tide_megatron_attribute(model, i, "on_host");
-        if (on_host.kind == TIDE_VALUE_BOOL && on_host.truth) continue;
+        bool is_said = on_host.kind == TIDE_VALUE_BOOL;
+        if (is_said ? on_host.truth : row->tensor->dtype != model->state.dtype) continue;
         m->module = row->module;
         tide_tensor *made = tide_empty(m, row->tensor->shape, (tide_dtype)row->tensor->dtype);
         tide_set_data(m, row->tensor, made);
@@ -107,6 +107,17 @@ static bool has_decoupled_grad(const tide_job *job) {
             job->parallel_offload_fraction > 0);
 }
 
+/* Float16Module: Module.bfloat16() casts registered buffers too, here before the few parameters that are not of the
+ * model's dtype yet. */
+static void float16_module(tide_wrapper *w) {
+    static const tide_text method = {"cast_buffers", sizeof "cast_buffers" - 1};
+    tide_model *model = w->model;
+    for (uint32_t i = 0; i < model->instance_count; i++)
+        if (model->instances[i].of && tide_method_find(model->instances[i].of, method))
+            tide_model_call(model, i, method, TIDE_FACTOR_TEMPORARY);
+    tide_cast_model(w, model->state.dtype);
+}
+
 static void megatron_wrap(tide_wrapper *w) {
     tide_machine *m = w->model->m;
     tide_megatron *g = TIDE_NEW(m->arena, tide_megatron, 1);
@@ -132,7 +143,7 @@ static void megatron_wrap(tide_wrapper *w) {
     if (w->job->parallel_sequence_parallel) rows /= g->topology.tp;
     g->stage_shape =
         (tide_shape){.dims = 3, .dim = {{rows, 0}, {w->job->batch, 0}, {size_of_model(g, "hidden_size"), 0}}};
-    tide_cast_model(w, w->model->state.dtype); /* Float16Module */
+    float16_module(w);
     tide_megatron_wrap_ddp(g);
     tide_megatron_make_optimizer(g);
     if (g->topology.pp > 1 && !m->has_failed) find_megatron_stages(g);
