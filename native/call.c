@@ -32,7 +32,7 @@ static bool read_line(cli_buffer *line, FILE *file, const char *name) {
         cli_append(line, piece, length);
         length = 0;
         if (line->length <= CLI_FILE_LIMIT) continue;
-        cli_complain("one request to a line", "%s has a line of more than 64 MiB", name);
+        cli_complain("one request per line", "%s has a line of more than 64 MiB", name);
         return false;
     }
     cli_append(line, piece, length);
@@ -87,7 +87,7 @@ static int cli_call(int argc, char **argv) {
 }
 
 const cli_command cli_call_command = {"call", cli_call, "call [FILE] [--lines]",
-                                      "a request in JSON from FILE or standard input, the answer as it is",
+                                      "a JSON request from FILE or standard input, and its answer",
                                       "The one door of the library, for scripts and for tests.\n\n"
                                       "  --lines           each line is a request, and is answered by a line\n\n"
                                       "examples\n"

@@ -42,7 +42,7 @@ static void setting_show(const cJSON *setting) {
 
 static void settings_show(const cJSON *settings) {
     const cJSON *setting, *other;
-    puts("Written as name=value, with the default here; lists are joined by commas.");
+    puts("Written as name=value, here with the default; lists are separated by commas.");
     cJSON_ArrayForEach(setting, settings) {
         /* A group is shown at its first setting. */
         const char *group = cli_text_at(setting, "group");
@@ -199,7 +199,7 @@ static int check_show(const cJSON *check, const char *path) {
         if (remedy[0]) printf("%*s%s\n", HELP_INDENT, "", remedy);
     }
     if (cli_int(cli_at(check, "errors")) > 0) return CLI_BAD_INPUT;
-    printf("%s: nothing is wrong with it\n", path);
+    printf("%s: no errors\n", path);
     return CLI_OK;
 }
 

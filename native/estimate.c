@@ -389,7 +389,7 @@ static void reading_show(const cJSON *answer) {
 static void assumptions_show(const cJSON *answer) {
     const cJSON *assumptions = cli_at(answer, "assumptions"), *item;
     if (cJSON_GetArraySize(assumptions) == 0) return;
-    cli_heading("Assumed; a setting changes it");
+    cli_heading("Assumptions; settings change them");
     cJSON_ArrayForEach(item, assumptions) {
         if (strstr(cli_text_at(answer, "read_as"), cli_text_at(item, "text"))) continue; /* was shown first */
         cli_buffer head = {0};
@@ -453,7 +453,7 @@ static int cli_estimate(int argc, char **argv) {
 
 const cli_command cli_estimate_command = {
     "estimate", cli_estimate, "estimate MODEL|config.json|LINK [files] [key=value ...] [--gpu NAME] [--bytes] [--json]",
-    "the memory of a training step: does it fit, and where every byte is",
+    "the memory of a training step: whether it fits, and where every byte is",
     "Plays the job's training steps as PyTorch would run them, with shapes in place of numbers, "
     "and\n"
     "shows the moment at which most memory is in use.\n\n" CLI_JOB_WORDS

@@ -24,7 +24,7 @@ bool cli_events_members(cli_buffer *members, const cli_arguments *a) {
     if (!a->shows_events && !a->shows_state) {
         if (!a->at && !a->count && !a->filter) return true;
         cli_complain("--events lists them; --state shows the allocator after one",
-                     "--at, --count and --filter are of events");
+                     "--at, --count and --filter are for --events and --state");
         return false;
     }
     if (a->at && !number_of("--at", a->at, INT32_MAX, &at)) return false;

@@ -84,7 +84,7 @@ static void tensor_show(const cJSON *tensor) {
     putchar('\n');
     if (count != 1) cli_format(&text, "%s tensors of %s bytes; ", cli_count(number, count), cli_count(block, each));
     if (requested && requested != each)
-        cli_format(&text, "%s bytes asked for, in a block of %s; ", cli_count(number, requested),
+        cli_format(&text, "%s bytes requested, in a block of %s; ", cli_count(number, requested),
                    cli_count(block, each));
     cli_format(&text, "made by %s%s%s", op, module[0] ? " in " : "", module);
     printf("%*s", TEXT_INDENT, "");
@@ -99,7 +99,7 @@ static int explanation_show(const cJSON *answer, const char *of) {
     if (of[0] && !cJSON_GetArraySize(cli_at(answer, "tensors"))) {
         cli_complain(
             "give a factor (activations), a part of a module's name (`--stage modules` lists them) or an operation",
-            "nothing that lives at the peak is of \"%s\"", of);
+            "nothing that is live at the peak belongs to \"%s\"", of);
         return CLI_BAD_INPUT;
     }
     const cJSON *tensor;

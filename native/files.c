@@ -49,17 +49,20 @@ static bool read_header(cli_buffer *text, FILE *file, const char *path) {
     uint64_t bytes = 0;
     struct stat info;
     if (fread(length, 1, sizeof length, file) != sizeof length || fstat(fileno(file), &info) != 0) {
-        cli_complain("is the download complete? Fetch the file anew", "%s is too short to be a safetensors file", path);
+        cli_complain("is the download complete? Fetch the file again", "%s is too short to be a safetensors file",
+                     path);
         return false;
     }
     for (int i = 7; i >= 0; i--) bytes = bytes << 8 | length[i];
     if (bytes > CLI_HEADER_LIMIT || bytes < 2) {
-        cli_complain("is it a safetensors file?", "%s: its header would be of %llu bytes, and 100 MB are the most",
+        cli_complain("is it a safetensors file?",
+                     "%s: its header would have %llu bytes, more than the limit of 100"
+                     " MB",
                      path, (unsigned long long)bytes);
         return false;
     }
     if (S_ISREG(info.st_mode) && (uint64_t)info.st_size < bytes + sizeof length) {
-        cli_complain("is the download complete? Fetch the file anew", "%s ends inside of its header", path);
+        cli_complain("is the download complete? Fetch the file again", "%s ends within its header", path);
         return false;
     }
     cli_append(text, "", 0);
@@ -67,7 +70,7 @@ static bool read_header(cli_buffer *text, FILE *file, const char *path) {
     while (bytes > 0) {
         size_t part = fread(piece, 1, bytes < sizeof piece ? (size_t)bytes : sizeof piece, file);
         if (!part) {
-            cli_complain("is the download complete? Fetch the file anew", "%s ends inside of its header", path);
+            cli_complain("is the download complete? Fetch the file again", "%s ends within its header", path);
             return false;
         }
         cli_append(text, piece, part);
@@ -109,7 +112,7 @@ static bool read_gguf(cli_buffer *text, FILE *file, const char *path) {
         if (!is_cut) cli_append_text(text, cli_text_at(answer.json, "text"));
         cli_answer_free(&answer);
         if (!is_cut || (length && goal < CLI_FILE_LIMIT)) continue;
-        cli_complain("is the download complete? Fetch the file anew", "%s ends inside of its header", path);
+        cli_complain("is the download complete? Fetch the file again", "%s ends within its header", path);
         break;
     }
     cli_buffer_free(&bytes);

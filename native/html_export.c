@@ -45,7 +45,7 @@ static bool find_page(cli_buffer *path, const char *named) {
     }
     cli_complain(
         "build it with `npm run build` in web/, put tidemark.html beside the program, or name it with --page FILE",
-        "the page is not here: no tidemark.html in %s, ../share/tidemark or ../page",
+        "the page was not found: no tidemark.html in %s, ../share/tidemark or ../page",
         folder.length ? folder.at : "this program's folder");
     cli_buffer_free(&folder);
     return false;
@@ -371,7 +371,7 @@ static int cli_badge(int argc, char **argv) {
         return CLI_OK;
     }
     if (status == CLI_OK && arguments.most && (most = size_of(arguments.most)) < 0) {
-        cli_complain("write a size, as --max 76GiB", "--max \"%s\" is no size", arguments.most);
+        cli_complain("write a size, such as --max 76GiB", "--max \"%s\" is not a size", arguments.most);
         status = CLI_BAD_INPUT;
     }
     if (status == CLI_OK) status = ask_estimate(&answer, &arguments);

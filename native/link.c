@@ -12,7 +12,7 @@ void cli_address(cli_buffer *out, const char *base, const char *link) {
     if (cli_link_pack(&packed, link)) {
         cli_append_text(out, packed.at);
     } else {
-        cli_complain("give the files to whoever shall open it", "the link would be longer than 8,000 characters");
+        cli_complain("give the files to whoever opens it", "the link would be longer than 8,000 characters");
         out->length = 0;
     }
     cli_buffer_free(&packed);

@@ -64,7 +64,7 @@ static bool inflate_link(cli_buffer *out, const char *text) {
     else if (state == Z_BUF_ERROR && length == INFLATED_LIMIT)
         cli_complain(NULL, "the link holds more than 256 KiB");
     else
-        cli_complain("copy it again from where it came from", "the link is damaged or was cut");
+        cli_complain("copy it again from where it came from", "the link is damaged or truncated");
     free(bytes);
     cli_buffer_free(&packed);
     return state == Z_OK;
@@ -80,7 +80,7 @@ bool cli_link_read(cli_buffer *text, const char *fragment) {
         return true;
     }
     if (strncmp(fragment, "z=1.", 4) != 0) {
-        cli_complain("update tidemark", "the link is packed in a way that this version does not know");
+        cli_complain("update tidemark", "the link is compressed in a way that this version does not know");
         return false;
     }
     return inflate_link(text, fragment + 4);
@@ -100,6 +100,6 @@ bool cli_link_pack(cli_buffer *out, const char *link) {
     free(packed);
     if (length > INFLATED_LIMIT || out->length > WRITE_LIMIT) return false;
     if (out->length > LONG_LIMIT)
-        cli_complain(NULL, "the link has %zu characters: some mail and chat programs cut it", out->length);
+        cli_complain(NULL, "the link has %zu characters: some mail and chat programs truncate it", out->length);
     return true;
 }

@@ -130,7 +130,7 @@ int main(int argc, char **argv) {
     cli_screen_init();
     int status = run(argc, argv);
     if (fflush(stdout) != 0 || ferror(stdout)) {
-        cli_complain(NULL, "standard output: not all could be written");
+        cli_complain(NULL, "could not write everything to standard output");
         if (status == CLI_OK) status = CLI_NO_FILE;
     }
     return status;

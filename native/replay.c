@@ -299,7 +299,7 @@ static int cli_replay(int argc, char **argv) {
 const cli_command cli_replay_command = {
     "replay", cli_replay,
     "replay RECORDING [key=value ...] [--gpu NAME] [--device N] [--events|--state] [--bytes] [--json]",
-    "a recorded run through the allocator: peaks, what lived at the peak, other options",
+    "plays a recorded run through the allocator: peaks, what is live at the peak, other options",
     "Plays what a process asked of the allocator, as it did or on another device.\n\n"
     "  RECORDING         a snapshot of torch.cuda.memory._dump_snapshot(), a trace of "
     "torch.profiler with\n"

@@ -39,13 +39,13 @@ size_t cli_source_read(cli_source *source, void *into, size_t size) {
     else if (length < 0 && code != Z_BUF_ERROR)
         source->damage = "the gzip file is damaged";
     else if (code == Z_BUF_ERROR) /* reported when a file ends in the middle of its stream */
-        source->damage = "the gzip file is cut short";
+        source->damage = "the gzip file is truncated";
     return 0;
 }
 
 void cli_source_close(cli_source *source) {
     if (source->file && gzclose(source->file) == Z_BUF_ERROR && !source->damage)
-        source->damage = "the gzip file is cut short";
+        source->damage = "the gzip file is truncated";
     source->file = NULL;
 }
 

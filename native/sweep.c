@@ -261,7 +261,8 @@ static int play_all(sweep *s) {
     if (status != CLI_OK) return status;
     for (size_t i = 0; i < s->arguments.path_count; i++)
         if (s->points > 1 && strcmp(s->arguments.paths[i], "-") == 0) {
-            cli_complain("give it as a file", "standard input is read once, a sweep needs it for each combination");
+            cli_complain("give it as a file", "standard input can be read only once, but a sweep needs it for each "
+                                              "combination");
             return CLI_BAD_INPUT;
         }
     bool to_screen = s->arguments.csv && strcmp(s->arguments.csv, "-") == 0;

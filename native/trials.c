@@ -9,7 +9,9 @@
 #define CLOSE "\nWhere it needs more than there is, it runs because the allocator gives cached memory back.\n"
 
 /* What a row of fit is about, its setting, the value that fits again, and the one that does not. */
-#define AGAIN "\n%s: %s=%s fits too, but not each below it: %s does not. The allocator rounds what it reserves.\n"
+#define AGAIN                                                                                                          \
+    "\n%s: %s=%s fits too, but not every value below it: %s does not, because the allocator rounds what it "           \
+    "reserves.\n"
 
 typedef void show_fn(const cJSON *answer);
 
@@ -70,7 +72,7 @@ static void fit_show(const cJSON *answer) {
     const cJSON *row;
     cli_table table;
     bool serves = cli_at(cJSON_GetArrayItem(cli_at(answer, "rows"), 0), "serves") != NULL;
-    printf(serves ? "The largest %s with which the server starts and takes what is asked for\n\n"
+    printf(serves ? "The largest %s with which the server starts and holds the requests\n\n"
                   : "The largest %s that fits\n\n",
            cli_text_at(answer, "knob"));
     headings(&table, names, 5);
@@ -179,7 +181,7 @@ static void advice_show(const cJSON *answer) {
         settings_show(change);
         printf("\n      %s%s%s\n", cli_styled(CLI_DIM), cli_text_at(change, "effect"), cli_styled_end());
     }
-    if (cJSON_GetArraySize(cli_at(answer, "changes")) == 0) puts("Nothing that is known here would change it.");
+    if (cJSON_GetArraySize(cli_at(answer, "changes")) == 0) puts("No known change would help.");
 }
 
 /* ---- compare ---- */
@@ -258,7 +260,7 @@ static void settings_differ(const cJSON *settings) {
     }
     cli_table_print(&table);
     if (cJSON_GetArraySize(settings) > 1)
-        puts("Each is played on top of those above it: the changes add up to that of the device.");
+        puts("Each is played in addition to those above it: the changes add up to the total.");
 }
 
 static void comparison_show(const cJSON *answer) {
@@ -360,7 +362,7 @@ static int cli_compare(int argc, char **argv) {
 const cli_command cli_compare_command = {
     "compare", cli_compare,
     "compare MODEL|config.json|LINK [key=value ...] --with key=value ...|--recording FILE [--json]",
-    "two jobs side by side, or a job beside a recorded run",
+    "compares two jobs, or a job with a recorded run",
     "The first job is that of `tidemark estimate`; the settings after --with are what the other one has in\n"
     "their place. Both are played, and so is every step between them: what each setting changes. With --recording, "
     "the prediction is laid beside what a process asked for (`tidemark replay "

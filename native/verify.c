@@ -267,7 +267,7 @@ static int run(verifier *v) {
     cli_progress_end();
     if (status != CLI_OK) return status;
     if (!v->results.count) {
-        cli_complain(NULL, a->where_count ? "no case is as --where asks" : "there is no result to compare with");
+        cli_complain(NULL, a->where_count ? "no case matches --where" : "there is no result to compare with");
         return CLI_BAD_INPUT;
     }
     if (a->csv && !verify_write_csv(&v->results, a->csv)) return CLI_NO_FILE;
@@ -279,7 +279,7 @@ static int run(verifier *v) {
         verify_show(&v->results);
     if (!a->tolerance) return CLI_OK;
     if (!v->results.expressed) {
-        cli_complain(NULL, "no case is expressed, so that none is within --tolerance");
+        cli_complain(NULL, "no case can be expressed, so none is within --tolerance");
         return CLI_NO;
     }
     verify_summary summary = verify_summarize(&v->results.errors[VERIFY_allocated]);

@@ -319,7 +319,7 @@ static void read_children(reader *r, node *of, yaml_event_type_t end, int depth)
         is_end = event.type == end;
         node *child = is_end ? NULL : read_node(r, &event, depth + 1);
         if (child && of->kind == MAP && of->count % 2 == 0 && child->kind != SCALAR)
-            fail(r, &event.start_mark, "a key that is no single value");
+            fail(r, &event.start_mark, "a key that is not a scalar");
         if (child) node_add(of, child);
         yaml_event_delete(&event);
     }
@@ -340,7 +340,7 @@ static node *read_node(reader *r, const yaml_event_t *event, int depth) {
         if (!is_known)
             fail(r, mark, "found undefined alias '%.60s'", (const char *)event->data.alias.anchor);
         else if (!made)
-            fail(r, mark, "the alias '%.60s' stands inside of what it names", (const char *)event->data.alias.anchor);
+            fail(r, mark, "the alias '%.60s' is inside of what it refers to", (const char *)event->data.alias.anchor);
         return made;
     case YAML_SCALAR_EVENT:
         slot = anchor_new(r, event->data.scalar.anchor, mark);

@@ -224,7 +224,7 @@ export default function ({ browser, visit, field, fromCore, exampleWords, drop, 
     assert.equal(Number(line), wrong.slice(0, wrong.indexOf('returnn ')).split('\n').length);
     assert.equal(Number(line), await area.evaluate((/** @type {HTMLTextAreaElement} */ one) => one.value.slice(0, one.selectionStart).split('\n').length));
     await area.fill(text);
-    await page.getByText('The check of the description finds nothing wrong.').waitFor();
+    await page.getByText('The description has no errors.').waitFor();
   }));
 
   test('several at once, a card for each, and Undo', () => visit(async (page) => {

@@ -82,5 +82,5 @@ export function togglePin() {
   const had = baseline.value;
   if (had) unpin();
   else pin();
-  spoken.value = had ? 'No baseline any more.' : 'Pinned as baseline. Changes are now shown against it.';
+  spoken.value = had ? 'Baseline cleared.' : 'Pinned as baseline. Changes are now shown against it.';
 }

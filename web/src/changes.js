@@ -65,7 +65,7 @@ export function setWords(changes) {
   change(list, files.value, 'replace');
 }
 
-const EXAMPLE_GONE = 'The settings of the example are gone; what is not set is at its default.';
+const EXAMPLE_GONE = 'The settings of the example are gone; others have their defaults.';
 
 /** Not one of those that the page set by itself. @param {Words[0]} word */
 const isOwn = ([key, value]) => key === 'gpu' || !start.value.words.some((word) => word[0] === key && word[1] === value);

@@ -40,7 +40,7 @@ export function seenRows({ rows, first, passing }, event) {
 
 const KINDS = { alloc: 'allocates', free: 'frees', wait: 'frees later', back: 'is back', oom: 'out of memory', empty_cache: 'empties the cache' };
 export const KIND_HELP = { wait: 'Freed, but another stream still uses it: it waits for that stream.', back: 'The other stream is done: the block can be used again.',
-  empty_cache: 'Segments that nobody uses go back to the driver.', oom: 'The request could not be had.' };
+  empty_cache: 'Unused segments are released to the driver.', oom: 'The request failed.' };
 
 /** @param {EventRow} row */
 export const kindOf = ({ kind }) => KINDS[kind] ?? kind;

@@ -15,7 +15,7 @@ export const FACTORS = [
   { name: 'kv_cache', title: 'KV cache', help: 'Keys and values kept by the attention layers.', pattern: 'kv' },
   { name: 'workspace', title: 'Library workspace', help: 'Scratch memory of cuBLAS and kernels.', pattern: 'work' },
   { name: 'communication', title: 'Communication', help: 'Buckets and buffers of collectives.' },
-  { name: 'gathered', title: 'Gathered parameters', help: 'Parameters put together from the parts of all GPUs.', pattern: 'gather' },
+  { name: 'gathered', title: 'Gathered parameters', help: 'Parameters gathered from the shards of all GPUs.', pattern: 'gather' },
   { name: 'inputs', title: 'Inputs', help: 'The batch: token ids, labels, pixels.' },
   { name: 'buffers', title: 'Buffers', help: 'Module buffers such as position ids.', pattern: 'dots' },
 ];
@@ -23,7 +23,7 @@ export const FACTORS = [
 /** What the device holds besides the allocator's live blocks. @type {Factor[]} */
 export const OUTSIDE = [
   { name: 'fragmentation', title: 'Fragmentation', help: 'Reserved by the caching allocator, not in use at the peak.', pattern: 'hatch' },
-  { name: 'reserved_elsewhen', title: 'Other reserved', help: 'The most that is reserved comes at another event than the allocated peak: so much more than is reserved there.', pattern: 'hatch' },
+  { name: 'reserved_elsewhen', title: 'Other reserved', help: 'Reserved memory peaks at another event than allocated memory: the difference to what is reserved at the allocated peak.', pattern: 'hatch' },
   { name: 'context', title: 'CUDA context', help: 'The driver’s own memory for this process.', pattern: 'cross' },
 ];
 

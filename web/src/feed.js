@@ -49,7 +49,7 @@ export async function read(core, file, tell) {
   let taken = 0;
   let told = 0;
   core.open();
-  const pieces = isGzip ? unpackedOf(file, (bytes) => { taken = bytes; }, () => { damage = 'the gzip file is cut short or damaged'; }) : piecesOf(file);
+  const pieces = isGzip ? unpackedOf(file, (bytes) => { taken = bytes; }, () => { damage = 'the gzip file is truncated or damaged'; }) : piecesOf(file);
   for await (const piece of pieces) {
     core.add(piece);
     if (!isGzip) taken += piece.length;

@@ -71,7 +71,7 @@ async function fromGguf(file) {
     const reply = await askAsIs({ call: 'gguf', base64: await base64Of(file.slice(0, end)) }, 'gguf');
     if (!reply?.ok) return { problem: `${file.name} is a GGUF file that ${reply?.diagnostics[0]?.message ?? 'could not be read'}.` };
     if (!reply.is_cut) return { file: textFile(file.name, reply.text) };
-    if (end >= file.size || end > MOST_HEADER) return { problem: `${file.name} is a GGUF file that ends inside of its header. Is the download complete?` };
+    if (end >= file.size || end > MOST_HEADER) return { problem: `${file.name} is a GGUF file that ends within its header. Is the download complete?` };
   }
 }
 

@@ -82,7 +82,7 @@ const isMerge = (key) => isScalar(key) && key.type === 'PLAIN' && !key.tag && ke
 
 /** @param {any} key @returns {string} a JSON string */
 function nameOf(key) {
-  if (key && !isScalar(key)) throw new Error('a key that is no single value');
+  if (key && !isScalar(key)) throw new Error('a key that is not a scalar');
   const json = key ? scalar(key, true) : 'null';
   return json.startsWith('"') ? json : JSON.stringify(json);
 }
@@ -129,7 +129,7 @@ class Writer {
   target(node) {
     if (!isAlias(node)) return node;
     const found = this.anchors.get(node.source);
-    if (this.above.includes(found)) throw new Error(`the alias '${node.source.slice(0, 60)}' stands inside of what it names`);
+    if (this.above.includes(found)) throw new Error(`the alias '${node.source.slice(0, 60)}' is inside of what it refers to`);
     return found;
   }
 

@@ -59,7 +59,7 @@ static bool gguf_cut(gguf_header *h) {
 
 static bool gguf_bad(gguf_header *h, const char *message) {
     if (h->end == TIDE_GGUF_READ)
-        tide_error(h->diags, TIDE_ERR_FILE, h->place, message, "is the download complete? Fetch the file anew");
+        tide_error(h->diags, TIDE_ERR_FILE, h->place, message, "is the download complete? Fetch the file again");
     h->end = TIDE_GGUF_BAD;
     return false;
 }
@@ -234,7 +234,7 @@ static bool write_tensor(gguf_header *h, gguf_infos *of) {
     if (offset > INT64_MAX || (int64_t)offset != of->end)
         return gguf_bad(h, tide_format(h->writer->arena, "%s does not begin where the one before it ends", shown));
     of->end = TIDE_ROUND_UP(of->end + bytes, h->alignment);
-    if (of->end > INT64_C(1) << 53) return gguf_bad(h, "ends further on than any file");
+    if (of->end > INT64_C(1) << 53) return gguf_bad(h, "ends beyond the size of any file");
     tide_write_key(h->writer, tide_text_copy(h->writer->arena, name));
     tide_write_open(h->writer, '[');
     tide_write_string(h->writer, known->name);

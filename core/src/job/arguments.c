@@ -69,7 +69,7 @@ static const char *argument_place(tide_arena *arena, tide_text name) {
 
 static void warn_twice(tide_job_arguments *arguments, const char *place) {
     tide_report(arguments->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, place,
-                "is given more than once; the last value holds", "remove the others");
+                "is given more than once; the last value applies", "remove the others");
 }
 
 static tide_override *override_find(tide_job_arguments *arguments, tide_text path) {
@@ -85,7 +85,7 @@ static void override_add(tide_job_arguments *arguments, tide_text path, tide_jso
                        tide_text_of(tide_format(arguments->arena, "overrides.%s", tide_shown(arguments->arena, path))));
     if (memchr(path.at, '=', path.length)) {
         tide_error(arguments->diags, TIDE_ERR_FIELD_UNKNOWN, place, "has a `=` in its name",
-                   "no configuration has such a key");
+                   "no configuration has a key like that");
         return;
     }
     tide_override *found = override_find(arguments, path);
@@ -116,8 +116,8 @@ static void override_read(tide_job_arguments *arguments, tide_text path, tide_te
 static void version_read(tide_job_arguments *arguments, tide_text value) {
     int64_t version;
     if (!tide_text_to_i64(&version, tide_trimmed(value)) || version < 1)
-        tide_error(arguments->diags, TIDE_ERR_FIELD_TYPE, "/settings/v", "is not a version of links",
-                   "v=1 is the one there is");
+        tide_error(arguments->diags, TIDE_ERR_FIELD_TYPE, "/settings/v", "is not a link version",
+                   "v=1 is the only one");
     else if (version > TIDE_LINK_VERSION)
         tide_error(
             arguments->diags, TIDE_ERR_UNSUPPORTED, "/settings/v",
@@ -162,7 +162,7 @@ static void nodes_read(tide_job_arguments *arguments, tide_text value, tide_orig
                          tide_text_of(tide_format(arguments->arena, "%" PRId64, all)), origin);
     else
         tide_error(arguments->diags, TIDE_ERR_FIELD_TYPE, "/settings/n",
-                   tide_format(arguments->arena, "is \"%s\"; must be nodes x GPUs, as 2x8",
+                   tide_format(arguments->arena, "is \"%s\"; must be nodes x GPUs, such as 2x8",
                                tide_shown(arguments->arena, value)),
                    NULL);
 }
@@ -259,7 +259,9 @@ void tide_arguments_foresee(tide_job_arguments *arguments, const tide_text *word
 void tide_argument_read(tide_job_arguments *arguments, tide_text word, tide_origin origin, bool is_first) {
     if (word.length == 0) return;
     if (memchr(word.at, 0, word.length)) {
-        tide_error(arguments->diags, TIDE_ERR_FIELD_TYPE, "/settings", "a word holds a zero byte: this is no text",
+        tide_error(arguments->diags, TIDE_ERR_FIELD_TYPE, "/settings",
+                   "a word contains a zero byte, so it is not "
+                   "text",
                    "write key=value");
         return;
     }
@@ -360,7 +362,7 @@ static void object_of_json(tide_job_arguments *arguments, const tide_json *objec
             tide_setting_put(arguments, tide_text_of(name), tide_text_of(text), origin);
         else
             tide_error(arguments->diags, TIDE_ERR_FIELD_TYPE, argument_place(arguments->arena, tide_text_of(name)),
-                       "must be one value or a list of them", NULL);
+                       "must be a value or a list of values", NULL);
     }
 }
 
@@ -371,7 +373,7 @@ void tide_arguments_of_json(tide_job_arguments *arguments, const tide_json *sett
             if (child->kind == TIDE_JSON_STRING)
                 tide_argument_read(arguments, child->text, origin, is_first);
             else
-                tide_error(arguments->diags, TIDE_ERR_FIELD_TYPE, "/settings", "holds something that is no word",
+                tide_error(arguments->diags, TIDE_ERR_FIELD_TYPE, "/settings", "contains something that is not a value",
                            "write \"key=value\"");
             continue;
         }
@@ -398,6 +400,7 @@ void tide_arguments_of_json(tide_job_arguments *arguments, const tide_json *sett
             unknown_read(arguments, child->key);
         else
             tide_error(arguments->diags, TIDE_ERR_FIELD_TYPE, argument_place(arguments->arena, child->key),
-                       tide_format(arguments->arena, "is %s; must be one value", tide_json_kind_name(child)), NULL);
+                       tide_format(arguments->arena, "is %s; must be a single value", tide_json_kind_name(child)),
+                       NULL);
     }
 }

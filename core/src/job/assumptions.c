@@ -33,16 +33,18 @@ static void assume_data(tide_job_builder *b) {
         assume(b, TIDE_SET_batch, "1 sample per micro-batch");
     else if (b->job->batch > 1)
         assume(b, TIDE_SET_batch,
-               tide_format(b->arena, "%lld rows on each GPU: the fewest that make whole groups of %lld completions",
+               tide_format(b->arena,
+                           "%lld rows on each GPU: the smallest number that makes complete groups of %lld"
+                           " completions",
                            (long long)b->job->batch, (long long)b->job->trainer_num_generations));
     if (config_has(b, "vocab_size")) {
         bool has_lengths = tide_job_has_lengths(b->job);
         if (!tide_trainer_generates(b->job) && !has_lengths) assume(b, TIDE_SET_seq, "512 tokens of text per sample");
-        if (!has_lengths) assume(b, TIDE_SET_padding, "no mask of padded positions: every sample fills seq");
+        if (!has_lengths) assume(b, TIDE_SET_padding, "no padding mask: every sample fills seq");
     }
     if (tide_json_at(config, "image_token_index") || tide_json_at(config, "image_token_id"))
         assume(b, TIDE_SET_images, "1 image per sample");
-    if (sees_images) assume(b, TIDE_SET_image_size, "the size that the model's preprocessor makes");
+    if (sees_images) assume(b, TIDE_SET_image_size, "the size that the model's preprocessor produces");
 }
 
 static void assume_precision(tide_job_builder *b) {
@@ -53,13 +55,13 @@ static void assume_precision(tide_job_builder *b) {
     assume(b, TIDE_SET_dtype,
            differs ? tide_format(b->arena, "%s (the configuration says %s)", what, tide_shown(b->arena, stated))
                    : what);
-    assume(b, TIDE_SET_autocast, "no autocast: operations run in the type of the weights");
+    assume(b, TIDE_SET_autocast, "no autocast: operations run in the dtype of the weights");
 }
 
 static void assume_quant(tide_job_builder *b) {
     const tide_job *job = b->job;
     if (job->quant == TIDE_quant_none) return;
-    assume(b, TIDE_SET_quant_skip, "every linear layer but the output head is quantised");
+    assume(b, TIDE_SET_quant_skip, "every linear layer except the output head is quantised");
     if (tide_job_packs_weights(job))
         tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_quant),
                     tide_format(b->arena,
@@ -70,19 +72,18 @@ static void assume_quant(tide_job_builder *b) {
                     NULL);
     if (job->quant == TIDE_quant_int8)
         tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_quant),
-                    "int8: no activation is beyond the threshold of 6; columns that are (outliers) are copied", NULL);
+                    "int8: no activation exceeds the threshold of 6; columns that do (outliers) are copied", NULL);
 }
 
 static void assume_adapter(tide_job_builder *b) {
     const tide_job *job = b->job;
     if (job->adapter == TIDE_adapter_none) return;
-    if (tide_job_prompts(job))
-        assume(b, TIDE_SET_adapter_num_virtual_tokens, "20 trained tokens go before each sample");
+    if (tide_job_prompts(job)) assume(b, TIDE_SET_adapter_num_virtual_tokens, "20 trained tokens precede each sample");
     if (job->adapter == TIDE_adapter_ia3)
         assume(b, TIDE_SET_adapter_target_modules,
-               "what peft takes by the model_type is rescaled, and the last layer of the MLP by its input");
+               "peft's choice for the model_type is rescaled, the last layer of the MLP at its input");
     if (job->adapter == TIDE_adapter_lora) {
-        assume(b, TIDE_SET_adapter_target_modules, "adapters on every linear layer but the output head");
+        assume(b, TIDE_SET_adapter_target_modules, "adapters on every linear layer except the output head");
         assume(b, TIDE_SET_adapter_r, "adapters of rank 16");
         assume(b, TIDE_SET_adapter_dropout, "no dropout before adapters");
     }
@@ -119,7 +120,7 @@ static void assume_layerdrop(tide_job_builder *b) {
     }
     if (is_on)
         tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, "/model",
-                    "every layer runs: a step in which layerdrop leaves some out needs less", NULL);
+                    "every layer runs: a step in which layerdrop skips some needs less", NULL);
 }
 
 /* Defaults of a trainer's configuration: transformers/training_args.py, trl/trainer/base_config.py, max_length of
@@ -148,9 +149,12 @@ static void assume_trainer(tide_job_builder *b) {
     }
     if (job->trainer != TIDE_trainer_none && own[0])
         tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_trainer),
-                    tide_format(b->arena, "what is not said is as without a trainer, whose own defaults are%s%s", own,
+                    tide_format(b->arena,
+                                "settings that are not given have the defaults of a plain loop; the "
+                                "trainer's own are%s%s",
+                                own,
                                 job->trainer > TIDE_trainer_hf && !b->arguments.is_given[TIDE_SET_dtype]
-                                    ? ", the type where the model is given by name"
+                                    ? ", the dtype if the model is given by name"
                                     : ""),
                     NULL);
 }
@@ -159,11 +163,11 @@ static void assume_training(tide_job_builder *b) {
     const tide_job *job = b->job;
     bool has_steps = job->optimizer != TIDE_optimizer_none;
     assume(b, TIDE_SET_optimizer,
-           "torch.optim.AdamW as PyTorch makes it: foreach, two states per parameter in its type");
+           "torch.optim.AdamW with PyTorch's defaults: foreach, two states per parameter in its dtype");
     if (job->quant != TIDE_quant_none)
         assume(b, TIDE_SET_kbit_prepare,
                tide_trainer_leaves_kbit(job)
-                   ? "TRL 1 calls no peft.prepare_model_for_kbit_training: what is not quantised keeps its type"
+                   ? "TRL 1 does not call peft.prepare_model_for_kbit_training: what is not quantised keeps its dtype"
                    : "peft.prepare_model_for_kbit_training: what is not quantised is kept in fp32 and frozen");
     if (job->train_only.count == 0 && job->adapter == TIDE_adapter_none)
         assume(b, TIDE_SET_freeze, "nothing is frozen: every parameter trains");
@@ -175,16 +179,15 @@ static void assume_training(tide_job_builder *b) {
         assume(b, TIDE_SET_grad_accum, "1: an optimizer step after every micro-batch");
     if (has_steps) assume(b, TIDE_SET_zero_grad, "gradients are freed after every step (set_to_none)");
     if (has_steps) assume(b, TIDE_SET_clip, "gradients are not clipped");
-    if (!has_schedule(job)) assume(b, TIDE_SET_hold_outputs, "the model's output is dropped before backward");
-    assume(b, TIDE_SET_checkpointing, "no checkpointing: what backward needs of every layer is kept");
+    if (!has_schedule(job)) assume(b, TIDE_SET_hold_outputs, "the model's output is released before backward");
+    assume(b, TIDE_SET_checkpointing, "no checkpointing: everything that backward needs is kept for every layer");
     assume_input_grads(b);
     assume_layerdrop(b);
     assume_trainer(b);
     if (job->trainer != TIDE_trainer_none)
-        assume(
-            b, TIDE_SET_trainer_save_strategy,
-            "no checkpoint is written; Trainer by itself writes one every 500 steps and behind the last: steps plays "
-            "it");
+        assume(b, TIDE_SET_trainer_save_strategy,
+               "no checkpoint is written; by default Trainer writes one every 500 steps and after the last: "
+               "save_strategy=steps plays that");
     bool scores_tokens = job->trainer > TIDE_trainer_hf && job->trainer != TIDE_trainer_reward;
     if (scores_tokens && !b->arguments.is_given[TIDE_SET_trainer_scored_tokens])
         assume(b, TIDE_SET_trainer_prompt_length, "rows without a prompt: every position is scored");
@@ -194,7 +197,7 @@ static void assume_versions(tide_job_builder *b) {
     const tide_json *saved = tide_json_at(b->job->config, "transformers_version");
     bool is_older = b->job->config_text.length && tide_json_is(saved, TIDE_JSON_STRING) && saved->text.length &&
                     saved->text.at[0] < '5';
-    assume(b, TIDE_SET_torch, "allocations and defaults of PyTorch 2.15; of an older one where it is given");
+    assume(b, TIDE_SET_torch, "allocations and defaults of PyTorch 2.15, unless an older version is given");
     if (b->job->parallel_kind == TIDE_parallel_kind_megatron) return; /* which has modules of its own */
     assume(b, TIDE_SET_transformers,
            is_older ? tide_format(b->arena,
@@ -205,9 +208,9 @@ static void assume_versions(tide_job_builder *b) {
 }
 
 static void assume_inference(tide_job_builder *b) {
-    assume(b, TIDE_SET_cache, "a DynamicCache, as generate() makes it");
+    assume(b, TIDE_SET_cache, "a DynamicCache, as created by generate()");
     assume(b, TIDE_SET_decode, "8 tokens after the prompt; the cache grows with each");
-    assume(b, TIDE_SET_logits_to_keep, "logits of the prompt's last token alone, as generate() asks for them");
+    assume(b, TIDE_SET_logits_to_keep, "only logits of the prompt's last token, as generate() computes them");
 }
 
 static void assume_kernels(tide_job_builder *b) {
@@ -215,9 +218,9 @@ static void assume_kernels(tide_job_builder *b) {
     assume(b, TIDE_SET_attention, "sdpa, as transformers chooses");
     if (job->attention == TIDE_attention_sdpa)
         assume(b, TIDE_SET_sdpa_backend,
-               tide_format(b->arena, "the kernel that PyTorch picks at capability %lld", (long long)job->capability));
+               tide_format(b->arena, "the kernel that PyTorch selects at capability %lld", (long long)job->capability));
     if (config_generates(b) && !has_schedule(job))
-        assume(b, TIDE_SET_use_cache, "the model's default: transformers fills a DynamicCache even when training");
+        assume(b, TIDE_SET_use_cache, "the model's default: transformers fills a DynamicCache even in training");
 }
 
 static void assume_device(tide_job_builder *b) {
@@ -233,12 +236,12 @@ static void assume_device(tide_job_builder *b) {
     if (!tide_trainer_places_model(job)) return; /* it is on the host */
     if (job->parallel_kind == TIDE_parallel_kind_zero3)
         assume(b, TIDE_SET_parallel_zero_init,
-               "the whole model reaches the device before it is cut; true: as it is made, as from_pretrained() "
-               "does under a file of stage 3");
+               "the whole model is moved to the device before it is partitioned; true: while it is made, as "
+               "from_pretrained() does with a stage 3 configuration");
     if (job->parallel_kind == TIDE_parallel_kind_fsdp2)
-        assume(
-            b, TIDE_SET_parallel_meta_init,
-            "the whole model reaches the device before it is cut; true: made on the meta device, parts alone reach it");
+        assume(b, TIDE_SET_parallel_meta_init,
+               "the whole model is moved to the device before it is sharded; true: it is made on the meta device, and "
+               "only parts are allocated");
 }
 
 static void assume_ranks(tide_job_builder *b) {
@@ -248,25 +251,26 @@ static void assume_ranks(tide_job_builder *b) {
         kind == TIDE_parallel_kind_tp || kind == TIDE_parallel_kind_pp || kind == TIDE_parallel_kind_native;
     if (is_native && tide_job_world(job) == 1)
         tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_parallel_kind),
-                    "one rank alone, which nothing is cut over: parallel.tp, pp, cp and dp are 1", NULL);
+                    "a single rank, so nothing is sharded: parallel.tp, pp, cp and dp are 1", NULL);
     if (kind == TIDE_parallel_kind_megatron) {
         tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_parallel_kind),
                     tide_format(b->arena,
-                                "Megatron-Core's optimizer with %s, and its defaults for what parallel.* does not say",
+                                "Megatron-Core's optimizer with %s, and its defaults for parallel settings that are"
+                                " not given",
                                 job->optimizer == TIDE_optimizer_sgd_momentum ? "FusedSGD" : "FusedAdam"),
                     NULL);
-        assume(b, TIDE_SET_parallel_imbalance, "balanced: the router gives every expert as many tokens");
+        assume(b, TIDE_SET_parallel_imbalance, "balanced: the router sends every expert equally many tokens");
     }
     if (kind == TIDE_parallel_kind_fsdp2 && job->trainer_save_strategy != TIDE_trainer_save_strategy_no &&
         job->parallel_state_dict_type == TIDE_parallel_state_dict_type_sharded)
         tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_parallel_state_dict_type),
-                    "each rank writes its own parts, for which nothing is gathered on the GPU: not recorded", NULL);
+                    "each rank writes its own parts, so nothing is gathered on the GPU: not recorded", NULL);
     if (tide_job_cuts_experts(b->job) || tide_job_has_torchtitan_experts(b->job))
-        assume(b, TIDE_SET_parallel_imbalance, "balanced: the router gives every expert as many tokens");
+        assume(b, TIDE_SET_parallel_imbalance, "balanced: the router sends every expert equally many tokens");
     if (is_native)
         tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_parallel_kind),
-                    tide_job_is_on_meta(b->job) ? "made on the meta device: a rank's parts alone reach its own"
-                                                : "the whole model reaches the device before it is cut",
+                    tide_job_is_on_meta(b->job) ? "made on the meta device: only a rank's parts are allocated"
+                                                : "the whole model is moved to the device before it is sharded",
                     NULL);
 }
 
@@ -277,10 +281,10 @@ static void assume_server(tide_job_builder *b) {
                "neither flash-attn nor kernels is installed, so sdpa runs with masks; true: flash attention");
     if (b->job->engine == TIDE_engine_transformers)
         assume(b, TIDE_SET_max_memory_percent,
-               "0.9: generation has no logits processors; with temperature, top_k or "
-               "top_p 0.8, and copies of the logits beside what is played");
+               "0.9: generation without logits processors; with temperature, top_k or top_p it is 0.8, and there "
+               "are copies of the logits that are not played");
     if (b->job->engine == TIDE_engine_llama_cpp && !tide_json_at(b->job->config, "gguf"))
-        assume(b, TIDE_SET_ftype, "what most take; of a GGUF file that is given the types are its own");
+        assume(b, TIDE_SET_ftype, "the most common one; a given GGUF file has its own types");
     if (!b->job->has_gpu)
         assume(b, TIDE_SET_gpu,
                tide_format(b->arena, "no gpu given: kernels as on an H100 of capability %lld, no context counted",

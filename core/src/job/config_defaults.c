@@ -36,8 +36,8 @@ static const tide_json *defaults_of(const config_filling *x, tide_text model_typ
 static void say_filled(const config_filling *x, const char *sizes) {
     bool is_part = strcmp(x->place, "/config.json") != 0;
     tide_report(x->b->diags, is_part ? TIDE_ASSUMPTION : TIDE_WARNING, is_part ? TIDE_OK : TIDE_ERR_FIELD_MISSING,
-                x->place, tide_format(x->b->arena, "lacks %s: transformers' defaults are taken", sizes),
-                "give the whole config.json if that is not it");
+                x->place, tide_format(x->b->arena, "lacks %s: transformers' defaults are used", sizes),
+                "give the complete config.json if these are wrong");
 }
 
 static void fill_keys(const config_filling *x, tide_json *config, const tide_json *defaults) {

@@ -129,7 +129,7 @@ static bool override_refuse(tide_arena *arena, tide_diagnostics *diags, const ti
                             const char *message) {
     const char *path = tide_shown(arena, tide_text_of(o->path));
     return tide_error(diags, status, tide_format(arena, "/settings/overrides.%s", path), message,
-                      "write a path of the configuration, as overrides.text_config.num_hidden_layers=4");
+                      "write a path in the configuration, such as overrides.text_config.num_hidden_layers=4");
 }
 
 /* The link to a child of an array or object; NULL past the end of an array, or if part is not an index. */
@@ -169,8 +169,8 @@ bool tide_config_override(tide_arena *arena, tide_json *config, const tide_overr
                                                : "a part of the path is empty");
         if (at->kind != TIDE_JSON_OBJECT && at->kind != TIDE_JSON_ARRAY)
             return override_refuse(arena, diags, o, TIDE_ERR_FIELD_TYPE,
-                                   tide_format(arena, "\"%s\" cannot be set: what is above it is %s",
-                                               tide_shown(arena, part), tide_json_kind_name(at)));
+                                   tide_format(arena, "\"%s\" cannot be set: its parent is %s", tide_shown(arena, part),
+                                               tide_json_kind_name(at)));
         tide_json **link = child_link(at, part);
         if (!link)
             return override_refuse(

@@ -29,11 +29,12 @@ static void refuse_option(tide_job_builder *b, tide_setting_id id) {
                             tide_format(b->arena, "choose parallel.kind (%s), or leave it out", wanted));
     else if (asks_for_pipeline_engine(b->job, id))
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, id,
-                            "DeepSpeed's PipelineEngine runs a PipelineModule, of layers that are written for it: no "
+                            "DeepSpeed's PipelineEngine runs a PipelineModule, made of layers written for it: no "
                             "model of transformers is one",
-                            "near to it: parallel.kind=native with parallel.pp and parallel.dp, or megatron");
+                            "similar: parallel.kind=native with parallel.pp and parallel.dp, or megatron");
     else
-        tide_builder_refuse(b, TIDE_ERR_CONFLICT, id, tide_format(b->arena, "is no option of parallel.kind=%s", kind),
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, id,
+                            tide_format(b->arena, "is not an option of parallel.kind=%s", kind),
                             tide_format(b->arena, "leave it out, or choose a kind that has it (%s)", wanted));
 }
 
@@ -81,12 +82,12 @@ static void check_server(tide_job_builder *b) {
         else if (b->arguments.is_given[id] && !tide_setting_is_of_engine(id, b->job->values[TIDE_SET_engine]) &&
                  strcmp(b->arguments.values[id], tide_setting_default(id)) != 0)
             tide_builder_refuse(b, TIDE_ERR_CONFLICT, id,
-                                tide_format(b->arena, "is no setting of engine=%s", b->job->values[TIDE_SET_engine]),
+                                tide_format(b->arena, "is not a setting of engine=%s", b->job->values[TIDE_SET_engine]),
                                 "`describe settings` has each engine's own under Serving");
     }
     if (!b->job->device_bytes && !b->arguments.is_given[TIDE_SET_gpu])
         tide_error(b->diags, TIDE_ERR_FIELD_MISSING, "/settings/gpu", "a server runs on a GPU",
-                   "give gpu=NAME, as gpu=l40s, or gpu_gib=SIZE");
+                   "give gpu=NAME, such as gpu=l40s, or gpu_gib=SIZE");
 }
 
 static void check_no_server(tide_job_builder *b) {
@@ -101,7 +102,7 @@ static void check_no_server(tide_job_builder *b) {
         const char *word = tide_word_remedy(tide_text_of(tide_settings[id].name));
         if (b->arguments.is_given[id] && tide_setting_is_of_server(id))
             tide_builder_refuse(b, TIDE_ERR_CONFLICT, id,
-                                tide_format(b->arena, "is no setting of mode=%s", b->job->values[TIDE_SET_mode]),
+                                tide_format(b->arena, "is not a setting of mode=%s", b->job->values[TIDE_SET_mode]),
                                 word ? word : "leave it out, or choose mode=serve, which starts an inference server");
     }
 }
@@ -141,7 +142,9 @@ static void check_copies(tide_job_builder *b) {
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_main_grads,
                             "with a torch.amp.GradScaler is not described", "use bf16");
     if (has_main_grads && job->optimizer == TIDE_optimizer_none)
-        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_main_grads, "needs an optimizer, which has the fp32 copies",
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_main_grads,
+                            "needs an optimizer, which owns the fp32 "
+                            "copies",
                             "name one");
 }
 
@@ -174,10 +177,9 @@ static void check_flash_attention(tide_job_builder *b) {
     const tide_job *job = b->job;
     if (job->attention != TIDE_attention_flash_attention_2) return;
     if (job->padding)
-        tide_builder_refuse(
-            b, TIDE_ERR_UNSUPPORTED, TIDE_SET_attention,
-            "flash_attention_2 of padded rows takes what is no padding out, whose size depends on the batch",
-            "leave padding out");
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_attention,
+                            "flash_attention_2 removes padding from rows, so its size depends on the batch",
+                            "leave padding out");
     if (job->packing && job->trainer != TIDE_trainer_sft)
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_attention,
                             "flash_attention_2 of packed rows is described with trainer=sft",
@@ -199,19 +201,20 @@ static void check_spread_quant(tide_job_builder *b) {
                    job->quant_storage.dtype != half.dtype;
     if (job->quant != TIDE_quant_none && is_cast)
         tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_quant_storage,
-                            "is not the type of mixed precision, to which packed weights would be cast",
+                            "is not the dtype of mixed precision, to which packed weights would be cast",
                             "give that of mixed precision");
     if (job->quant == TIDE_quant_none || (!is_zero3 && !is_fsdp2)) return;
     if (job->quant == TIDE_quant_int8)
         tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_quant,
-                            is_fsdp2 ? "int8: a parameter that fully_shard() has cut \"has no attribute 'CB'\""
-                                     : "int8: layers of bitsandbytes keep their whole weights beside the parts that "
-                                       "ZeRO-3 cuts, which is not described",
+                            is_fsdp2 ? "int8: a parameter sharded by fully_shard() \"has no attribute 'CB'\""
+                                     : "int8: bitsandbytes' layers keep their full weights besides ZeRO-3's "
+                                       "partitions, which is not described",
                             "use nf4, or parallel.kind=ddp or zero2");
     else if (is_zero3 && b->arguments.is_given[TIDE_SET_parallel_zero_init] && job->parallel_zero_init &&
              b->arguments.origins[TIDE_SET_parallel_zero_init] == TIDE_ORIGIN_USER)
         tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_parallel_zero_init,
-                            "from_pretrained() makes a quantised model whole, and DeepSpeed cuts it afterwards",
+                            "from_pretrained() makes a quantised model in full, and DeepSpeed partitions it "
+                            "afterwards",
                             "leave it out");
 }
 
@@ -223,8 +226,8 @@ static void check_quant(tide_job_builder *b) {
     if (is_packed && is_training)
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_quant,
                             tide_format(b->arena, "training over %s is not expressed", quant),
-                            "train the model that it was quantised from, over nf4, fp4 or int8 if need be; mode=infer "
-                            "generates with it");
+                            "train the model that it was quantised from, with nf4, fp4 or int8 if needed; "
+                            "mode=infer generates with it");
     else if (is_packed && job->adapter != TIDE_adapter_none && !job->adapter_merged)
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_adapter,
                             tide_format(b->arena, "adapters over %s are not expressed", quant), "leave them out");
@@ -260,5 +263,5 @@ void tide_check_conflicts(tide_job_builder *b) {
                             "choose mode=serve with gpus=2, where vLLM shards the model, or one GPU");
     if (job->steps == 1 && is_training)
         tide_report(b->diags, TIDE_WARNING, TIDE_ERR_FIELD_RANGE, "/settings/steps",
-                    "is 1: optimizer state is made at its end, so later steps may need more", "use steps=2");
+                    "is 1: optimizer states are created at its end, so later steps may need more", "use steps=2");
 }

@@ -17,7 +17,7 @@ void tide_read_allocator(tide_job_builder *b) {
         tide_error(b->diags, TIDE_ERR_FIELD_RANGE, "/settings/allocator",
                    tide_format(b->arena, "PyTorch refuses it at character %u: %s", (unsigned)error.offset + 1,
                                tide_text_copy(b->arena, tide_text_of(error.message))),
-                   "write key:value pairs, as expandable_segments:True,max_split_size_mb:128");
+                   "write key:value pairs, such as expandable_segments:True,max_split_size_mb:128");
         return;
     }
     static const struct {
@@ -25,15 +25,15 @@ void tide_read_allocator(tide_job_builder *b) {
         const char *message;
     } warnings[] = {
         {TIDE_ALLOC_CONF_ASYNC_IGNORES, "cudaMallocAsync ignores the native allocator's options"},
-        {TIDE_ALLOC_CONF_NOT_MODELLED, "holds an option that has no effect on the answer"},
-        {TIDE_ALLOC_CONF_TRAILING_TEXT, "PyTorch reads the digits of a number and drops what follows them"},
+        {TIDE_ALLOC_CONF_NOT_MODELLED, "contains an option without effect on the answer"},
+        {TIDE_ALLOC_CONF_TRAILING_TEXT, "PyTorch reads the digits of a number and ignores what follows"},
     };
     for (size_t i = 0; i < TIDE_COUNT_OF(warnings); i++)
         if (job->allocator_conf.warnings & warnings[i].bit)
             tide_report(b->diags, TIDE_WARNING, TIDE_ERR_FIELD_RANGE, "/settings/allocator", warnings[i].message, NULL);
     if (job->allocator_conf.is_approximate)
         tide_report(b->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/settings/allocator",
-                    "cudaMallocAsync grows by the driver's own rules: reserved memory is an estimate", NULL);
+                    "cudaMallocAsync grows by the driver's rules: reserved memory is an estimate", NULL);
 }
 
 /* dtype=auto; torch.get_default_dtype() if neither the configuration nor a checkpoint has one. */
@@ -55,10 +55,10 @@ static void choose_dtype(tide_job_builder *b) {
     b->arguments.values[TIDE_SET_dtype] = chosen;
     tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_dtype),
                 tide_format(b->arena,
-                            is_thought      ? "%s weights, as the model is taken to be published: its config.json "
+                            is_thought      ? "%s weights, as the model is believed to be published: its config.json "
                                               "was not seen"
                             : stated.length ? "%s weights, as the model is published"
-                                            : "%s weights: the configuration names no type, and no checkpoint is given",
+                                            : "%s weights: the configuration has no dtype, and no checkpoint is given",
                             chosen),
                 NULL);
 }

@@ -122,7 +122,7 @@ static const tide_json *gpu_usual(tide_job_builder *b, const tide_json *list, co
     }
     if (usual)
         tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/gpu",
-                    tide_format(b->arena, "\"%s\" is taken as %s; others of that name: %s",
+                    tide_format(b->arena, "\"%s\" is read as %s; others of that name: %s",
                                 tide_shown(b->arena, tide_text_of(name)), gpu_string(usual, "title"), others),
                     NULL);
     return usual;
@@ -155,12 +155,11 @@ static void gpu_refuse(tide_job_builder *b, const tide_json *list, const char *n
     const char *size =
         gib ? tide_format(b->arena, "give its memory as gpu_gib=%" PRId64, gib) : "give its memory as gpu_gib=SIZE";
     if (near_count > 1)
-        tide_error(b->diags, TIDE_ERR_FIELD_RANGE, "/settings/gpu",
-                   tide_format(b->arena, "\"%s\" may be several GPUs", shown),
+        tide_error(b->diags, TIDE_ERR_FIELD_RANGE, "/settings/gpu", tide_format(b->arena, "\"%s\" is ambiguous", shown),
                    tide_format(b->arena, "choose %s%s%s", near, gib ? "; or " : "", gib ? size : ""));
     else
         tide_error(b->diags, TIDE_ERR_FIELD_RANGE, "/settings/gpu",
-                   tide_format(b->arena, "\"%s\" is not a GPU that is known", shown),
+                   tide_format(b->arena, "\"%s\" is not a known GPU", shown),
                    counted ? counted
                    : near  ? tide_format(b->arena, "did you mean %s? Otherwise %s", near, size)
                            : size);
@@ -232,5 +231,5 @@ void tide_size_device(tide_job_builder *b) {
 void tide_warn_of_fraction(tide_job_builder *b) {
     if (b->job->memory_fraction_ppm && !b->job->device_bytes)
         tide_report(b->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, "/settings/memory_fraction",
-                    "has no effect: a device without limit has no part", "give gpu=NAME or gpu_gib=SIZE");
+                    "has no effect: a device without limit has no fraction", "give gpu=NAME or gpu_gib=SIZE");
 }

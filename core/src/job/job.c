@@ -99,7 +99,7 @@ tide_job *tide_job_device(tide_arena *arena, const tide_text *words, uint32_t wo
         row_add(&b, id, tide_argument_text(&b.arguments, id), TIDE_ORIGIN_USER);
         if (!is_of_device(i))
             tide_error(diags, TIDE_ERR_CONFLICT, tide_format(arena, "/settings/%s", tide_settings[id].name),
-                       "a recording has its job in it: this cannot be changed afterwards",
+                       "a recording includes its job: this cannot be changed afterwards",
                        "gpu, gpu_gib, memory_fraction and allocator can");
     }
     tide_find_gpu(&b);

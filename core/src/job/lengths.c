@@ -18,9 +18,10 @@ static const char *read_run(tide_text piece, int64_t *tokens, int64_t *times) {
     *times = 1;
     if (!tide_piece_next(&rest, '*', &first) || !tide_text_to_i64(tokens, tide_trimmed(first)) ||
         (rest.at && !tide_text_to_i64(times, tide_trimmed(rest))))
-        return "must be tokens of each sample, as 512,300*3,1024, or quantiles, as p0:16,p50:300,p100:2048";
+        return "must be the tokens of each sample, such as 512,300*3,1024, or quantiles, such as "
+               "p0:16,p50:300,p100:2048";
     if (*tokens < 1 || *tokens > TIDE_LENGTH_MOST) return "a sample has from 1 to 10000000 tokens";
-    return *times < 1 || *times > TIDE_LENGTHS_MOST ? "holds from 1 to 65536 samples" : NULL;
+    return *times < 1 || *times > TIDE_LENGTHS_MOST ? "must have from 1 to 65536 samples" : NULL;
 }
 
 static const char *read_samples(tide_arena *arena, tide_text text, tide_lengths *lengths) {
@@ -31,7 +32,7 @@ static const char *read_samples(tide_arena *arena, tide_text text, tide_lengths 
     while (tide_piece_next(&rest, is_pair ? 'x' : ',', &piece)) {
         const char *rule = read_run(tide_trimmed(piece), &tokens, &times);
         if (rule) return rule;
-        if (lengths->count + times > TIDE_LENGTHS_MOST) return "holds from 1 to 65536 samples";
+        if (lengths->count + times > TIDE_LENGTHS_MOST) return "must have from 1 to 65536 samples";
         for (int64_t i = 0; i < times; i++) {
             TIDE_ROOM(arena, samples, lengths->count, capacity);
             samples[lengths->count++] = tokens;
@@ -43,7 +44,7 @@ static const char *read_samples(tide_arena *arena, tide_text text, tide_lengths 
 
 /* "p99.5:2048" */
 static const char *read_quantile(tide_text piece, tide_quantile *quantile) {
-    static const char *const rule = "must be quantiles from p0 to p100, as p0:16,p50:300,p99.5:2000,p100:2048";
+    static const char *const rule = "must be quantiles from p0 to p100, such as p0:16,p50:300,p99.5:2000,p100:2048";
     tide_text rest = piece, percent;
     int64_t pico;
     if (piece.length < 2 || (piece.at[0] | 0x20) != 'p' || !tide_piece_next(&rest, ':', &percent) || !rest.at ||
@@ -63,12 +64,12 @@ static const char *read_quantiles(tide_arena *arena, tide_text text, tide_length
     tide_text rest = text, piece;
     uint32_t count = 0;
     for (; tide_piece_next(&rest, ',', &piece); count++) {
-        if (count == TIDE_QUANTILES_MOST) return "holds at most 256 quantiles";
+        if (count == TIDE_QUANTILES_MOST) return "must have at most 256 quantiles";
         const char *rule = read_quantile(tide_trimmed(piece), &quantiles[count]);
         if (rule) return rule;
         if (count &&
             (quantiles[count].at <= quantiles[count - 1].at || quantiles[count].tokens < quantiles[count - 1].tokens))
-            return "must rise from quantile to quantile";
+            return "must increase from quantile to quantile";
     }
     if (count < 2 || quantiles[0].at != 0 || quantiles[count - 1].at != 100 * PERCENT)
         return "must have quantiles from p0, the shortest, to p100, the longest";

@@ -120,7 +120,7 @@ static void read_setting(link_reader *r, tide_job_arguments *words, tide_text na
     for (uint32_t i = 0; i < scratch.count; i++)
         if (scratch.items[i].severity == TIDE_ERROR)
             tide_report(r->diags, TIDE_WARNING, scratch.items[i].status, scratch.items[i].place,
-                        tide_format(r->arena, "is not taken from the link: %s", scratch.items[i].message),
+                        tide_format(r->arena, "of the link is ignored: %s", scratch.items[i].message),
                         scratch.items[i].remedy);
 }
 
@@ -160,7 +160,9 @@ static void read_link_version(link_reader *r, tide_text value) {
     if (!tide_text_to_i64(&version, (tide_text){value.at, digits})) return;
     r->has_version = true;
     if (version > TIDE_LINK_VERSION)
-        warn(r, TIDE_ERR_UNSUPPORTED, "was made with a newer version of tidemark; what is known here was read",
+        warn(r, TIDE_ERR_UNSUPPORTED,
+             "was made with a newer version of tidemark; only what this version knows was "
+             "read",
              "reload the page, or update tidemark");
 }
 
@@ -239,12 +241,12 @@ void tide_link_read(tide_arena *arena, tide_text text, tide_link *link, tide_dia
     for (uint32_t i = 0; i < LINK_WORD_LIMIT && tide_piece_next(&rest, '&', &piece); i++) read_piece(r, piece);
     if (r->unknown_count)
         warn(r, TIDE_ERR_FIELD_UNKNOWN,
-             tide_format(arena, "holds %u %s not known to this version: %s%s", (unsigned)r->unknown_count,
+             tide_format(arena, "contains %u %s unknown to this version: %s%s", (unsigned)r->unknown_count,
                          r->unknown_count == 1 ? "setting that is" : "settings that are", r->unknown,
                          r->unknown_count > NAMED_LIMIT ? ", ..." : ""),
              NULL);
     if (!r->has_version)
-        warn(r, TIDE_ERR_FIELD_MISSING, "looks cut short: it does not end in v=1", "check the settings");
+        warn(r, TIDE_ERR_FIELD_MISSING, "looks truncated: it does not end in v=1", "check the settings");
     take_words(r, &r->words, &link->words, &link->word_count);
     if (r->pair_count) read_baseline(r);
 }

@@ -33,7 +33,7 @@ static void keep_routers(const tide_job_builder *b, tide_json *quantization) {
 static void say_kept_layers(tide_job_builder *b, const char *shown) {
     tide_report(b->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/settings/model",
                 tide_format(b->arena,
-                            "\"%s\" keeps some layers in 16 bits, which its config.json lists: all are taken "
+                            "\"%s\" keeps some layers in 16 bits, listed in its config.json: all are assumed to be "
                             "in 4 bits",
                             shown),
                 "give its config.json");
@@ -47,12 +47,12 @@ static void model_of_variant(tide_job_builder *b, const char *name, const tide_s
     bool is_quantised = read->quantization && *read->quantization;
     tide_report(b->diags, read->is_dated ? TIDE_WARNING : TIDE_ASSUMPTION,
                 read->is_dated ? TIDE_ERR_MODEL_UNKNOWN : TIDE_OK, "/settings/model",
-                tide_format(b->arena, "\"%s\" is taken as %s%s%s", shown, source->name,
-                            is_quantised     ? ", with the quantization_config that such checkpoints have"
+                tide_format(b->arena, "\"%s\" is read as %s%s%s", shown, source->name,
+                            is_quantised     ? ", with the quantization_config of such checkpoints"
                             : read->is_tuned ? ": tuned and converted variants have the configuration of their base"
                                              : "",
-                            read->is_dated ? "; of another date it may have another context length" : ""),
-                "give its config.json where it differs");
+                            read->is_dated ? "; for another date the context length may differ" : ""),
+                "give its config.json if it differs");
     const bool has_one = tide_json_at(b->inputs.config, "quantization_config") != NULL,
                is_whole = has_one && (read->is_whole || (read->quantization && !is_quantised));
     if ((!is_quantised && !is_whole) || !b->inputs.config) return;
@@ -76,9 +76,9 @@ static void model_of_also(tide_job_builder *b, const char *path, const tide_sour
                                         tide_lowered(b->arena, tide_text_of(path)));
     if (!strchr(path, '/') || strstr(text, published)) return;
     tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/model",
-                tide_format(b->arena, "\"%s\" is taken as %s, whose configuration it has",
+                tide_format(b->arena, "\"%s\" is read as %s, which has the same configuration",
                             tide_shown(b->arena, tide_text_of(path)), source->name),
-                "give its config.json where it differs");
+                "give its config.json if it differs");
 }
 
 /* The most similar model has another architecture, so none is suggested. */
@@ -86,8 +86,8 @@ static void refuse_undescribed(tide_job_builder *b, const char *place, const cha
     tide_error(b->diags, TIDE_ERR_MODEL_UNKNOWN, place,
                tide_format(b->arena, "\"%s\" is not in the catalogue: no description covers %s",
                            tide_shown(b->arena, tide_text_of(name)), what),
-               "run the program by `tidemark dry-run`, which needs no description; its config.json as a file is "
-               "answered with a range where one holds");
+               "run the program with `tidemark dry-run`, which needs no description; or give its config.json as a "
+               "file, for a range if there is one");
 }
 
 static void model_unknown(tide_job_builder *b, const char *name) {
@@ -101,14 +101,13 @@ static void model_unknown(tide_job_builder *b, const char *name) {
         return;
     }
     if (base && read.format)
-        word =
-            tide_format(b->arena,
-                        strstr(read.format, "gguf")
-                            ? "did you mean %s, which transformers makes of a GGUF file? For llama.cpp's server give "
-                              "the file, or engine=llama_cpp and its ftype"
-                            : "did you mean %s, whose weights are whole? How these are quantised, its config.json "
-                              "says: give that",
-                        base->name);
+        word = tide_format(b->arena,
+                           strstr(read.format, "gguf")
+                               ? "did you mean %s, which transformers loads from a GGUF file? For llama.cpp's server "
+                                 "give the file, or engine=llama_cpp and its ftype"
+                               : "did you mean %s, whose weights are not quantised? Give the config.json, which says "
+                                 "how these are quantised",
+                           base->name);
     tide_error(b->diags, TIDE_ERR_MODEL_UNKNOWN, "/settings/model",
                tide_format(b->arena, "\"%s\" is not in the catalogue", tide_shown(b->arena, tide_text_of(name))),
                word   ? word
@@ -140,9 +139,10 @@ static void model_of_file(tide_job_builder *b, const char *name) {
     b->model_is_file = true;
     if (!name[0]) return;
     if (tide_catalogue_find(b->arena, name)) {
-        tide_report(b->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, "/settings/model",
-                    tide_format(b->arena, "%s is not used: the configuration in %s is", name, b->inputs.config_file),
-                    "give one of the two");
+        tide_report(
+            b->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, "/settings/model",
+            tide_format(b->arena, "%s is ignored in favour of the configuration in %s", name, b->inputs.config_file),
+            "give one of the two");
         return;
     }
     b->model_is_file = false;
@@ -168,9 +168,9 @@ static void model_asked(tide_job_builder *b) {
             return;
         }
         tide_error(b->diags, TIDE_ERR_MODEL_UNKNOWN, b->inputs.asked_place,
-                   tide_format(b->arena, "\"%s\", which a file names, is not in the catalogue",
+                   tide_format(b->arena, "\"%s\", named by a file, is not in the catalogue",
                                tide_shown(b->arena, tide_text_of(asked))),
-                   near ? tide_format(b->arena, "add model=%s if that is it; otherwise %s", near, file) : file);
+                   near ? tide_format(b->arena, "add model=%s if that is the one; otherwise %s", near, file) : file);
     }
 }
 
@@ -186,7 +186,7 @@ static const char *model_of_gguf(tide_job_builder *b, const char *name) {
         tide_setting_put(&b->arguments, TIDE_TEXT("ftype"), tide_text_of(type), TIDE_ORIGIN_FILE);
     tide_report(
         b->diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/model",
-        tide_format(b->arena, "\"%s\" is taken as %s, converted", tide_shown(b->arena, tide_text_of(name)), base->name),
+        tide_format(b->arena, "\"%s\" is read as %s, converted", tide_shown(b->arena, tide_text_of(name)), base->name),
         "give the GGUF file, or ftype");
     return base->name;
 }
@@ -210,7 +210,7 @@ void tide_find_model(tide_job_builder *b) {
         model_of_description(b);
     } else if (!b->files_failed && !b->inputs.asked_model) {
         tide_error(b->diags, TIDE_ERR_FIELD_MISSING, "/settings/model", "no model is given",
-                   "write model=NAME of the catalogue, or give a config.json");
+                   "write model=NAME with a name from the catalogue, or give a config.json");
     }
     tide_job *job = b->job;
     job->model = b->inputs.config_name ? b->inputs.config_name : "";
@@ -244,8 +244,8 @@ static void generate_with_packed(tide_job_builder *b) {
     if (!tide_argument_is(&b->arguments, TIDE_SET_parallel_kind, "none")) return;
     tide_setting_put(&b->arguments, TIDE_TEXT("mode"), TIDE_TEXT("infer"), TIDE_ORIGIN_FILE);
     tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/mode",
-                "mode=infer: the weights are quantised, which do not train by themselves",
-                "train the model that they were quantised from, or adapter=lora over quant=nf4");
+                "mode=infer: quantised weights do not train by themselves",
+                "train the model that they were quantised from, or use adapter=lora with quant=nf4");
 }
 
 /* Weights stored quantised in a checkpoint. For training, transformers dequantises blocks of fp8 and mxfp4
@@ -255,7 +255,7 @@ static void read_quantization(tide_job_builder *b) {
     const char *key, *fault = from ? tide_quantization_fault(from, &key) : NULL;
     if (fault) {
         tide_error(b->diags, TIDE_ERR_FIELD_RANGE, tide_format(b->arena, "/model/quantization_config/%s", key), fault,
-                   "give it as the checkpoint's config.json has it, or leave quantization_config out");
+                   "give it as in the checkpoint's config.json, or leave quantization_config out");
         return;
     }
     if (b->arguments.serves) return; /* the engine reads it */
@@ -272,10 +272,10 @@ static void read_quantization(tide_job_builder *b) {
     }
     if (!is_known && !is_mxfp4) leave_undescribed(b);
     tide_report(b->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/model/quantization_config",
-                "is not followed: the weights are taken whole, in dtype",
-                is_fp8     ? "it is followed with mode=infer"
-                : is_mxfp4 ? "as transformers has it to train, and without Triton or the kernels package; with both "
-                             "it generates with experts of 4.25 bits a weight, which is not described"
+                "is ignored: the weights are dequantised to dtype",
+                is_fp8     ? "it applies with mode=infer"
+                : is_mxfp4 ? "as in transformers for training, and without Triton or the kernels package; with "
+                             "both, experts have 4.25 bits per weight in inference, which is not described"
                            : NULL);
 }
 

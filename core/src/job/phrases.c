@@ -57,8 +57,7 @@ static const char *remedy_of(const tide_phrase *p, const char *typed) {
     tide_text rest = tide_text_of(p->unknown), word;
     while (p->model && !p->remedy && tide_piece_next(&rest, ' ', &word))
         if (tide_is_size_word(word))
-            return tide_format(p->arena, "%s is of another size: give the config.json of the model that is meant",
-                               p->model);
+            return tide_format(p->arena, "%s has another size: give the config.json of the model", p->model);
     return p->remedy ? p->remedy : tide_format(p->arena, "write %s, and settings as NAME=VALUE", typed);
 }
 
@@ -80,20 +79,21 @@ static void say_phrase(const tide_phrase *p, tide_text text, const char *typed, 
     const char *shown = tide_shown(p->arena, text);
     if (p->model && *p->unknown)
         tide_error(p->diags, TIDE_ERR_MODEL_UNKNOWN, "/settings/model",
-                   tide_format(p->arena, "\"%s\" of \"%s\" is not understood",
+                   tide_format(p->arena, "\"%s\" in \"%s\" is not understood",
                                tide_shown(p->arena, tide_text_of(p->unknown)), shown),
                    remedy_of(p, typed));
     else if (is_unsaid && p->gpu_count > 1)
         tide_error(p->diags, TIDE_ERR_MODEL_UNKNOWN, "/settings/model",
-                   tide_format(p->arena, "\"%s\" does not say whether the model trains or runs on these GPUs", shown),
-                   "add serving, which is mode=serve, or a kind of training: ddp, fsdp, zero3, tp (parallel.kind=...)");
+                   tide_format(p->arena, "\"%s\" does not say whether the model trains or serves on these GPUs", shown),
+                   "add serving (mode=serve), or a kind of parallel training: ddp, fsdp, zero3, tp "
+                   "(parallel.kind=...)");
     else if (*p->settings || p->is_meant || strchr(tide_text_copy(p->arena, text), ' '))
         tide_report(
             p->diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/model",
             tide_format(p->arena, "\"%s\" is read as %s%s%s%s", shown, typed, older_of(p),
-                        is_unsaid ? ", and as training, which it does not say: mode=infer or mode=serve runs it" : "",
+                        is_unsaid ? ", and as training by default; otherwise give mode=infer or mode=serve" : "",
                         answer_of(p, typed)),
-            "write settings as NAME=VALUE to say otherwise");
+            "write settings as NAME=VALUE to override that");
 }
 
 /* A server's requests have a separate length. */

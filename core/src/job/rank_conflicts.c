@@ -63,16 +63,16 @@ static void check_rank(tide_job_builder *b) {
     bool is_alone = job->parallel_kind == TIDE_parallel_kind_none;
     if (rank >= ranks)
         tide_builder_refuse(b, TIDE_ERR_FIELD_RANGE, TIDE_SET_parallel_rank,
-                            ranks == dp ? tide_format(b->arena, "is %lld; ranks of parallel.dp=%lld go from 0 to %lld",
+                            ranks == dp ? tide_format(b->arena, "is %lld; the ranks of parallel.dp=%lld are 0 to %lld",
                                                       (long long)rank, (long long)dp, (long long)(dp - 1))
-                                        : tide_format(b->arena, "is %lld; %lld ranks go from 0 to %lld",
+                                        : tide_format(b->arena, "is %lld; %lld ranks are numbered from 0 to %lld",
                                                       (long long)rank, (long long)ranks, (long long)(ranks - 1)),
                             NULL);
     if (is_alone && dp > 1 && job->mode == TIDE_mode_train)
         tide_builder_refuse(
             b, TIDE_ERR_CONFLICT, TIDE_SET_parallel_dp, "several GPUs need a kind of parallelism",
-            "add parallel.kind=fsdp2 or zero3, which shard the model, ddp, a whole copy on each, or tp, "
-            "pp, native, megatron");
+            "add parallel.kind=fsdp2 or zero3, which shard the model, ddp, with a full copy on each GPU, or tp, pp,"
+            " native, megatron");
     if (!is_alone && is_of_one_gpu(job->optimizer))
         tide_builder_refuse(
             b, TIDE_ERR_UNSUPPORTED, TIDE_SET_optimizer,
@@ -170,11 +170,11 @@ static void check_ulysses(tide_job_builder *b) {
          "use one of them: parallel.tp=1, or parallel.sequence_parallel_size=1"},
         {job->trainer > TIDE_trainer_hf, TIDE_SET_parallel_sequence_parallel_size,
          tide_format(b->arena, "Ulysses is not described with trainer=%s", job->values[TIDE_SET_trainer]),
-         "near to it: trainer=hf, or trainer=none"},
+         "similar: trainer=hf, or trainer=none"},
         {job->trainer_eval_strategy != TIDE_trainer_eval_strategy_no, TIDE_SET_trainer_eval_strategy,
-         "evaluation is not described with Ulysses", "leave it out: the training alone is played then"},
+         "evaluation is not described with Ulysses", "leave it out to play only the training"},
         {tide_job_has_lengths(job), TIDE_SET_lengths, "samples of several lengths are not described with Ulysses",
-         "give seq, the longest one"},
+         "give the longest one as seq"},
         {tide_version_number(job->values[TIDE_SET_transformers]) < LEAST_TRANSFORMERS, TIDE_SET_transformers,
          "\"transformers>=4.51.3 is required\" by Ulysses", "use a later one"},
         {!job->labels, TIDE_SET_labels, "the loss that is weighted over the ranks of a sequence is that of labels",
@@ -203,7 +203,7 @@ static void check_context_parallel(tide_job_builder *b) {
         {!is_played, TIDE_SET_parallel_cp,
          tide_format(b->arena, "context parallel ranks beside fsdp2 are not described with trainer=%s",
                      job->values[TIDE_SET_trainer]),
-         "use trainer=hf or sft; near to it: parallel.kind=native, ring attention in torchtitan's order"},
+         "use trainer=hf or sft; similar: parallel.kind=native, ring attention in torchtitan's order"},
         {job->seq % slices != 0, TIDE_SET_seq,
          tide_format(b->arena, "%lld tokens do not divide into two slices for each of %lld context parallel ranks",
                      (long long)job->seq, (long long)job->parallel_cp),
@@ -213,7 +213,7 @@ static void check_context_parallel(tide_job_builder *b) {
                      job->values[TIDE_SET_attention]),
          "use sdpa"},
         {job->sdpa_backend == TIDE_sdpa_backend_math, TIDE_SET_sdpa_backend,
-         "context_parallel() runs flash, efficient and cuDNN attention alone", "use flash"},
+         "context_parallel() only supports flash, efficient and cuDNN attention", "use flash"},
         {!has_full_attention(job), TIDE_SET_parallel_cp,
          "\"Context parallelism does not support attention layers of type ['sliding_attention']\"",
          "use a model whose layers all have full attention, or parallel.cp=1"},
@@ -222,9 +222,9 @@ static void check_context_parallel(tide_job_builder *b) {
         {job->trainer_padding_free, TIDE_SET_trainer_padding_free,
          "drops the mask that keeps documents apart, as context parallelism does", "leave it out"},
         {tide_job_has_lengths(job), TIDE_SET_lengths,
-         "samples of several lengths are not described with context parallelism", "give seq, the longest one"},
+         "samples of several lengths are not described with context parallelism", "give the longest one as seq"},
         {job->trainer_eval_strategy != TIDE_trainer_eval_strategy_no, TIDE_SET_trainer_eval_strategy,
-         "evaluation is not described with context parallelism", "leave it out: the training alone is played then"},
+         "evaluation is not described with context parallelism", "leave it out to play only the training"},
     };
     refuse_all(b, refusals, TIDE_COUNT_OF(refusals));
 }

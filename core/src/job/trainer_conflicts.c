@@ -81,13 +81,14 @@ static void check_vllm_generation(tide_job_builder *b) {
                             "merges adapters: DoRA's are not described", "leave adapter.dora out");
     if (tide_has_colocated_engine(job) && job->trainer_vllm_tensor_parallel_size > 1)
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_vllm_tensor_parallel_size,
-                            "is described with 1: an engine on each GPU", "leave it out");
+                            "is only described as 1: an engine on each GPU", "leave it out");
     tide_report(
         b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_trainer_use_vllm),
         tide_has_colocated_engine(job)
-            ? "the trainer's loop is TRL 1.16's and the engine's start vLLM 0.32.0's: they are played together, "
-              "and not recorded in one process; a generation takes at most what the engine's profile run did"
-            : "the server is on other GPUs: what the weights are sent in, and NCCL, is all that it needs here",
+            ? "the trainer's loop is that of TRL 1.16, and the engine's start that of vLLM 0.32.0: they are played "
+              "together, but were not recorded in one process; a generation needs at most what the engine's profile"
+              " run did"
+            : "the server is on other GPUs: here it only needs buffers for the transfer of weights, and NCCL",
         NULL);
 }
 
@@ -105,9 +106,9 @@ static void check_groups(tide_job_builder *b) {
         tide_builder_refuse(
             b, TIDE_ERR_CONFLICT, TIDE_SET_trainer_num_generations,
             tide_format(b->arena,
-                        "%lld completions for each prompt do not divide a generation of %lld rows, which is "
-                        "batch times GPUs times steps_per_generation; TRL refuses this too",
-                        (long long)group, (long long)rows),
+                        "a generation of %lld rows (batch x GPUs x steps_per_generation) is not a multiple of "
+                        "%lld completions per prompt; TRL refuses this too",
+                        (long long)rows, (long long)group),
             tide_format(b->arena,
                         "write batch=%lld, or change the number of GPUs (parallel.kind and parallel.dp), grad_accum or "
                         "trainer.num_generations",
@@ -119,7 +120,7 @@ static void check_rollouts(tide_job_builder *b) {
     int64_t prompt = tide_prompt_length(job), total = prompt + job->trainer_max_completion_length;
     if (prompt < 1)
         tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer_max_completion_length,
-                            "leaves nothing of seq for the prompt", "give trainer.prompt_length, or a larger seq");
+                            "leaves no room in seq for the prompt", "give trainer.prompt_length, or a larger seq");
     else if (b->arguments.is_given[TIDE_SET_seq] && job->seq != total)
         tide_builder_refuse(
             b, TIDE_ERR_CONFLICT, TIDE_SET_seq,
@@ -130,9 +131,8 @@ static void check_rollouts(tide_job_builder *b) {
     check_vllm_generation(b);
     tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_trainer),
                 job->trainer_use_vllm
-                    ? "each completion is as long as it may be; rewards are functions without a model "
-                      "on the GPU"
-                    : "transformers' generate() makes the completions, each of them as long as it may be; rewards are "
+                    ? "every completion has the maximum length; rewards are functions without a model on the GPU"
+                    : "transformers' generate() makes the completions, all of the maximum length; rewards are "
                       "functions without a model on the GPU",
                 NULL);
 }
@@ -145,7 +145,7 @@ static void check_unused_lengths(tide_job_builder *b) {
     for (size_t i = 0; i < TIDE_COUNT_OF(ids); i++)
         if (b->arguments.is_given[ids[i]] && b->arguments.origins[ids[i]] == TIDE_ORIGIN_USER)
             tide_report(b->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, tide_builder_place(b, ids[i]),
-                        "changes nothing: without lengths every sample fills seq", "give lengths");
+                        "has no effect: without lengths every sample fills seq", "give lengths");
 }
 
 /* Samples of different lengths, and what does not support them. */
@@ -167,7 +167,7 @@ static void check_lengths(tide_job_builder *b) {
     if (job->packing || tide_trainer_generates(job))
         tide_builder_refuse(
             b, TIDE_ERR_UNSUPPORTED, TIDE_SET_lengths,
-            job->packing ? "packed rows are all of seq tokens"
+            job->packing ? "packed rows all have seq tokens"
                          : tide_format(b->arena, "is not described with trainer=%s", job->values[TIDE_SET_trainer]),
             "give seq");
     if (job->pad_to_multiple_of > 1 && (job->trainer == TIDE_trainer_orpo || job->trainer == TIDE_trainer_cpo))
@@ -176,24 +176,25 @@ static void check_lengths(tide_job_builder *b) {
                             "leave it out");
     bool may_pad = tide_job_rows(job) > 1 || job->pad_to_multiple_of > 1;
     if (job->attention == TIDE_attention_flash_attention_2 && may_pad && !job->trainer_padding_free)
-        tide_builder_refuse(
-            b, TIDE_ERR_UNSUPPORTED, TIDE_SET_attention,
-            "flash_attention_2 of padded rows takes what is no padding out, whose size depends on the batch",
-            "use sdpa, or trainer=sft with trainer.padding_free");
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_attention,
+                            "flash_attention_2 removes padding from rows, so its size depends on the batch",
+                            "use sdpa, or trainer=sft with trainer.padding_free");
     if (job->padding)
-        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_padding, "lengths say which batches are padded",
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_padding, "lengths determine which batches are padded",
                             "leave it out");
     if (job->trainer_scored_tokens > 0)
-        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer_scored_tokens, "lengths say what each batch has",
-                            "leave it out");
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer_scored_tokens,
+                            "lengths determine the size of each batch", "leave it out");
     if (job->trainer > TIDE_trainer_hf && tide_lengths_shortest(&job->lengths) <= (prompt > 1 ? prompt : 1))
         tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_lengths,
-                            tide_format(b->arena, "a sample of %lld tokens leaves nothing to be scored",
+                            tide_format(b->arena, "a sample of %lld tokens has nothing left to be scored",
                                         (long long)tide_lengths_shortest(&job->lengths)),
                             "give longer ones, or a shorter trainer.prompt_length");
     if (rows > ROWS_MOST / job->steps)
         tide_builder_refuse(b, TIDE_ERR_LIMIT, TIDE_SET_lengths,
-                            tide_format(b->arena, "%lld rows in each of %lld steps are more than tidemark draws",
+                            tide_format(b->arena,
+                                        "%lld rows in each of %lld steps exceed the number that tidemark "
+                                        "draws",
                                         (long long)rows, (long long)job->steps),
                             "give fewer steps");
 }
@@ -206,10 +207,10 @@ static void check_fsdp1_trainer(tide_job_builder *b, const char *kind) {
     if (job->parallel_sharding_strategy == TIDE_parallel_sharding_strategy_NO_SHARD)
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_parallel_sharding_strategy,
                             tide_format(b->arena, "NO_SHARD is not described with %s", kind),
-                            "use parallel.kind=ddp, which keeps whole copies too");
+                            "use parallel.kind=ddp, which keeps full copies too");
     if (generates && job->trainer_use_vllm)
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_use_vllm,
-                            "gives the engine the weights of each unit of fsdp1 by itself, which is not described",
+                            "sends the engine the weights of fsdp1 unit by unit, which is not described",
                             "use fsdp2, zero3 or ddp");
     else if (generates && has_adapter && job->autocast.is_set)
         tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_adapter,
@@ -239,11 +240,11 @@ static void check_spread_trainer(tide_job_builder *b, const char *kind) {
     else if (is_zero3 && !tide_job_has_zero_init(job) && !is_quantised)
         tide_builder_refuse(
             b, TIDE_ERR_UNSUPPORTED, TIDE_SET_parallel_zero_init,
-            "is off: trainers are described with models that deepspeed.zero.Init() cuts as they are loaded",
+            "is false: trainers are only described with models that deepspeed.zero.Init() partitions while loading",
             "write parallel.zero_init=true (accelerate's zero3_init_flag)");
     else if (is_fsdp2 && is_quantised && tide_job_sets(job, TIDE_SET_parallel_meta_init) && job->parallel_meta_init)
         tide_report(b->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, tide_builder_place(b, TIDE_SET_parallel_meta_init),
-                    "changes nothing: accelerate leaves models of 4 bits on the device", NULL);
+                    "has no effect: accelerate leaves 4-bit models on the device", NULL);
     else if (is_fsdp2 && tide_job_is_on_meta(job))
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_parallel_meta_init,
                             tide_format(b->arena, "cpu_ram_efficient_loading is not described with %s", kind),
@@ -255,7 +256,7 @@ static void check_spread_trainer(tide_job_builder *b, const char *kind) {
     if (has_deepspeed && job->autocast.is_set &&
         !(job->parallel_half.is_set && job->parallel_half.dtype == job->autocast.dtype))
         tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_autocast,
-                            "is not DeepSpeed's parallel.half, which Trainer holds it against", "leave it out");
+                            "differs from DeepSpeed's parallel.half, which Trainer checks", "leave it out");
 }
 
 /* trl/trainer/dpo_trainer.py and others, __init__. */
@@ -283,8 +284,8 @@ static void check_quantised_reward(tide_job_builder *b) {
     if (!is_quantised || is_in_one_type || !is_fp32) return;
     tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_autocast,
                         tide_format(b->arena,
-                                    "none: RewardTrainer has the score of a quantised model in bf16, and what it reads "
-                                    "is fp32 (%s); PyTorch refuses their product",
+                                    "none: with a quantised model RewardTrainer keeps the score in bf16, but its "
+                                    "input is fp32 (%s); PyTorch refuses their product",
                                     is_prepared ? "kbit_prepare=true" : "dtype=fp32"),
                         "use autocast=bf16, as RewardConfig does");
 }
@@ -301,18 +302,18 @@ static void check_trainer(tide_job_builder *b) {
     bool scores_tokens =
         job->trainer > TIDE_trainer_hf && job->trainer != TIDE_trainer_reward && !tide_trainer_generates(job);
     if (scores_tokens && (job->seq < 2 || job->trainer_prompt_length >= job->seq))
-        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer_prompt_length, "leaves nothing of seq to be scored",
-                            "give a larger seq");
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer_prompt_length,
+                            "leaves no room in seq for scored tokens", "give a larger seq");
     else if (job->trainer_scored_tokens > rows * (job->seq - 1))
         tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer_scored_tokens,
-                            "is more than the micro-batch has positions", "give less, or leave it out");
+                            "exceeds the number of positions in the micro-batch", "give less, or leave it out");
     if (job->trainer > TIDE_trainer_hf && job->adapter != TIDE_adapter_none && job->adapter != TIDE_adapter_lora)
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_adapter,
                             tide_format(b->arena, "%s is not described with %s", job->values[TIDE_SET_adapter], kind),
                             "use lora");
     if (job->quant != TIDE_quant_none && !job->kbit_prepare && tide_trainer_prepares_kbit(job))
         tide_report(b->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, tide_builder_place(b, TIDE_SET_kbit_prepare),
-                    tide_format(b->arena, "changes nothing with %s, which prepares the model itself", kind), NULL);
+                    tide_format(b->arena, "has no effect with %s, which prepares the model itself", kind), NULL);
     check_quantised_reward(b);
     check_synced_reference(b);
     if (tide_trainer_generates(job)) check_rollouts(b);
@@ -350,32 +351,32 @@ static void check_evaluation(tide_job_builder *b) {
         tide_builder_refuse(
             b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_eval_strategy,
             tide_format(b->arena, "evaluation is not described with %s", job->labels ? kind : "labels=false"),
-            "leave it out: the training alone is played then");
+            "leave it out to play only the training");
     if (job->trainer_scored_tokens)
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_scored_tokens,
-                            "is of the batches that are trained: those of an evaluation are not described",
+                            "applies to training batches: it is not described for those of an evaluation",
                             "leave it out");
     if (job->trainer_compute_metrics && job->trainer != TIDE_trainer_hf)
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_compute_metrics,
                             tide_format(b->arena, "is not described with %s", kind), "use trainer=hf");
     else if (keeps && !job->trainer_predict_with_generate && !job->trainer_max_eval_samples)
         tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer_compute_metrics,
-                            "keeps the predictions of all samples on the device: their number decides",
-                            "give trainer.max_eval_samples, the rows of the data that is evaluated");
+                            "keeps the predictions of all samples on the device, so their number matters",
+                            "give trainer.max_eval_samples, the number of evaluated rows");
     if (job->trainer_predict_with_generate && job->parallel_kind != TIDE_parallel_kind_none)
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_predict_with_generate,
-                            "is not described on several GPUs", "leave it out: predictions are logits then");
+                            "is not described on several GPUs", "leave it out: then predictions are logits");
     if (job->trainer_predict_with_generate && !keeps)
         tide_report(b->diags, TIDE_WARNING, TIDE_ERR_CONFLICT,
                     tide_builder_place(b, TIDE_SET_trainer_predict_with_generate),
-                    "changes nothing without trainer.compute_metrics=true: no predictions are made", NULL);
+                    "has no effect without trainer.compute_metrics=true: there are no predictions", NULL);
     if (job->trainer_max_eval_samples / batch > EVAL_BATCHES_LIMIT)
         tide_builder_refuse(b, TIDE_ERR_LIMIT, TIDE_SET_trainer_max_eval_samples,
                             tide_format(b->arena, "more than %d batches are not played", EVAL_BATCHES_LIMIT),
                             keeps ? "give less" : "leave it out: all batches need the same memory");
     tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_trainer_eval_strategy),
-                "rows that are evaluated are as long as those of the training; the last evaluation is behind the last "
-                "step that is played",
+                "evaluated rows are as long as those of training; the last evaluation is after the last step that "
+                "is played",
                 NULL);
 }
 

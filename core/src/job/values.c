@@ -81,7 +81,7 @@ static const char *value_capability(const value_reader *r) {
     int64_t pico;
     if (!memchr(r->given.at, '.', r->given.length)) return value_int(r);
     if (tide_decimal_read(&pico, r->given) != TIDE_DECIMAL_OK || pico % (TIDE_PICO / 10))
-        return value_refuse(r, TIDE_ERR_FIELD_TYPE, "must be a compute capability, as 90 or 9.0", NULL);
+        return value_refuse(r, TIDE_ERR_FIELD_TYPE, "must be a compute capability, such as 90 or 9.0", NULL);
     value_reader whole = *r;
     whole.given = tide_text_of(tide_format(r->arena, "%" PRId64, pico / (TIDE_PICO / 10)));
     return value_int(&whole);
@@ -159,7 +159,7 @@ static bool value_fits(const value_reader *r) {
         return false;
     }
     if (!value_is_plain(r->given)) {
-        value_refuse(r, TIDE_ERR_FIELD_TYPE, "must hold no control characters", NULL);
+        value_refuse(r, TIDE_ERR_FIELD_TYPE, "must not contain control characters", NULL);
         return false;
     }
     return true;
@@ -188,7 +188,7 @@ static const char *value_list(const value_reader *r) {
     while (tide_piece_next(&rest, ',', &piece)) {
         piece = tide_trimmed(piece);
         if (piece.length == 0 || value_list_has((tide_text){out, length}, piece)) continue;
-        if (++count > LIST_LIMIT) return value_refuse(r, TIDE_ERR_FIELD_RANGE, "must hold at most 256 names", NULL);
+        if (++count > LIST_LIMIT) return value_refuse(r, TIDE_ERR_FIELD_RANGE, "must have at most 256 names", NULL);
         if (length) out[length++] = ',';
         memcpy(out + length, piece.at, piece.length);
         length += piece.length;
@@ -226,7 +226,7 @@ static const char *value_size(const value_reader *r) {
     int64_t frames = 0;
     if (has_frames) {
         if (!tide_piece_next(&rest, 'x', &part) || !rest.at || !tide_text_to_i64(&frames, tide_trimmed(part)))
-            return value_refuse(r, TIDE_ERR_FIELD_TYPE, "must be frames x height x width, as 16x336x448", NULL);
+            return value_refuse(r, TIDE_ERR_FIELD_TYPE, "must be frames x height x width, such as 16x336x448", NULL);
         if (frames < 1 || frames > 100000)
             return value_refuse(r, TIDE_ERR_FIELD_RANGE, "must have from 1 to 100000 frames", NULL);
     }
@@ -236,7 +236,7 @@ static const char *value_size(const value_reader *r) {
     if (cross < rest.length) wide = (tide_text){rest.at + cross + 1, rest.length - cross - 1};
     int64_t height, width;
     if (!tide_text_to_i64(&height, tide_trimmed(high)) || !tide_text_to_i64(&width, tide_trimmed(wide)))
-        return value_refuse(r, TIDE_ERR_FIELD_TYPE, "must be height x width in pixels, as 336x336", NULL);
+        return value_refuse(r, TIDE_ERR_FIELD_TYPE, "must be height x width in pixels, such as 336x336", NULL);
     if (height < s->least || height > s->most || width < s->least || width > s->most)
         return value_refuse(r, TIDE_ERR_FIELD_RANGE,
                             tide_format(r->arena, "must have sides from %" PRId64 " to %" PRId64, s->least, s->most),

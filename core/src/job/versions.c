@@ -91,7 +91,8 @@ static void check_described(tide_job_builder *b, tide_setting_id library, int nu
                 tide_error(b->diags, TIDE_ERR_UNSUPPORTED, tide_builder_place(b, library),
                            tide_format(b->arena, "%s of this model %s, which is not described",
                                        tide_argument_text(&b->arguments, library), rows[i].what),
-                           "leave it out for what a newer one needs, or run the program by `tidemark dry-run`");
+                           "leave it out for the figures of a newer version, or run the program with `tidemark "
+                           "dry-run`");
     }
 }
 
@@ -112,10 +113,10 @@ static void read_version(tide_job_builder *b, tide_setting_id library) {
     b->job->versions_asked = asked ? tide_format(b->arena, "%s or %s", asked, one) : one;
     tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, library),
                 tide_format(b->arena,
-                            "no run of %s is recorded: by what is known of it and the rules of %s the peak may "
+                            "no run of %s is recorded: judging by known changes and the rules of %s, the peak may "
                             "differ by %lld %%%s",
                             one, tide_setting_default(library), (long long)percent,
-                            library == TIDE_SET_torch ? ", which no run has measured" : ""),
+                            library == TIDE_SET_torch ? ", which no run confirms" : ""),
                 NULL);
 }
 

@@ -92,7 +92,7 @@ static void write_option_advice(tide_writer *w, const char *option, uint64_t res
     tide_write_string_at(w, "allocator", option);
     tide_write_bytes_at(w, "saves", saves);
     tide_write_string_at(w, "sentence",
-                         tide_format(w->arena, "%s%s would reserve %s in place of %s%s",
+                         tide_format(w->arena, "%s%s would reserve %s instead of %s%s",
                                      *option ? "PYTORCH_CUDA_ALLOC_CONF=" : "PyTorch's default options", option,
                                      amount(w->arena, then->reserved_peak), amount(w->arena, reserved),
                                      then->runs && !fits_now ? ", and it would run" : ""));

@@ -57,20 +57,20 @@ static const char *reason_of(const tide_job_report *r, uint32_t step, tide_phase
     tide_step_batches here = tide_batches_of_step(r->job, step), there = tide_batches_of_step(r->job, longest);
     const char *rows = rows_text(r, &here);
     if (phase == TIDE_PHASE_EVALUATE)
-        return tide_format(arena, "the evaluation behind it, of %lld samples in a batch",
+        return tide_format(arena, "the evaluation after it, with %lld samples per batch",
                            (long long)r->job->trainer_per_device_eval_batch_size);
-    if (phase == TIDE_PHASE_SAVE) return "the checkpoint behind it, for which what is cut is gathered";
+    if (phase == TIDE_PHASE_SAVE) return "the checkpoint after it, for which sharded tensors are gathered";
     if (phase == TIDE_PHASE_OPTIMIZER || phase == TIDE_PHASE_LOAD)
-        return tide_format(arena, "%s; it is not reached in a forward or backward pass, so that lengths change little",
+        return tide_format(arena, "%s; it is not reached in a forward or backward pass, so lengths matter little",
                            rows);
     if (here.seq == there.seq) return tide_format(arena, "%s, the longest batch of the run", rows);
     const char *other = tide_format(arena, "%s; the longest batch, %s, comes in step %u", rows, rows_text(r, &there),
                                     (unsigned)longest);
-    if (longest == 1) return tide_format(arena, "%s, before there is optimizer state", other);
+    if (longest == 1) return tide_format(arena, "%s, before there are optimizer states", other);
     if (here.is_padded && !there.is_padded)
         return tide_format(arena, "%s and is full: no mask is kept, and attention runs without one", other);
-    return tide_format(arena, "%s and needs %s less: what the peak is made of does not grow with the row", other,
-                       tide_mib(arena, r->replay.allocated_peak - r->replay.steps[longest - 1].allocated_peak));
+    return tide_format(arena, "%s and needs %s less: the peak consists of memory that does not grow with the length",
+                       other, tide_mib(arena, r->replay.allocated_peak - r->replay.steps[longest - 1].allocated_peak));
 }
 
 static void write_highest(const tide_job_report *r, const char *name, bool is_padded) {

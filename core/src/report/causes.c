@@ -39,24 +39,25 @@ static void report_logits(const tide_job_report *r, tide_diagnostics *diags, uin
          checkpoints = job->checkpointing != TIDE_checkpointing_none;
     tide_report(diags, TIDE_WARNING, TIDE_ERR_CONFLICT, "/settings/loss",
                 tide_format(arena,
-                            "the peak is the loss, not the layers: %s of %s are logits and what is made of them, a "
-                            "value for each token and word of the vocabulary%s",
+                            "the peak is in the loss, not in the layers: %s of %s are logits and tensors computed "
+                            "from them, with a value for each token and vocabulary entry%s",
                             tide_gib(arena, bytes), tide_gib(arena, r->replay.allocated_peak),
-                            checkpoints ? ", which checkpoints save nothing of" : ""),
-                has_own_loss ? "fewer tokens in a batch take less"
+                            checkpoints ? ", which checkpointing does not reduce" : ""),
+                has_own_loss ? "fewer tokens per batch need less"
                 : job->trainer == TIDE_trainer_hf
-                    ? "use_liger_kernel=true keeps none of them, fewer tokens in a batch less"
-                    : "loss=liger or loss=cut_cross_entropy keeps none of them, fewer tokens in a batch less");
+                    ? "use_liger_kernel=true stores none of them; fewer tokens per batch need less"
+                    : "loss=liger or loss=cut_cross_entropy stores none of them; fewer tokens per batch need less");
 }
 
 static void report_reference(const tide_job_report *r, tide_diagnostics *diags, uint64_t bytes) {
     bool generates = tide_trainer_generates(r->job);
-    tide_report(
-        diags, TIDE_WARNING, TIDE_ERR_CONFLICT, "/settings/trainer",
-        tide_format(r->w->arena, "a reference model takes %s beside the one that trains", tide_gib(r->w->arena, bytes)),
-        generates ? "trainer.beta=0 has none; adapter=lora takes the model without its adapters"
-                  : "trainer.precompute_ref_log_probs=true computes what it says ahead; adapter=lora takes the "
-                    "model without its adapters");
+    tide_report(diags, TIDE_WARNING, TIDE_ERR_CONFLICT, "/settings/trainer",
+                tide_format(r->w->arena, "a reference model takes %s in addition to the one that trains",
+                            tide_gib(r->w->arena, bytes)),
+                generates
+                    ? "trainer.beta=0 needs none; adapter=lora uses the model without its adapters"
+                    : "trainer.precompute_ref_log_probs=true computes its log-probabilities in advance; adapter=lora "
+                      "uses the model without its adapters");
 }
 
 static void report_evaluation(const tide_job_report *r, tide_diagnostics *diags) {
@@ -70,9 +71,9 @@ static void report_evaluation(const tide_job_report *r, tide_diagnostics *diags)
                 tide_format(r->w->arena, "the evaluation needs %s more than the training",
                             tide_gib(r->w->arena, r->replay.allocated_peak - most)),
                 r->job->trainer_compute_metrics
-                    ? "trainer.preprocess_logits_for_metrics=argmax keeps tokens in place of logits, "
-                      "trainer.eval_accumulation_steps=1 takes what is kept to the host after each batch, "
-                      "trainer.per_device_eval_batch_size=1 makes less of it at once"
+                    ? "trainer.preprocess_logits_for_metrics=argmax keeps tokens instead of logits, "
+                      "trainer.eval_accumulation_steps=1 moves predictions to the host after each batch, and "
+                      "trainer.per_device_eval_batch_size=1 makes fewer at once"
                     : "trainer.per_device_eval_batch_size=1 evaluates one sample at a time");
 }
 

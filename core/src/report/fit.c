@@ -79,14 +79,14 @@ static bool write_largest(tide_writer *w, const tide_query *q, const char *knob,
     tide_what_if now = tide_what_if_play(q, s.more, s.others);
     if (now.status != TIDE_OK) return tide_error(diags, now.status, now.place, now.what, now.remedy);
     if (!now.there)
-        return tide_error(diags, TIDE_ERR_FIELD_MISSING, "/settings/gpu", "what it is to fit is not said",
-                          "give a GPU, as in gpu=h100-80, or gpu_gib=...");
+        return tide_error(diags, TIDE_ERR_FIELD_MISSING, "/settings/gpu", "there is no GPU that it should fit",
+                          "give a GPU, such as gpu=h100-80, or gpu_gib=...");
     int64_t start = 1;
     const char *given = tide_what_if_setting(&now, knob);
     bool is_open = now.serves && !*given; /* the engine's default: the search starts from below */
     if (!is_open && (!tide_text_to_i64(&start, tide_text_of(given)) || start < 1))
         return tide_error(diags, TIDE_ERR_FIELD_TYPE, tide_format(q->arena, "/settings/%s", knob),
-                          "is no whole number that could grow", "try batch, seq, images or grad_accum");
+                          "is not an integer setting", "try batch, seq, images or grad_accum");
     if (is_open) now = try_value(&s, start);
     find_largest(&s, start, now);
     s.retries = s.largest == 0;
@@ -116,7 +116,7 @@ bool tide_write_fit(tide_writer *w, const tide_query *q, tide_text knob, tide_te
     const char *name = tide_text_copy(q->arena, knob.length ? knob : TIDE_TEXT("batch"));
     const char *equals = by.length ? memchr(by.at, '=', by.length) : NULL;
     if (by.length && !equals)
-        return tide_error(diags, TIDE_ERR_REQUEST, "/by", "a setting with values is wanted",
+        return tide_error(diags, TIDE_ERR_REQUEST, "/by", "must be a setting with values",
                           "write it as seq=1024,2048,4096");
     size_t values = 1;
     for (size_t i = 0; i < by.length; i++) values += by.at[i] == ',';

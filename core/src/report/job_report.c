@@ -73,7 +73,7 @@ int64_t tide_range_percent(const tide_run *run, const tide_job *job) {
 const char *tide_range_reason(tide_arena *arena, const tide_run *run, const tide_job *job) {
     const char *no_run =
         job->versions_asked ? tide_format(arena, "no run of %s is recorded", job->versions_asked) : NULL;
-    if (run->engine_may_refuse) return "with the fewest blocks of its range the engine refuses to start";
+    if (run->engine_may_refuse) return "at the lower end of its range of blocks the engine refuses to start";
     if (!run->stand_in_of && !no_run && run->margin) return run->margin_reason;
     if (!run->stand_in_of) return no_run;
     return no_run ? tide_format(arena, "the model has no description of its own and %s", no_run)

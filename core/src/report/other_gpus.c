@@ -78,7 +78,7 @@ tide_other_gpus tide_smallest_gpu(const tide_query *q, const tide_what_if *now) 
     if (!found) return other;
     other.words[other.count++] = tide_format(q->arena, "gpu=%s", found->name);
     if (*tide_what_if_setting(now, "gpu_gib")) other.words[other.count++] = "gpu_gib=none";
-    other.title = tide_format(q->arena, "%s, the smallest GPU near it that holds the job", found->title);
+    other.title = tide_format(q->arena, "%s, the most similar small GPU that holds the job", found->title);
     return other;
 }
 
@@ -87,7 +87,7 @@ tide_other_gpus tide_fewest_gpus(const tide_query *q, const tide_what_if *now) {
                *name = now->serves ? "tensor_parallel_size" : "parallel.dp";
     bool is_one = !now->serves && (!*kind || strcmp(kind, "none") == 0);
     int64_t ranks = 1, most = now->serves ? SERVING_RANKS_TRIED : RANKS_TRIED;
-    tide_other_gpus other = {.effect = now->serves ? "more GPUs" : "more GPUs, and batch counts for each"};
+    tide_other_gpus other = {.effect = now->serves ? "more GPUs" : "more GPUs, and batch applies to each"};
     uint64_t least = now->need;
     if (is_one && tide_what_if_evaluates(now)) return other;
     if (!is_one) tide_text_to_i64(&ranks, tide_text_of(tide_what_if_setting(now, name)));

@@ -131,7 +131,7 @@ tide_run *tide_run_ranks(tide_description_cache *cache, tide_job *job, tide_aren
     tide_report(diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/parallel.rank",
                 *played ? tide_format(arena, "rank %" PRId64 ", which needs the most of those that differ (0%s)",
                                       job->parallel_rank, played)
-                        : "rank 0: no other one needs more",
+                        : "rank 0: no other rank needs more",
                 NULL);
     return run;
 }

@@ -106,7 +106,7 @@ static bool report_nothing(const tide_recording *r, int64_t device, tide_diagnos
     const char *what = r->broken
                            ? tide_format(diags->arena, "%s (at byte %llu)", r->broken, (unsigned long long)r->broken_at)
                        : device >= 0 ? "nothing was recorded on this device"
-                                     : "holds no request for memory";
+                                     : "contains no allocations";
     const char *remedy = r->remedy     ? r->remedy
                          : device >= 0 ? "without a device, the busiest one is played"
                                        : "torch.cuda.memory._record_memory_history(), or profile_memory=True, records "
@@ -359,7 +359,7 @@ static void report_doubts(const tide_recording *r, const tide_tape *t, const tid
     tide_arena *arena = diags->arena;
     if (r->broken)
         tide_report(diags, TIDE_WARNING, TIDE_ERR_RECORDING, "/recording",
-                    tide_format(arena, "%s (at byte %llu); what stands before is played", r->broken,
+                    tide_format(arena, "%s (at byte %llu); what comes before is played", r->broken,
                                 (unsigned long long)r->broken_at),
                     r->remedy);
     if (t->older_block_count)
@@ -368,21 +368,22 @@ static void report_doubts(const tide_recording *r, const tide_tape *t, const tid
             tide_format(
                 arena,
                 t->older_segment_count
-                    ? "%u blocks are older than the recording: they are where the snapshot shows them, and with other "
-                      "options one behind the other"
-                    : "%u blocks are older than the recording: they are taken in one after another at its beginning",
+                    ? "%u blocks are older than the recording: they are placed as in the snapshot, or with other "
+                      "options one after the other"
+                    : "%u blocks are older than the recording: they are allocated one after the other at its "
+                      "beginning",
                 (unsigned)t->older_block_count),
             "record from the start of the process, with more max_entries");
     if (t->doubled || t->unknown_frees || r->unreadable)
         tide_report(diags, TIDE_WARNING, TIDE_ERR_RECORDING, "/recording",
                     tide_format(arena,
-                                "%llu frees are missing, %llu are of unknown blocks, %llu records are not readable",
+                                "%llu frees are missing, %llu are of unknown blocks, %llu records cannot be read",
                                 (unsigned long long)t->doubled, (unsigned long long)t->unknown_frees,
                                 (unsigned long long)r->unreadable),
                     NULL);
     if (!config->device_bytes && t->has_segments && t->release_count)
         tide_report(diags, TIDE_WARNING, TIDE_ERR_RECORDING, "/recording",
-                    "segments were released while there was room: taken for calls of empty_cache()", NULL);
+                    "segments were released while there was room: assumed to be calls of empty_cache()", NULL);
 }
 
 bool tide_write_recorded(tide_writer *w, tide_recording *r, const tide_job *job, int64_t device,

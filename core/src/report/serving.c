@@ -45,7 +45,7 @@ const char *tide_serving_sentence(const tide_serving *serving, tide_arena *arena
     int64_t percent =
         f->blocks_per_request ? (f->num_blocks * 100 + f->blocks_per_request / 2) / f->blocks_per_request : 0;
     if (f->refusal && f->may_start)
-        return tide_format(arena, "The engine may refuse, its memory is within a range: %s", f->refusal);
+        return tide_format(arena, "The engine may refuse, because its memory is a range: %s", f->refusal);
     if (f->refusal) return tide_format(arena, "The engine refuses: %s", f->refusal);
     if (f->buffer_count) return tide_buffers_sentence(serving, arena);
     if (serving->run->is_pooling)
@@ -58,7 +58,7 @@ const char *tide_serving_sentence(const tide_serving *serving, tide_arena *arena
                                     tide_count_text(arena, f->capacity_tokens),
                                     tide_count_text(arena, f->max_model_len), percent / 100, percent % 100);
     if (f->may_refuse)
-        cache = tide_format(arena, "%s; with the fewest blocks of the range, %s, the engine refuses to start", cache,
+        cache = tide_format(arena, "%s; at the lower end of the range, %s, the engine refuses to start", cache,
                             tide_count_text(arena, f->blocks_at_least));
     int64_t asked = serving->job->max_concurrency;
     if (!serving->mix.count && !asked) return cache;

@@ -9,7 +9,7 @@
 
 static bool refuse_requests(tide_diagnostics *diags, const char *message) {
     return tide_error(diags, TIDE_ERR_FIELD_RANGE, "/settings/request_lengths", message,
-                      "as request_lengths=1000:70,8000:30, or by percentiles, request_lengths=p50:1000,p99:8000");
+                      "such as request_lengths=1000:70,8000:30, or by percentiles, request_lengths=p50:1000,p99:8000");
 }
 
 static bool read_whole(int64_t *value, tide_text text, int64_t most) {
@@ -29,7 +29,7 @@ static bool read_share(tide_request_mix *mix, tide_text item, bool by_percent, t
     if (by_percent) {
         if (left.length < 2 || left.at[0] != 'p' ||
             !read_whole(&percent, (tide_text){left.at + 1, left.length - 1}, 100) || percent <= mix->most_percent)
-            return refuse_requests(diags, "percentiles go up, from p1 to p100");
+            return refuse_requests(diags, "percentiles must increase, from p1 to p100");
         share->weight = percent - mix->most_percent;
         mix->most_percent = percent;
     } else if (!read_whole(&share->weight, right, TIDE_MIX_WEIGHT_LIMIT)) {
@@ -47,7 +47,7 @@ bool tide_request_mix_read(tide_request_mix *mix, const tide_job *job, tide_diag
     int64_t tokens = job->input_len + job->output_len;
     *mix = (tide_request_mix){.count = 0};
     if (at && *at && tokens)
-        return refuse_requests(diags, "input_len and output_len are one length, request_lengths several");
+        return refuse_requests(diags, "input_len and output_len give one length, request_lengths several");
     if (!at || !*at) {
         if (tokens) *mix = (tide_request_mix){.shares = {{tokens, 1}}, .count = 1, .weight = 1};
         return true;

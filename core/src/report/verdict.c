@@ -133,7 +133,7 @@ static const char *setting_of_loading(const tide_job *job) {
 static const char *loading_sentence(const tide_job_report *r, uint64_t device, uint64_t steps) {
     tide_arena *arena = r->w->arena;
     const char *setting = setting_of_loading(r->job);
-    return tide_format(arena, "%s to load, %s there: loading does not fit; %s%s", ranged(r, device),
+    return tide_format(arena, "%s to load, %s available: loading does not fit; %s%s", ranged(r, device),
                        tide_gib(arena, r->job->device_bytes), setting ? "set " : "the steps allocate ",
                        setting ? setting : tide_gib(arena, steps));
 }
@@ -156,7 +156,7 @@ static const char *cannot_tell_sentence(const tide_job_report *r, uint64_t devic
          retries = tide_range_low(r->run, job, device) > job->device_bytes;
     if (is_narrow) range = tide_format(arena, "%s, %s%s", tide_gib(arena, device), range, retries ? "," : "");
     return tide_format(arena, "%s %s %s: cannot tell whether it %s, as %s", range, retries ? "wanted of" : "of",
-                       tide_gib(arena, job->device_bytes), retries ? "runs with cached memory given back" : "fits",
+                       tide_gib(arena, job->device_bytes), retries ? "runs by releasing cached memory" : "fits",
                        tide_range_reason(arena, r->run, job));
 }
 
@@ -172,15 +172,15 @@ static const char *sentence_of(const tide_job_report *r, uint64_t device) {
     uint64_t steps = steps_beside_loading(r);
     if (steps) return loading_sentence(r, device, steps);
     if (r->on_card.is_oom && least <= job->device_bytes)
-        return tide_format(arena, "%s needed, %s there: does not fit, fragmented short", need, total);
+        return tide_format(arena, "%s needed, %s available: does not fit, because of fragmentation", need, total);
     if (r->on_card.is_oom)
-        return tide_format(arena, "%s needed, %s there: does not fit, %s%s short", need, total, at_least,
+        return tide_format(arena, "%s needed, %s available: does not fit, %s%s short", need, total, at_least,
                            tide_gib(arena, least - job->device_bytes));
     if (device <= job->device_bytes)
         return tide_format(arena, "%s of %s: fits, %s%s to spare", need, total, at_least,
                            tide_gib(arena, job->device_bytes - most));
     return tide_format(arena,
-                       "%s wanted of %s: runs, because the allocator gives cached memory back and retries %llu times",
+                       "%s requested of %s: runs, because the allocator releases cached memory and retries %llu times",
                        need, total, (unsigned long long)r->on_card.retries);
 }
 
@@ -264,9 +264,9 @@ bool tide_write_card_options(tide_job_report *r, tide_diagnostics *diags) {
     uint64_t need = tide_job_report_need(r), played = r->replay.events + r->replay.replayed;
     if (played > LONGEST_RUN) {
         tide_report(diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/allocator",
-                    tide_format(r->w->arena, "no other options are tried on %llu requests and frees",
+                    tide_format(r->w->arena, "other options are not tried with %llu requests and frees",
                                 (unsigned long long)played),
-                    "allocator=expandable_segments:True plays the job with what saves most");
+                    "allocator=expandable_segments:True plays the job with the option that saves most");
         return true;
     }
     bool is_long = tide_events_to_play(&r->source, &r->replay) > LONG_RUN;
@@ -292,11 +292,10 @@ void tide_write_outside(tide_job_report *r) {
     const tide_replay *p = &r->replay;
     tide_write_open_at(r->w, "outside", '[');
     write_outside(r->w, "fragmentation", p->peak_reserved - p->allocated_peak,
-                  "reserved at the allocated peak less what is allocated: cached blocks and the rounding of segments");
+                  "reserved minus allocated memory at the allocated peak: cached blocks and the rounding of segments");
     if (p->reserved_peak > p->peak_reserved)
-        write_outside(
-            r->w, "reserved_elsewhen", p->reserved_peak - p->peak_reserved,
-            "reserved at another event than the allocated peak: the reserved peak less what is reserved there");
+        write_outside(r->w, "reserved_elsewhen", p->reserved_peak - p->peak_reserved,
+                      "the reserved peak, at another event, minus what is reserved at the allocated peak");
     if (r->job->has_gpu) write_outside(r->w, "context", tide_job_context(r->job), r->job->gpu.context_source);
     tide_write_close(r->w, ']');
 }
@@ -327,8 +326,8 @@ void tide_write_besides(tide_job_report *r) {
         tide_write_string_at(w, "name", "host_pinned");
         tide_write_bytes_at(w, "bytes", run->machine.host_pinned);
         tide_write_string_at(w, "source",
-                             "pinned memory of the host for what is offloaded, of this rank; PyTorch rounds each block "
-                             "up to a power of two");
+                             "pinned host memory of this rank for what is offloaded; PyTorch rounds each block up "
+                             "to a power of two");
         tide_write_close(w, '}');
     }
     tide_write_close(w, ']');

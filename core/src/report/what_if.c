@@ -144,10 +144,10 @@ void tide_warn_of_more(const tide_query *q, const tide_run *run, const tide_job 
     static const struct {
         const char *word, *place, *remedy;
     } plain[] = {{"quant=none", "/settings/quant",
-                  "what is not quantised is kept in fp32 (kbit_prepare), and a product needs its weight dequantised: "
-                  "try kbit_prepare=false, or no quant"},
+                  "parameters that are not quantised are kept in fp32 (kbit_prepare), and each product dequantises "
+                  "its weight: try kbit_prepare=false, or no quant"},
                  {"adapter=none", "/settings/adapter",
-                  "adapt fewer modules or at a lower rank, without copies (modules_to_save) and DoRA, or train the "
+                  "adapt fewer modules or use a lower rank, avoid copies (modules_to_save) and DoRA, or train the "
                   "model itself"}};
     bool is_quantised = job->quant != TIDE_quant_none;
     if (!has_plainer(job) || allocated_peak <= least_of_plainer(run, job)) return; /* no need to play it */
@@ -155,7 +155,7 @@ void tide_warn_of_more(const tide_query *q, const tide_run *run, const tide_job 
     tide_what_if v = tide_what_if_play(q, &word, 1);
     if (v.status == TIDE_OK && v.allocated < allocated_peak)
         tide_report(diags, TIDE_WARNING, TIDE_ERR_CONFLICT, plain[!is_quantised].place,
-                    tide_format(q->arena, "needs more than %s: %s allocated at most, in place of %s", word,
+                    tide_format(q->arena, "needs more than %s: %s allocated at most, instead of %s", word,
                                 tide_gib(q->arena, allocated_peak), tide_gib(q->arena, v.allocated)),
                     plain[!is_quantised].remedy);
 }

@@ -53,7 +53,7 @@ const tide_llama_tensor *tide_llama_find(const tide_llama *llama, const char *na
 /* ---- tensors ---- */
 
 static bool refuse_gguf(tide_diagnostics *diags, const char *message) {
-    return tide_error(diags, TIDE_ERR_FILE, "/config.json", message, "is the download complete? Fetch the file anew");
+    return tide_error(diags, TIDE_ERR_FILE, "/config.json", message, "is the download complete? Fetch the file again");
 }
 
 static int64_t llama_layer_of(tide_text name) {

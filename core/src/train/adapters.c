@@ -52,8 +52,8 @@ static bool is_aimed_at(tide_model *model, const char *setting, const char *targ
         if (match == TIDE_MATCH_WRONG && !model->m->has_failed) {
             model->m->has_failed = true;
             tide_error(model->m->diags, TIDE_ERR_FIELD_TYPE, setting,
-                       "is no regular expression that is understood, or one that takes too long",
-                       "give names of modules, as q_proj,v_proj");
+                       "is not a supported regular expression, or takes too long",
+                       "give names of modules, such as q_proj,v_proj");
         }
         return match == TIDE_MATCH_YES;
     }
@@ -160,7 +160,7 @@ static int64_t rank_of(tide_model *model, const aim *a, tide_text path) {
         if (!equals || !tide_text_to_i64(&rank, tide_text_of(equals + 1)) || rank < 1 || rank > 100000) {
             model->m->has_failed = true;
             tide_error(model->m->diags, TIDE_ERR_FIELD_TYPE, "/settings/adapter.rank_pattern",
-                       "holds something that is no PATTERN=RANK", "write down_proj=8");
+                       "contains something that is not PATTERN=RANK", "write down_proj=8");
             return a->job->adapter_r;
         }
         const char *pattern =
@@ -196,7 +196,7 @@ static bool choose_lora(tide_model *model, aim *a) {
     const tide_json *names = of_model_type(model, a->job, "lora_targets");
     if (!names || names->kind != TIDE_JSON_STRING)
         return refuse_targets(model, TARGETS, "is not given, and peft names no modules for LoRA of this model_type",
-                              "name linear layers, as adapter.target_modules=q_proj,v_proj");
+                              "name linear layers, such as adapter.target_modules=q_proj,v_proj");
     a->target_modules = names->text.at;
     return true;
 }
@@ -208,7 +208,7 @@ static bool choose_ia3(tide_model *model, aim *a) {
     if (!*a->target_modules && !is_known)
         return refuse_targets(
             model, TARGETS, "must be given: peft names no modules for IA3 of this model_type",
-            "name linear layers, as target_modules=k_proj,v_proj,down_proj with feedforward_modules=down_proj");
+            "name linear layers, such as target_modules=k_proj,v_proj,down_proj with feedforward_modules=down_proj");
     if (!*a->target_modules && !*a->feedforward_modules) a->feedforward_modules = pair->first->next->text.at;
     if (!*a->target_modules) a->target_modules = pair->first->text.at;
     return true;
@@ -343,8 +343,7 @@ static bool is_parameter_named(const tide_job *job, tide_text path) {
 
 /* lora/layer.py, ParamWrapper.__init__; _MOE_FUSED_TARGETS. */
 static bool may_adapt_parameters(tide_model *model, const tide_job *job, uint32_t taken) {
-    const char *remedy =
-        "leave it out, or name linear layers alone: adapter.target_modules=q_proj,k_proj,v_proj,o_proj";
+    const char *remedy = "leave it out, or name only linear layers: adapter.target_modules=q_proj,k_proj,v_proj,o_proj";
     const struct {
         bool is_asked;
         const char *setting, *words;
@@ -354,10 +353,10 @@ static bool may_adapt_parameters(tide_model *model, const tide_job *job, uint32_
         {job->adapter_lora_bias, "/settings/adapter.lora_bias", "lora.ParamWrapper does not work with lora_bias=True"},
         {job->adapter_dora, "/settings/adapter.dora", "lora.ParamWrapper does not work with use_dora=True"},
         {(taken & GATE) && !(taken & UP), TARGETS,
-         "the gate's projection of experts cannot be converted without the other that is fused with it into "
-         "gate_up_proj"},
+         "the gate projection of experts cannot be converted without the one that is fused with it in gate_up_proj"},
         {(taken & UP) && !(taken & GATE), TARGETS,
-         "a projection of experts cannot be converted without the gate's that is fused with it into gate_up_proj"},
+         "a projection of experts cannot be converted without the gate projection that is fused with it in "
+         "gate_up_proj"},
     };
     for (size_t i = 0; i < TIDE_COUNT_OF(refused); i++)
         if (refused[i].is_asked)
@@ -374,8 +373,8 @@ static uint32_t wrap_parameter(tide_model *model, const aim *a, const tide_param
     if (!class_name || !class_name->text.length) {
         refuse_targets(
             model, TARGETS,
-            tide_format(model->m->arena, "aims at %s of a module for which no adapter is described", p->name),
-            "name linear layers, as adapter.target_modules=q_proj,k_proj,v_proj,o_proj");
+            tide_format(model->m->arena, "targets %s of a module for which no adapter is described", p->name),
+            "name linear layers, such as adapter.target_modules=q_proj,k_proj,v_proj,o_proj");
         return 0;
     }
     int64_t rank = rank_of(model, a, path), fused = is_fused && rank == a->job->adapter_r ? 2 : 1;
@@ -410,14 +409,15 @@ static bool adapt_parameters(tide_model *model, const aim *a, uint32_t taken) {
     }
     if (!adapted && !model->m->has_failed)
         return refuse_targets(model, "/settings/adapter.target_parameters", "names no parameter of this model",
-                              "names are ends of paths, as mlp.experts.down_proj; transformers before 5 has layers");
+                              "names are ends of paths, such as mlp.experts.down_proj; in transformers before 5 "
+                              "experts are layers");
     tide_report(model->m->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, TARGETS,
                 tide_format(model->m->arena,
-                            "aims at experts: each forward makes their whole adapted weights, %s over all layers, and "
-                            "without checkpointing backward keeps them",
+                            "targets experts: each forward pass computes their full adapted weights, %s over all "
+                            "layers, which are kept for backward without checkpointing",
                             tide_gib(model->m->arena, adapted)),
-                "adapter.target_modules=q_proj,k_proj,v_proj,o_proj leaves the experts alone; checkpointing=full has "
-                "one layer of them at a time");
+                "adapter.target_modules=q_proj,k_proj,v_proj,o_proj leaves out the experts; checkpointing=full "
+                "keeps one layer of them at a time");
     return !model->m->has_failed;
 }
 
@@ -435,17 +435,17 @@ static bool add_adapters(tide_model *model, const aim *a, bool is_loaded) {
         if (!class_name)
             return refuse_targets(model, TARGETS,
                                   tide_format(model->m->arena,
-                                              "aims at %s, which is a %s: no adapter is described for it", path,
+                                              "targets %s, which is a %s: no adapter is described for it", path,
                                               tide_text_copy(model->m->arena, of->name)),
-                                  "aim at linear layers, convolutions and embeddings");
+                                  "target linear layers, convolutions and embeddings");
         tide_value argument = argument_of(model, a, tide_text_of(path));
         uint32_t made = tide_model_wrap(model, modules[i], class_name->text, &argument, 1);
         if (made) tide_model_call(model, made, TIDE_TEXT("init"), TIDE_FACTOR_PARAMETER);
         aimed_at++;
     }
     if (!aimed_at && !model->m->has_failed)
-        return refuse_targets(model, TARGETS, "aims at no module of this model",
-                              "use all-linear, or names as they stand in the model");
+        return refuse_targets(model, TARGETS, "matches no module of this model",
+                              "use all-linear, or names of modules in the model");
     return !model->m->has_failed;
 }
 
@@ -464,7 +464,7 @@ static bool save_modules(tide_model *model, const aim *a) {
             }
     if (!is_found)
         return refuse_targets(model, "/settings/adapter.modules_to_save", "names no module of this model",
-                              "names are ends of paths, as lm_head");
+                              "names are ends of paths, such as lm_head");
     return !model->m->has_failed;
 }
 
@@ -493,7 +493,7 @@ static void choose_biases(tide_model *model, const aim *a) {
     }
     if (is_idle)
         tide_report(model->m->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, "/settings/adapter.bias",
-                    "changes nothing: none of these layers has a bias", NULL);
+                    "has no effect: none of these layers has a bias", NULL);
 }
 
 /* The copy below modules_to_save trains, the original does not. */

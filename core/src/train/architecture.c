@@ -86,9 +86,9 @@ static bool can_be_ranged(const tide_finder *f, const tide_json *list, const tid
         if (is_it && what)
             return tide_error(f->diags, TIDE_ERR_UNSUPPORTED, tide_job_config_place(f->arena, f->job, config),
                               tide_format(f->arena,
-                                          "no description covers this model, which %s: nothing is near enough",
+                                          "no description covers this model, which %s: nothing is similar enough",
                                           what->text.at),
-                              "describe it (models/README.md), or run the program by `tidemark dry-run`");
+                              "describe it (models/README.md), or run the program with `tidemark dry-run`");
     }
     return true;
 }
@@ -170,7 +170,7 @@ static bool check_router_logits(tide_run *run, const tide_job *job) {
     const tide_json *keeps = tide_json_at(job->config, "output_router_logits");
     if (!keeps || !keeps->is_true) return true;
     return tide_error(run->machine.diags, TIDE_ERR_UNSUPPORTED, tide_job_config_place(run->machine.arena, job, keeps),
-                      "output_router_logits is described for models with a head for language",
+                      "output_router_logits is described for models with a language modelling head",
                       "write overrides.output_router_logits=false");
 }
 
@@ -208,8 +208,8 @@ static bool root_class(tide_run *run, const tide_job *job, const tide_descriptio
         if (!found || found->kind != TIDE_JSON_STRING)
             return tide_error(
                 diags, TIDE_ERR_UNSUPPORTED, "/config.json/architectures/0",
-                tide_format(arena, "'%s' is not described; of this family are: %s", tide_shown(arena, named->text),
-                            roots_named(arena, roots)),
+                tide_format(arena, "'%s' is not described; of this family these are: %s",
+                            tide_shown(arena, named->text), roots_named(arena, roots)),
                 tide_format(arena, "write overrides.architectures=[\"%s\"], or a description", roots->first->key.at));
         *class_name = found->text;
         return true;
@@ -291,13 +291,12 @@ static bool take_attention(tide_run *run, const tide_job *job, const tide_descri
     if (!only || only->kind != TIDE_JSON_STRING || tide_text_is(only->text, job->values[TIDE_SET_attention]))
         return true;
     is_default_setting(job, TIDE_TEXT("attention"), &is_default);
-    const char *text = tide_format(arena, "the model's class in transformers has %s attention alone", only->text.at);
+    const char *text = tide_format(arena, "the model's class in transformers only has %s attention", only->text.at);
     if (!is_default)
-        return tide_error(
-            diags, TIDE_ERR_CONFLICT, "/settings/attention",
-            tide_format(arena, "of this model's classes %s attention alone is described", only->text.at),
-            tide_format(arena, "give attention=%s: a kernel of flash attention, where the class has one, needs less",
-                        only->text.at));
+        return tide_error(diags, TIDE_ERR_CONFLICT, "/settings/attention",
+                          tide_format(arena, "for this model only %s attention is described", only->text.at),
+                          tide_format(arena, "give attention=%s: flash attention, if the class supports it, needs less",
+                                      only->text.at));
     tide_report(diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/attention", text, NULL);
     *tide_model_setting(&run->model, "attention") = (tide_value){.kind = TIDE_VALUE_TEXT, .text = only->text};
     return true;
@@ -381,9 +380,11 @@ bool tide_make_model(tide_run *run, const tide_job *job) {
         return diags->error_count > errors
                    ? false
                    : tide_error(diags, TIDE_ERR_MODEL_UNKNOWN, "/config.json/model_type",
-                                tide_format(arena, "no description covers %s '%s', and its keys are those of no family",
+                                tide_format(arena,
+                                            "no description covers %s '%s', and its keys belong to no known "
+                                            "family",
                                             type->key.at, type->text.at),
-                                "describe it (models/README.md), or run the program by `tidemark dry-run`");
+                                "describe it (models/README.md), or run the program with `tidemark dry-run`");
     if (!tide_job_check_config(arena, job, diags)) return false;
     tide_description *description = tide_description_load(&run->descriptions, description_name);
     if (!description || !root_class(run, job, description, &class_name)) return false;

@@ -26,7 +26,7 @@ bool tide_make_batch(tide_run *run, const tide_job *job, tide_batch *b, tide_dia
         if (run->is_base_model && !tide_model_takes(&run->model, item->key.at))
             return tide_error(
                 diags, TIDE_ERR_UNSUPPORTED, "/config.json/architectures/0",
-                tide_format(m->arena, "is not described without a head, which makes its %s", item->key.at),
+                tide_format(m->arena, "is not described without a head, which computes its %s", item->key.at),
                 "name the class with its head");
         tide_value value =
             tide_model_evaluate(&run->model, item->text, tide_format(m->arena, "/inputs/%s", item->key.at));

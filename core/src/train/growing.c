@@ -384,7 +384,7 @@ static bool keep_last_step(growing_steps *g, int64_t end, int64_t events) {
     g->loop->exchange(g->loop->user, values); /* including numbers */
     if (!g->loop->play(g->loop->user, end)) return false;
     if (!is_alike_later(g, at, times)) {
-        tide_fail(m, TIDE_ERR_LIMIT, "a token is not as it was when it was tried");
+        tide_fail(m, TIDE_ERR_LIMIT, "a token differs from its trial");
         return false;
     }
     tide_timeline_play_again(&m->timeline, at, (uint32_t)(times - 1), 0);
@@ -392,7 +392,8 @@ static bool keep_last_step(growing_steps *g, int64_t end, int64_t events) {
     uint64_t larger = keep_small_as_last(g, at, times, events);
     if (larger && larger + 2 * SMALL_POOL_SEGMENT > g->loop->run->margin) {
         g->loop->run->margin = larger + 2 * SMALL_POOL_SEGMENT;
-        g->loop->run->margin_reason = "the small requests of a long generation are taken as in its last token";
+        g->loop->run->margin_reason = "the small requests of a long generation are assumed to be those of its last "
+                                      "token";
     }
     tide_repetition *kept = &m->timeline.repetitions[m->timeline.repetition_count - 1];
     kept->settles = larger && events > LONGEST_PLAY;

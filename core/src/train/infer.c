@@ -163,7 +163,7 @@ static void decode(generation *g, unsigned step) {
     tide_play_growing(&loop, g->job->decode);
     if (step > 1 || m->timeline.repetition_count == before) return;
     tide_report(m->diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/decode",
-                "tokens that differ in the length of the cache alone are shown once, by the last of them", NULL);
+                "tokens that differ only in the length of the cache are shown once, by the last of them", NULL);
 }
 
 static void greedy(generation *g, unsigned step, const tide_batch *batch) {

@@ -36,7 +36,7 @@ static bool liger_fails(liger_patch *p, const char *setting, const char *family)
     tide_machine *m = &p->run->machine;
     m->has_failed = true;
     return tide_error(m->diags, TIDE_ERR_UNSUPPORTED, tide_format(m->arena, "/settings/%s", setting),
-                      tide_format(m->arena, "what Liger puts into '%s' is not described", family),
+                      tide_format(m->arena, "Liger's kernels for '%s' are not described", family),
                       tide_format(m->arena, "%s=false leaves it out", setting));
 }
 
@@ -162,6 +162,6 @@ bool tide_apply_liger(tide_run *run, const tide_job *job) {
     if (root && fails_itself(&p, root)) return false;
     if (root) return replace_all(&p, table, root);
     tide_report(run->machine.diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/settings/use_liger_kernel",
-                tide_format(run->machine.arena, "changes nothing: Liger has no kernels for '%s'", family), NULL);
+                tide_format(run->machine.arena, "has no effect: Liger has no kernels for '%s'", family), NULL);
     return true;
 }

@@ -160,8 +160,8 @@ static void endless(tide_arena *arena, tide_diagnostics *diags, const tide_descr
                     const tide_json *item) {
     if (f && tide_function_is_endless(f))
         tide_error(diags, TIDE_ERR_DESCRIPTION, tide_json_place(arena, item, tide_format(arena, "/%s", d->name.at)),
-                   tide_format(arena, "'%s' calls itself without an end", tide_shown(arena, f->name)),
-                   "let an if end it");
+                   tide_format(arena, "'%s' always calls itself", tide_shown(arena, f->name)),
+                   "end the recursion with an if");
 }
 
 /* Requires bound functions. */

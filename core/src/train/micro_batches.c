@@ -22,7 +22,9 @@ static void keep_once(const tide_alike *a, uint32_t kept, uint32_t times) {
     a->run->repeated += times;
     if (a->step > 1) return;
     tide_report(m->diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/grad_accum",
-                tide_format(m->arena, "micro-batch %u of a step comes %u times more: timeline and events show it once",
+                tide_format(m->arena,
+                            "micro-batch %u of a step is repeated %u times: timeline and events show it "
+                            "once",
                             kept, times),
                 NULL);
 }
@@ -43,7 +45,8 @@ void tide_repeat_step(tide_run *run, tide_timeline_place from, unsigned step, ui
     tide_machine *m = &run->machine;
     tide_timeline_play_again(&m->timeline, from, times, 1);
     tide_report(m->diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/steps",
-                tide_format(m->arena, "what follows step %u repeats it: timeline and events show it once", step), NULL);
+                tide_format(m->arena, "the steps after step %u repeat it: timeline and events show it once", step),
+                NULL);
 }
 
 uint32_t tide_alike_step_ends(tide_alike *a, uint32_t left) {

@@ -15,13 +15,13 @@ bool tide_check_predictions(tide_trainer_run *t) {
     const tide_model *model = &t->run->model;
     if (!t->job->trainer_predict_with_generate) return true;
     tide_report(model->m->diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/trainer.predict_with_generate",
-                "predictions are as long as they may be; what a generation_config asks for besides (min_length, "
-                "no_repeat_ngram_size) is left out",
+                "predictions have the maximum length; other options of a generation_config (min_length, "
+                "no_repeat_ngram_size) are left out",
                 NULL);
     return tide_method_find(model->instances[model->root].of, TIDE_TEXT("encode")) ||
            tide_error(model->m->diags, TIDE_ERR_UNSUPPORTED, "/settings/trainer.predict_with_generate",
-                      "is described for models that encode what they read, as T5 and BART do",
-                      "leave it out: predictions are logits then");
+                      "is described for models with an encoder, such as T5 and BART",
+                      "leave it out: then predictions are logits");
 }
 
 static tide_value batch_value(const tide_batch *inputs, const char *name) {

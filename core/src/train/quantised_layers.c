@@ -41,10 +41,11 @@ static void say_whole_experts(const tide_model *model, const tide_job *job) {
     if (2 * whole <= all) return;
     tide_report(model->m->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/settings/quant",
                 tide_format(model->m->arena,
-                            "%s quantises layers, and the experts are one parameter of each block: %d %% of what is "
-                            "loaded stays whole",
+                            "%s quantises layers, but experts are a single parameter per block: %d %% of the "
+                            "weights are not quantised",
                             job->values[TIDE_SET_quant], (int)(100.0 * (double)whole / (double)all)),
-                "experts=modules has them as layers, as before transformers 5; mode=serve has them as vLLM packs them");
+                "with experts=modules they are layers, as before transformers 5; with mode=serve they are quantised"
+                " by vLLM");
 }
 
 /* transformers replaces nn.Linear itself (integrations/bitsandbytes.py, type(module) is nn.Linear): layers of
@@ -65,8 +66,8 @@ static void say_whole_layers(const tide_model *model, const tide_job *job) {
     if (2 * whole <= all) return;
     tide_report(model->m->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/settings/quant",
                 tide_format(model->m->arena,
-                            "%s takes the place of nn.Linear itself, and the model's layers are %.*s: %d %% of what is "
-                            "loaded stays whole, so that it changes nearly nothing",
+                            "%s replaces nn.Linear itself, but the model's layers are %.*s: %d %% of the weights "
+                            "are not quantised, so it has almost no effect",
                             job->values[TIDE_SET_quant], (int)name.length, name.at,
                             (int)(100.0 * (double)whole / (double)all)),
                 "transformers loads it so too: leave quant out");

@@ -57,8 +57,8 @@ static void prepare(tide_run *run, const tide_job *job, tide_arena *arena, tide_
             (tide_value){.kind = TIDE_VALUE_DTYPE, .dtype = job->autocast.dtype};
     if (job->packing && uses_cache)
         tide_report(diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/packing",
-                    "the model makes a cache, with which transformers takes each row for one text: no mask keeps its "
-                    "texts apart",
+                    "the model makes a cache, with which transformers treats each row as one text: no mask "
+                    "separates its texts",
                     "use_cache=false");
 }
 
@@ -103,7 +103,7 @@ static bool check_checkpointing(const tide_run *run, const tide_job *job, tide_a
         if (model->instances[i].of->is_checkpointed) return check_form(job, arena, diags);
     return tide_error(diags, TIDE_ERR_CONFLICT, "/settings/checkpointing",
                       tide_format(arena, "%s does not support gradient checkpointing", tide_root_name(model)),
-                      "leave it out; in a description of one's own, \"@checkpoint\": true marks the layers");
+                      "leave it out; in your own description, \"@checkpoint\": true marks the layers");
 }
 
 /* transformers/trainer.py, validate_quantization_for_training: "You cannot perform fine-tuning on purely quantized
@@ -112,7 +112,7 @@ static bool check_quantised_training(const tide_run *run, const tide_job *job, t
     bool is_asked = job->mode == TIDE_mode_train && job->quant != TIDE_quant_none;
     return !is_asked || run->trainable > 0 ||
            tide_error(diags, TIDE_ERR_CONFLICT, "/settings/quant",
-                      "quantised weights do not train, and nothing else would: the Trainer refuses such a job",
+                      "quantised weights do not train, and there is nothing else: the Trainer refuses such a job",
                       "adapter=lora trains beside them (QLoRA); mode=infer generates with them");
 }
 
@@ -207,8 +207,8 @@ static bool check_loss(tide_run *run, const tide_job *job) {
                           "Liger's loss is not described for this model", "false leaves it out");
     if (job->loss != TIDE_loss_default)
         tide_report(diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/settings/loss",
-                    is_unused ? "changes nothing: the trainer has a loss of its own"
-                              : "changes nothing: the model's description does not read it",
+                    is_unused ? "has no effect: the trainer has a loss of its own"
+                              : "has no effect: the model's description does not read it",
                     NULL);
     return true;
 }
@@ -225,8 +225,8 @@ static bool is_shared_by_ulysses(tide_run *run, const tide_job *job) {
     if (job->parallel_sequence_parallel_size == 1 || tide_model_setting(&run->model, "ulysses_is_read")->truth)
         return true;
     return tide_error(run->machine.diags, TIDE_ERR_UNSUPPORTED, "/settings/parallel.sequence_parallel_size",
-                      "this model's attention is not one that DeepSpeed's Ulysses takes the place of",
-                      "use 1, or a decoder of transformers' kind, as llama");
+                      "this model's attention is not one that DeepSpeed's Ulysses replaces",
+                      "use 1, or a decoder such as llama");
 }
 
 bool tide_play(tide_run *run, const tide_job *job) {
@@ -238,7 +238,7 @@ bool tide_play(tide_run *run, const tide_job *job) {
     }
     if (run->machine.folding.has_folded)
         tide_report(diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/seq",
-                    "iterations of a scan that do the same are shown once, by timeline and events", NULL);
+                    "equal iterations of a scan are shown once by timeline and events", NULL);
     if (job->mode != TIDE_mode_train) return true;
     if (job->packing && !tide_model_setting(&run->model, "packing_is_read")->truth)
         return tide_error(diags, TIDE_ERR_UNSUPPORTED, "/settings/packing",

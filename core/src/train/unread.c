@@ -82,7 +82,7 @@ static void check_override(const tide_run *run, const tide_job *job, const char 
         if (!tide_text_equal(child->key, key)) keys[count++] = child->key.at;
     const char *near = tide_nearest(key, keys, count);
     tide_report(m->diags, TIDE_WARNING, TIDE_ERR_FIELD_UNKNOWN, tide_format(m->arena, "/settings/%s", name),
-                "changes nothing: the model's description does not read it",
+                "has no effect: the model's description does not read it",
                 near ? tide_format(m->arena, "did you mean %s?", near) : NULL);
 }
 
@@ -97,7 +97,7 @@ static void check_images(const tide_run *run, const tide_job *job) {
                 !tide_description_has_word(run->model.scopes[0].description, tide_text_of(settings[k][1])))
                 tide_report(run->model.m->diags, TIDE_WARNING, TIDE_ERR_FIELD_UNKNOWN,
                             tide_format(run->model.m->arena, "/settings/%s", settings[k][0]),
-                            "changes nothing: the model's description does not read it", NULL);
+                            "has no effect: the model's description does not read it", NULL);
 }
 
 void tide_check_unread(tide_run *run, const tide_job *job) {

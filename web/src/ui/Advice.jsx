@@ -10,7 +10,7 @@ export default function Advice() {
   if (!reply?.ok) return <NoAnswer reply={reply} />;
   /** @type {Change[]} */
   const list = reply.changes;
-  if (!list.length) return <p class="muted">Nothing that is known here would change it.</p>;
+  if (!list.length) return <p class="muted">No known change would help.</p>;
   return (
     <table class="numbers whatif">
       <thead><tr><th scope="col" class="left">Change</th><th scope="col">Saves</th><th scope="col">Then</th><th scope="col" class="left"><span class="hidden">Verdict</span></th><th scope="col"><span class="hidden">Use</span></th></tr></thead>

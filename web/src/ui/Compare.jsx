@@ -52,7 +52,7 @@ function Causes() {
     return () => stop.abort();
   }, [of, key]);
   if (!causes) return null;
-  if (causes.length === 0) return <p class="muted compare-none">No setting differs yet. Change one, and what it does is shown here.</p>;
+  if (causes.length === 0) return <p class="muted compare-none">No setting differs yet. Change one to see its effect.</p>;
   return (
     <table class="numbers causes">
       <thead><tr><th scope="col">Setting</th><th scope="col" class="left">Baseline</th><th scope="col" class="left">Now</th><th scope="col">Change, {unit.value}</th></tr></thead>

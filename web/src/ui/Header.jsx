@@ -66,7 +66,7 @@ export const Header = () => (
       <div class="display-menu"><Menu title="Display" icon="sliders"><Looks where="top" /></Menu></div>
       <Menu title="Export" icon="download" items={inGroup('export')} />
       <Menu title="Share" icon="link" primary items={inGroup('share')}>
-        <p class="menu-note">{recording.value ? 'A recording is in no link: pass on the file, and the command that plays it.'
+        <p class="menu-note">{recording.value ? 'A link cannot contain a recording: share the file, and the command that plays it.'
           : `The link holds the settings themselves. Whoever has the link sees them; no server does.${lengthNote()}`}</p>
       </Menu>
       <button type="button" class="icon-button" aria-label="Keys and help" data-tip="Keys and help" onClick={() => { overlay.value = 'help'; }}>?</button>

@@ -92,7 +92,7 @@ export default function HeatMap() {
   const size = [slices.values.length, rows.values.length, columns.values.length];
   const total = size[0] * size[1] * size[2];
   const isDoubled = new Set(axes.map(({ name }) => name)).size < axes.length;
-  const problem = isDoubled ? 'Choose different settings.' : total === 0 ? 'Give values, as in 1,2,4 or 1-32.' : total > MOST_CELLS ? `${fixed(total)} cells are too many: give fewer values.` : '';
+  const problem = isDoubled ? 'Choose different settings.' : total === 0 ? 'Give values such as 1,2,4 or 1-32.' : total > MOST_CELLS ? `${fixed(total)} cells are too many: give fewer values.` : '';
   const place = (/** @type {number} */ p, /** @type {number} */ r, /** @type {number} */ c) => (p * size[1] + r) * size[2] + c;
   const cell = (/** @type {number} */ p, /** @type {number} */ r, /** @type {number} */ c) => cells.current[place(p, r, c)] ?? null;
   /* At first on the present job. */

@@ -49,7 +49,7 @@ export default function Largest() {
     {replies.map((reply, i) => {
       const row = reply?.ok ? reply.rows[0] : undefined;
       if (!row?.fits_again) return null;
-      return <p class="sub" key={knobs[i]}>{knobs[i]}={fixed(row.fits_again)} fits too, but not each below it: {fixed(row.largest + 1)} does not. The allocator rounds what it reserves.</p>;
+      return <p class="sub" key={knobs[i]}>{knobs[i]}={fixed(row.fits_again)} fits too, but not every value below it: {fixed(row.largest + 1)} does not, because the allocator rounds what it reserves.</p>;
     })}
     {replies.some((reply) => reply?.ok && wantsMore(reply.rows[0])) && <p class="sub">* {RETRIES}</p>}
     </>

@@ -51,7 +51,7 @@ export default function Measured() {
         onInput={(event) => setText(event.currentTarget.value)} /> <span>{unit.value}</span></label>
       <label>measured with <select value={counter} onChange={(event) => setCounter(event.currentTarget.value)}>
         {COUNTERS.map(({ name, title }) => <option key={name} value={name} selected={name === counter}>{title}</option>)}</select></label>
-      <output id="measured-result">{measured === null ? (text.trim() ? <span class="bad">Write a size, as 68.2 GiB or 70012 MiB.</span> : '')
+      <output id="measured-result">{measured === null ? (text.trim() ? <span class="bad">Write a size, such as 68.2 GiB or 70012 MiB.</span> : '')
         : by === 0 ? <>Predicted is the same, to the byte.</>
           : <>Predicted is {inUnit(predicted, unit.value)} {unit.value}: <Delta n={by} /> {unit.value}, {percent(Math.abs(by), measured)} {by < 0 ? 'less' : 'more'} than measured.
             {Math.abs(by) > 0.005 * measured && near && <> Nearest term: {factor(near.name).title.toLowerCase()}, {inUnit(near.bytes, unit.value)} {unit.value}.</>}{' '}

@@ -70,13 +70,13 @@ export default function TextDialog() {
     <dialog ref={dialog} class={of.isNew ? 'dialog' : 'dialog wide'} aria-labelledby="text-title" onClose={() => { editing.value = null; }}>
       <form method="dialog" onSubmit={() => { if (text.trim() && (of.isNew || text !== of.text)) takeText(of.name, text); }}>
         <h2 id="text-title">{of.isNew ? 'Paste a config.json or a description' : `Edit ${of.name}`}</h2>
-        <p id="text-help">{of.isNew ? 'The file that lies beside the weights, one that starts its training, or a description of a model. It is' : 'What is changed here holds for this job; your file stays as it is. The text is'} read
+        <p id="text-help">{of.isNew ? 'The file next to the weights, one that starts its training, or a description of a model. It is' : 'Changes apply to this job only; your file is not modified. The text is'} read
           in this page and not sent anywhere.</p>
         <textarea ref={area} rows={of.isNew ? 14 : 22} spellcheck={false} wrap="off" aria-labelledby="text-title" aria-describedby="text-help" value={text}
           onInput={(event) => { setText(event.currentTarget.value); look(); }} onKeyUp={look} onClick={look} />
         {found && (
           <div class="found" role="status">
-            {found.length === 0 ? <p class="good">The check of the description finds nothing wrong.</p> : <p class="bad">{found.length === 1 ? 'One thing is wrong' : `${found.length} things are wrong`} with the description.</p>}
+            {found.length === 0 ? <p class="good">The description has no errors.</p> : <p class="bad">{found.length === 1 ? 'One thing is wrong' : `${found.length} things are wrong`} with the description.</p>}
             {found.length > 0 && <ul>{found.slice(0, MOST_FOUND).map(({ line, column = 1, message, remedy }) => (
               <li key={`${line} ${column} ${message}`}>{line !== undefined && <button type="button" class="link" onClick={() => show({ line, column })}>Line {line}, column {column}</button>} {message}{remedy && <span class="muted"> ({remedy})</span>}</li>
             ))}</ul>}

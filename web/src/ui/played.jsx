@@ -14,7 +14,7 @@ import './whatif.js';
 
 const SETTLED_MS = 350;
 
-export const RETRIES = 'It would reserve more than there is, and runs because the allocator frees cached memory and tries again.';
+export const RETRIES = 'It would reserve more than there is, but runs because the allocator releases cached memory and retries.';
 
 /** @param {{of: Figures, children?: any}} props */
 export function Fits({ of: { fits, device_bytes: needs, gpu_bytes: has = 0 }, children }) {

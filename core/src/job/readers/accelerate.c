@@ -69,7 +69,7 @@ static const tide_key_row fsdp_rows[] = {
     KEY_SETS("limit_all_gathers", parallel_limit_all_gathers, ""),
     KEY_SAYS("activation_checkpointing", fsdp_checkpointing, ""),
     KEY_MATTERS("activation_checkpointing_offload", "keeps activations on the host", ""),
-    KEY_MATTERS("min_num_params", "wraps modules by their size", "0"),
+    KEY_MATTERS("min_num_params", "wraps modules by size", "0"),
     KEY_MATTERS("ignored_modules", "leaves modules out", ""),
     KEY_MATTERS("xla*", "is for TPUs", ""),
     KEY_MATTERS("mixed_precision_policy", "sets other types", ""),

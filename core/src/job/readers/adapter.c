@@ -66,7 +66,7 @@ static void read_adapter_key(const tide_reading *r, const tide_json *entry) {
     if (tide_setting_find(tide_text_of(setting)) == TIDE_SET_COUNT || !text)
         tide_file_refuse(r, TIDE_ERR_UNSUPPORTED,
                          tide_format(r->arena, "has \"%s\", which is not described", tide_shown(r->arena, entry->key)),
-                         "run the program by `tidemark dry-run`, which needs no description");
+                         "run the program with `tidemark dry-run`, which needs no description");
     else
         tide_setting_put(r->arguments, tide_text_of(setting), tide_text_of(text), TIDE_ORIGIN_FILE);
 }
@@ -99,7 +99,7 @@ static void read_adapter(tide_reading *r, tide_json *root) {
         tide_file_refuse(r, TIDE_ERR_UNSUPPORTED,
                          tide_format(r->arena, "is a PEFT configuration of %s, which is not described",
                                      is_text ? tide_shown(r->arena, type->text) : "an unknown type"),
-                         "LORA, IA3, PROMPT_TUNING, PREFIX_TUNING and P_TUNING are; run the program by `tidemark "
+                         "LORA, IA3, PROMPT_TUNING, PREFIX_TUNING and P_TUNING are; run the program with `tidemark "
                          "dry-run`, which needs no description");
         return;
     }

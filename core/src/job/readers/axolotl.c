@@ -89,8 +89,8 @@ static void settle_axolotl_types(tide_claims *c) {
     bool is_cut = loss && strcmp(loss->taken, "cut_cross_entropy") == 0;
     if (c->settings[TIDE_SET_adapter] && c->settings[TIDE_SET_quant])
         tide_report(c->diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/kbit_prepare",
-                    "axolotl takes norms and embeddings back from fp32 behind prepare_model_for_kbit_training(); "
-                    "biases and routers, which stay in it, are left out",
+                    "axolotl casts norms and embeddings back from fp32 after prepare_model_for_kbit_training(); "
+                    "biases and routers, which stay in fp32, are not accounted for",
                     NULL);
     bool is_spread = c->facts[TIDE_FACT_fsdp_version] || c->facts[TIDE_FACT_deepspeed]; /* of a single dtype */
     if (c->settings[TIDE_SET_adapter] || c->arguments->asked_trainer || is_spread || has_kernel || is_cut) return;

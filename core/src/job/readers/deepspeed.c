@@ -37,7 +37,7 @@ static void put_claimed_value(const deepspeed_reader *r, const char *at, tide_se
         put_claimed(r, at, value, setting, text);
     else
         refuse_key(r, TIDE_ERR_FIELD_TYPE, at,
-                   tide_format(r->arena, "is %s; must be one value", tide_json_kind_name(value)), NULL);
+                   tide_format(r->arena, "is %s; must be a single value", tide_json_kind_name(value)), NULL);
 }
 
 /* A section must be an object: DeepSpeed passes it as keyword arguments (get_zero_config, get_bfloat16_config). */
@@ -49,7 +49,7 @@ static void check_section(const deepspeed_reader *r, const char *at, const tide_
 
 static void check_sections(const deepspeed_reader *r, const tide_json *root) {
     static const char *const sections[][2] = {
-        {"zero_optimization", "write {\"stage\": 3}, with the stage that is meant"},
+        {"zero_optimization", "write {\"stage\": 3}, with the intended stage"},
         {"bf16", "write {\"enabled\": true}"},
         {"fp16", "write {\"enabled\": true}"},
         {"data_types", "write {\"grad_accum_dtype\": \"fp32\"}, or leave it out"},
@@ -157,13 +157,13 @@ static void read_offload(const deepspeed_reader *r, const char *name, tide_setti
     check_section(r, at, section, "write {\"device\": \"cpu\"}, or leave it out");
     if (device && device->kind == TIDE_JSON_STRING && tide_text_is(device->text, "nvme"))
         refuse_key(r, TIDE_ERR_UNSUPPORTED, tide_format(r->arena, "%s/device", at), "nvme is not described",
-                   "cpu needs as much of the GPU");
+                   "cpu needs the same GPU memory");
     else
         put_claimed_value(r, tide_format(r->arena, "%s/device", at), setting, device);
     const tide_json *ratio = tide_json_at(section, "ratio");
     if (ratio && !(ratio->kind == TIDE_JSON_NUMBER && ratio->number == 1))
         refuse_key(r, TIDE_ERR_UNSUPPORTED, tide_format(r->arena, "%s/ratio", at),
-                   "offloading in part is not described", "give 1");
+                   "partial offloading is not described", "give 1");
     if (pin && device && device->kind == TIDE_JSON_STRING && tide_text_is(device->text, "cpu"))
         put_claimed_value(r, tide_format(r->arena, "%s/pin_memory", at), TIDE_SET_parallel_pin_memory, pin);
 }
@@ -181,7 +181,7 @@ static void read_zero_key(deepspeed_reader *r, const tide_json *entry, int64_t s
     if (row && row->is_filled_in && is_auto(entry)) r->is_auto = true;
     if (!row)
         refuse_key(r, TIDE_ERR_FIELD_UNKNOWN, at,
-                   "is no key of zero_optimization; DeepSpeed says \"Extra inputs are not permitted\"", "remove it");
+                   "is not a key of zero_optimization; DeepSpeed says \"Extra inputs are not permitted\"", "remove it");
     else if (is_read && is_auto(entry))
         tide_claims_note(r->claims, at, TIDE_KEY_USED, given, "as the Trainer fills it in");
     else if (is_read && row->setting == TIDE_SET_parallel_sub_group_size && is_zero)
@@ -365,12 +365,11 @@ static void put_tensor_parallel(const deepspeed_reader *r, const tide_json *sect
 static void refuse_pipeline(const deepspeed_reader *r, const tide_json *section) {
     tide_claims_note(r->claims, "pipeline", TIDE_KEY_UNSUPPORTED, tide_argument_value(r->arena, section),
                      "is not described");
-    tide_error(
-        r->claims->diags, TIDE_ERR_UNSUPPORTED, tide_claims_place(r->claims, "pipeline"),
-        "is of DeepSpeed's PipelineEngine, which runs a PipelineModule, of layers that are written for it: no model of "
-        "transformers is one",
-        "leave it out where the model is transformers', as deepspeed.initialize() does; near to it: "
-        "parallel.kind=native with parallel.pp and parallel.dp");
+    tide_error(r->claims->diags, TIDE_ERR_UNSUPPORTED, tide_claims_place(r->claims, "pipeline"),
+               "belongs to DeepSpeed's PipelineEngine, which runs a PipelineModule, made of layers written for it: no "
+               "model of transformers is one",
+               "leave it out for a model of transformers, as deepspeed.initialize() ignores it; similar: "
+               "parallel.kind=native with parallel.pp and parallel.dp");
 }
 
 /* Other top-level keys. */

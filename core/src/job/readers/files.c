@@ -70,7 +70,7 @@ static bool is_no_json(const tide_reading *r) {
          "is a program",
          TIDE_GIVE_CONFIG},
         {{"\x1f" BYTE, 4}, "is a gzip archive", "unpack it first"},
-        {{BYTE BYTE, 6}, "is UTF-16 text or no text at all", "save it as UTF-8"},
+        {{BYTE BYTE, 6}, "is UTF-16 text or not text at all", "save it as UTF-8"},
         {{"version https://git-lfs", 23},
          "is a Git LFS pointer, not the file itself",
          "fetch the file with git lfs pull"},
@@ -92,7 +92,7 @@ static bool is_no_json(const tide_reading *r) {
         }
     /* safetensors: eight bytes of length, then a JSON header. */
     if (r->text.length > 9 && r->text.at[8] == '{' && memchr(r->text.at, 0, 8)) {
-        tide_file_refuse(r, TIDE_ERR_FILE, "is a safetensors file as a whole",
+        tide_file_refuse(r, TIDE_ERR_FILE, "is a complete safetensors file",
                          "give its header: the JSON that follows the first eight bytes");
         return true;
     }
@@ -103,7 +103,7 @@ static bool is_no_json(const tide_reading *r) {
 static bool is_over_limit(tide_reading *r) {
     static const char headers[] = "*.safetensors|*.safetensors.index.json|*.gguf";
     if (r->text.length <= CONFIGURATION_LIMIT || tide_text_matches_one(tide_text_of(r->name), headers)) return false;
-    tide_file_refuse(r, TIDE_ERR_FILE, "is larger than 4 MiB, which no configuration is", TIDE_GIVE_CONFIG);
+    tide_file_refuse(r, TIDE_ERR_FILE, "is larger than 4 MiB, more than any configuration", TIDE_GIVE_CONFIG);
     return true;
 }
 
@@ -131,7 +131,7 @@ static void read_object(tide_reading *r, tide_json *root) {
         return;
     }
     tide_file_refuse(r, TIDE_ERR_MODEL_UNKNOWN,
-                     "is no configuration of a model, and of no program that is known: it has no \"model_type\"",
+                     "is neither a model's configuration (it has no \"model_type\") nor that of a known program",
                      TIDE_GIVE_CONFIG);
 }
 
@@ -151,14 +151,14 @@ void tide_file_read(tide_reading *r) {
     bool is_script = tide_text_starts(tide_trimmed(r->text), TIDE_TEXT("#!")) ||
                      tide_text_ends(tide_text_of(r->name), TIDE_TEXT(".sh"));
     if (!root && is_script) {
-        tide_file_refuse(r, TIDE_ERR_MODEL_UNKNOWN, "is a script, and starts no program that is known here",
+        tide_file_refuse(r, TIDE_ERR_MODEL_UNKNOWN, "is a script that starts no known program",
                          "give the files that the program takes");
     } else if (!root) {
         const tide_diagnostic *d = &scratch.items[0];
         tide_error(r->diags, d->status, d->place, tide_format(r->arena, "%s: %s", r->name, d->message), d->remedy);
     } else if (root->kind != TIDE_JSON_OBJECT) {
         tide_file_refuse(r, TIDE_ERR_FIELD_TYPE,
-                         tide_format(r->arena, "holds %s; must be an object", tide_json_kind_name(root)),
+                         tide_format(r->arena, "contains %s; must be an object", tide_json_kind_name(root)),
                          TIDE_GIVE_CONFIG);
     } else {
         read_object(r, root);

@@ -16,7 +16,7 @@ static void read_gguf(tide_reading *r, tide_json *root) {
     if (r->inputs->config) {
         tide_file_refuse(r, TIDE_ERR_CONFLICT,
                          tide_format(r->arena, "is a model, and so is %s", r->inputs->config_file),
-                         "give one; of a model in several files the first alone is not enough: merge them by "
+                         "give one; for a model in several files the first is not enough: merge them with "
                          "llama-gguf-split --merge");
         return;
     }

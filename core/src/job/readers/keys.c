@@ -56,17 +56,17 @@ static void say_key(tide_claims *c, const tide_key_row *row, const char *key, co
         return;
     }
     if (!text) {
-        tide_claims_refuse(
-            c, TIDE_ERR_FIELD_TYPE, key,
-            tide_format(c->arena, "%s: is %s; must be one value", c->at->summary->name, tide_json_kind_name(value)),
-            NULL);
+        tide_claims_refuse(c, TIDE_ERR_FIELD_TYPE, key,
+                           tide_format(c->arena, "%s: is %s; must be a single value", c->at->summary->name,
+                                       tide_json_kind_name(value)),
+                           NULL);
         return;
     }
     if (tide_text_starts(value->text, TIDE_TEXT("${"))) { /* not resolved by interpolation.h */
-        tide_claims_note(c, key, TIDE_KEY_UNSUPPORTED, text, "refers to what is not there");
+        tide_claims_note(c, key, TIDE_KEY_UNSUPPORTED, text, "refers to something that does not exist");
         tide_report(c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, tide_claims_place(c, key),
-                    tide_format(c->arena, "%s: %s is %s, which refers to what is not there", c->at->summary->name, key,
-                                tide_shown(c->arena, value->text)),
+                    tide_format(c->arena, "%s: %s is %s, which refers to something that does not exist",
+                                c->at->summary->name, key, tide_shown(c->arena, value->text)),
                     "write the value");
         return;
     }
@@ -76,7 +76,7 @@ static void say_key(tide_claims *c, const tide_key_row *row, const char *key, co
     const char *said = tide_text_copy(c->arena, taken);
     if (is_near)
         tide_report(c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, tide_claims_place(c, key),
-                    tide_format(c->arena, "%s: %s=%s is not described: taken as %s=%s, which is near",
+                    tide_format(c->arena, "%s: %s=%s is not described: treated as %s=%s, which is similar",
                                 c->at->summary->name, key, text, tide_settings[row->setting].name, said),
                     NULL);
     if (!said[0])
@@ -85,7 +85,7 @@ static void say_key(tide_claims *c, const tide_key_row *row, const char *key, co
         tide_claim_fact(c, key, said, row->fact);
     else
         tide_claim(c, key, text, row->setting, said);
-    if (is_near) tide_claims_note(c, key, TIDE_KEY_UNSUPPORTED, text, "is taken as what is near");
+    if (is_near) tide_claims_note(c, key, TIDE_KEY_UNSUPPORTED, text, "is treated as what is similar");
     if (said[0] && row->trainers) name_trainers(c, row, key, text);
 }
 
@@ -116,8 +116,8 @@ static void matter(tide_claims *c, const tide_key_row *row, const char *key, con
                            tide_format(c->arena, "%s: %s%s%s: it %s, which is not described", c->at->summary->name, key,
                                        text ? " is " : "", text ? text : "", row->matter),
                            row->near          ? row->near
-                           : row->is_of_model ? "give the model besides: its name, or its config.json"
-                                              : "run the program by `tidemark dry-run`, which needs no description");
+                           : row->is_of_model ? "give the model as well: its name, or its config.json"
+                                              : "run the program with `tidemark dry-run`, which needs no description");
         return;
     }
     tide_report(

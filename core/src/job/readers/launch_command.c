@@ -13,9 +13,10 @@ static const char *script_of(const tide_command_line *l) {
 static void refuse_script(tide_reading *r, const char *script) {
     const char *shown = tide_shown(r->arena, tide_text_of(script));
     tide_file_refuse(r, TIDE_ERR_MODEL_UNKNOWN,
-                     tide_format(r->arena, "runs %s: what it trains is in its code, and no option says it", shown),
+                     tide_format(r->arena, "runs %s: what it trains is in its code, not in its options", shown),
                      tide_format(r->arena,
-                                 "say model=NAME and its settings, or `tidemark dry-run -- python %s` with its options",
+                                 "give model=NAME and its settings, or run `tidemark dry-run -- python %s` with its"
+                                 " options",
                                  shown));
 }
 

@@ -211,8 +211,8 @@ static bool launch_script(launched *s) {
     "say model=NAME, batch, seq, dtype, optimizer, checkpointing and parallel.kind for the update of the actor "       \
     "alone, or trainer=grpo for TRL's GRPO on one GPU"
 #define NEAR_SFT                                                                                                       \
-    "say model=NAME, batch, seq, dtype, optimizer, checkpointing and parallel.kind: an SFT of transformers is near "   \
-    "to it"
+    "give model=NAME, batch, seq, dtype, optimizer, checkpointing and parallel.kind: an SFT with transformers is "     \
+    "similar to it"
 
 /* The first row that matches a word, and reads or refuses the program. */
 static const struct {
@@ -224,30 +224,30 @@ static const struct {
     {"*verl.*main_ppo*|verl.trainer.*sft_trainer*", "", launch_verl, NULL, NULL},
     {"openrlhf.cli.*", "", NULL, "starts OpenRLHF, and trains nothing", "give the command that trains"},
     {"verl.trainer.*", "", NULL, "starts verl, and trains nothing", "give the command that trains"},
-    {"*run_grpo*.py", "", NULL, "starts NeMo-RL, which trains by rewards beside what generates: not described",
+    {"*run_grpo*.py", "", NULL, "starts NeMo-RL, which trains on rewards beside an inference engine: not described",
      NEAR_ACTOR},
     {"nemo_automodel*", "", NULL, "starts NeMo AutoModel, whose recipes are not described", NEAR_SFT},
     {"automodel", "", NULL, "starts NeMo AutoModel, whose recipes are not described", NEAR_SFT},
     {"tune", "run", NULL, "starts torchtune, whose models are its own and not described", NEAR_SFT},
-    {"swift", "infer|app|sample|eval", NULL, "generates by ms-swift, and trains nothing",
+    {"swift", "infer|app|sample|eval", NULL, "generates with ms-swift, and trains nothing",
      "give mode=infer with model=NAME, or mode=serve for a server"},
-    {"swift", "deploy|rollout", NULL, "starts a server by ms-swift, and trains nothing",
+    {"swift", "deploy|rollout", NULL, "starts a server with ms-swift, and trains nothing",
      "give mode=serve with model=NAME and gpu=NAME"},
     {"swift|megatron", "export|merge-lora", NULL, "merges, converts or exports a model, and trains nothing",
      "give the command that trains, or mode=infer"},
     {"llamafactory-cli", "chat|webchat|webui|api|eval|export", NULL, "starts LLaMA-Factory, and trains nothing",
      "give the command that trains, or mode=infer or mode=serve with model=NAME"},
     {"megatron", "sft|pt|rlhf", NULL, "starts ms-swift's Megatron, which is not described",
-     "say parallel.kind=megatron with its sizes for Megatron-Core's own loop"},
+     "give parallel.kind=megatron with its sizes for Megatron-Core's own loop"},
     {"*examples/scripts/async_grpo*|*examples/scripts/bco*|*examples/scripts/distillation*|"
      "*examples/scripts/gkd*|*examples/scripts/gold*|*examples/scripts/mpo*|*examples/scripts/nash_md*|"
      "*examples/scripts/online_dpo*|*examples/scripts/ppo*|*examples/scripts/prm*|*examples/scripts/sdft*|"
      "*examples/scripts/sdpo*|*examples/scripts/ssd*|*examples/scripts/tpo*|*examples/scripts/xpo*",
-     "", NULL, "starts a trainer of TRL's that is not described",
+     "", NULL, "starts a trainer of TRL that is not described",
      "trainer=sft, dpo, kto, orpo, cpo, reward, grpo and rloo are"},
     {"trl", TRL_KINDS, launch_trl, NULL, NULL},
     {"trl", "vllm-serve|env|skills", NULL, "trains nothing", "give the command that trains"},
-    {"trl", "", NULL, "starts a trainer of TRL's that is not described",
+    {"trl", "", NULL, "starts a trainer of TRL that is not described",
      "trainer=sft, dpo, kto, orpo, cpo, reward, grpo and rloo are"},
     {"trl.scripts.*|*trl/scripts/*|*examples/scripts/*", "", launch_trl, NULL, NULL},
     {"swift", "sft|pt|rlhf", launch_swift, NULL, NULL},

@@ -18,7 +18,7 @@ static const tide_key_row bridge_model_rows[] = {
     KEY_SETS("seq_length", seq, ""),
     KEY_SETS("overlap_p2p_comm", parallel_overlap_p2p, ""),
     KEY_REFUSED("transformer_impl", "builds layers without Transformer Engine", "transformer_engine"),
-    KEY_REFUSED("teacher|kd_config", "trains by another model beside", ""),
+    KEY_REFUSED("teacher|kd_config", "trains with an additional model", ""),
     KEY_MATTERS("make_vocab_size_divisible_by", "pads the vocabulary to another size", "128"),
     KEY_MATTERS("init_model_with_meta_device", "builds the model on the meta device", ""),
     KEY_NEUTRAL("_target_|should_pad_vocab|parallel_output|scatter_embedding_sequence_parallel|generation_config"),
@@ -43,7 +43,7 @@ static const tide_key_row bridge_optimizer_rows[] = {
     KEY_SETS("exp_avg_sq_dtype", parallel_exp_avg_sq_dtype,
              "torch.float32=fp32|torch.float16=fp16|torch.bfloat16=bf16|torch.uint8=fp8"),
     KEY_SETS("optimizer_offload_fraction", parallel_offload_fraction, ""),
-    KEY_REFUSED("overlap_param_gather_with_optimizer_step", "gathers parameters while it steps", ""),
+    KEY_REFUSED("overlap_param_gather_with_optimizer_step", "gathers parameters during the optimizer step", ""),
     KEY_MATTERS("store_param_remainders", "keeps whole fp32 parameters", "true"),
     KEY_REFUSED("optimizer_cuda_graph", "captures CUDA graphs", ""),
     KEY_REFUSED("use_layer_wise_distributed_optimizer", "shards states by layers", ""),
@@ -89,8 +89,8 @@ static const tide_key_row bridge_overlap_rows[] = {
     KEY_SETS("overlap_param_gather", parallel_overlap_param_gather, ""),
     KEY_SETS("bucket_size", parallel_bucket_size, ""),
     KEY_SETS("overlap_p2p_comm", parallel_overlap_p2p, ""),
-    KEY_REFUSED("overlap_param_gather_with_optimizer_step", "gathers parameters while it steps", ""),
-    KEY_REFUSED("overlap_moe_expert_parallel_comm", "runs experts in another way", ""),
+    KEY_REFUSED("overlap_param_gather_with_optimizer_step", "gathers parameters during the optimizer step", ""),
+    KEY_REFUSED("overlap_moe_expert_parallel_comm", "runs experts differently", ""),
     KEY_MATTERS("tp_comm_overlap|defer_embedding_wgrad_compute|delay_wgrad_compute", "keeps buffers of its own", ""),
     KEY_NEUTRAL("*"),
 };
@@ -322,10 +322,10 @@ static void settle_override(tide_claims *c, const tide_json *root) {
     if (!tide_json_at(root, "mixed_precision")) tide_megatron_force(c, TIDE_SET_parallel_grad_reduce_in_fp32, "true");
     tide_report(c->diags, TIDE_WARNING, TIDE_ERR_FIELD_MISSING, tide_claims_place(c, "model"),
                 tide_format(c->arena,
-                            "%s changes a recipe, which it does not name: what it leaves out is taken as bf16_mixed, "
-                            "the distributed optimizer and fused kernels",
+                            "%s overrides a recipe that it does not name: for everything else, bf16_mixed, the "
+                            "distributed optimizer and fused kernels are assumed",
                             c->at->summary->name),
-                "give the run_config.yaml of the run, which says all");
+                "give the run_config.yaml of the run, which is complete");
 }
 
 static void settle_bridge(tide_claims *c) {

@@ -120,9 +120,10 @@ void tide_gpt_make(tide_claims *c, const tide_claims_file *file, const tide_gpt 
         return;
     mark_used(gpt, file->summary->first);
     if (!gpt->vocabulary)
-        tide_error(c->diags, TIDE_ERR_FIELD_MISSING, tide_claims_place(c, "vocab_size"),
-                   tide_format(c->arena, "%s does not say vocab_size, which the tokenizer has", file->summary->name),
-                   "add it, as --vocab-size or model.vocab_size, or give the model's config.json");
+        tide_error(
+            c->diags, TIDE_ERR_FIELD_MISSING, tide_claims_place(c, "vocab_size"),
+            tide_format(c->arena, "%s does not give vocab_size, which comes from the tokenizer", file->summary->name),
+            "add --vocab-size or model.vocab_size, or give the model's config.json");
     c->inputs->config_text = tide_text_of(gpt_config(c, gpt));
     c->inputs->config = tide_json_parse(c->arena, c->inputs->config_text, file->place, c->diags);
     c->inputs->config_file = c->inputs->source = file->summary->name;
@@ -166,7 +167,7 @@ static void check_group(tide_claims *c, int64_t stages) {
                                "groups of %" PRId64 " micro-batches on %" PRId64
                                " stages are ordered in a way that is not described",
                                group, stages),
-                   "as many as there are stages are");
+                   "as many as there are stages is described");
 }
 
 void tide_megatron_settle_layout(tide_claims *c) {
@@ -189,8 +190,7 @@ void tide_megatron_settle_layout(tide_claims *c) {
             ranks = processes / others;
         else
             tide_report(c->diags, TIDE_WARNING, TIDE_ERR_FIELD_MISSING, "/settings/parallel.dp",
-                        "the files do not say how many processes there are: parallel.dp=1 is taken",
-                        "give parallel.dp");
+                        "the files do not give the number of processes: parallel.dp=1 is assumed", "give parallel.dp");
     }
     tide_imply(c, TIDE_SET_parallel_dp, tide_format(c->arena, "%" PRId64, ranks));
     if (processes <= 0 || processes % others == 0 || c->arguments->asked[TIDE_SET_parallel_dp])

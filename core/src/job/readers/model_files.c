@@ -229,12 +229,11 @@ static void read_job(tide_reading *r, tide_json *root) {
     if (link && !r->is_in_link)
         read_link(r, link->text);
     else if (!tide_json_is(version, TIDE_JSON_NUMBER) || !version->is_integer || version->integer < 1)
-        tide_file_refuse(r, TIDE_ERR_FIELD_TYPE, "has no version that can be read in \"tidemark\"",
-                         "write \"tidemark\": 1");
+        tide_file_refuse(r, TIDE_ERR_FIELD_TYPE, "has no readable version in \"tidemark\"", "write \"tidemark\": 1");
     else if (version->integer > JOB_VERSION)
         tide_file_refuse(r, TIDE_ERR_UNSUPPORTED, "was made by a newer tidemark", "update tidemark");
     else if (!settings || (settings->kind != TIDE_JSON_OBJECT && settings->kind != TIDE_JSON_ARRAY))
-        tide_file_refuse(r, TIDE_ERR_FIELD_TYPE, "has no \"settings\" that can be read",
+        tide_file_refuse(r, TIDE_ERR_FIELD_TYPE, "has no readable \"settings\"",
                          "write \"settings\": {\"model\": ..., \"batch\": ...}");
     else
         tide_arguments_of_json(r->arguments, settings, TIDE_ORIGIN_FILE);

@@ -22,13 +22,14 @@ static const tide_key_row nemo_rl_lora_rows[] = {
     KEY_SETS("match_all_linear", adapter_target_modules, "true=all-linear|false="),
     KEY_SETS("target_modules", adapter_target_modules, ""),
     KEY_SETS("exclude_modules", adapter_exclude_modules, ""),
-    KEY_MATTERS("use_triton", "runs the adapters by kernels of their own", ""),
+    KEY_MATTERS("use_triton", "runs adapters with separate kernels", ""),
     KEY_NEUTRAL("enabled|dropout_position|lora_A_init"),
 };
 RL_SWITCHED(nemo_rl_lora);
 
 static const tide_key_row nemo_rl_backend_rows[] = {
-    KEY_MATTERS("attn|linear|rms_norm|experts|dispatcher|enable_deepep", "runs layers by other kernels", "torch|sdpa"),
+    KEY_MATTERS("attn|linear|rms_norm|experts|dispatcher|enable_deepep", "runs layers with other kernels",
+                "torch|sdpa"),
     KEY_NEUTRAL("fake_balanced_gate|enable_hf_state_dict_adapter|enable_fsdp_optimizations|gate_precision|rope_fusion"),
     KEY_NEUTRAL("_target_"),
 };
@@ -48,8 +49,8 @@ static const tide_key_row nemo_rl_dtensor_rows[] = {
     KEY_SETS("cpu_offload", parallel_offload, ""),
     KEY_HOLDS("lora_cfg", nemo_rl_lora_keys),
     KEY_HOLDS("automodel_kwargs", nemo_rl_automodel_keys),
-    KEY_MATTERS("dp_replicate_size", "shards over some of the ranks, which hold copies of each other", "1"),
-    KEY_MATTERS("moe_parallelizer", "shards experts in another way", ""),
+    KEY_MATTERS("dp_replicate_size", "shards over some of the ranks, with replicas across groups", "1"),
+    KEY_MATTERS("moe_parallelizer", "shards experts differently", ""),
     KEY_NEUTRAL("_v2|enabled|env_vars|sequence_parallel|custom_parallel_plan|defer_fsdp_grad_sync"),
     KEY_NEUTRAL("clear_cache_every_n_steps"),
 #include "job/readers/keys/parallel_sizes.def"
@@ -67,11 +68,11 @@ static const tide_key_row nemo_rl_engine_rows[] = {
     KEY_SETS("gpu_memory_utilization", trainer_vllm_gpu_memory_utilization, ""),
     KEY_SETS("tensor_parallel_size", trainer_vllm_tensor_parallel_size, ""),
     KEY_SETS("max_model_len", trainer_vllm_max_model_length, ""),
-    KEY_MATTERS("pipeline_parallel_size|expert_parallel_size", "cuts the engine over ranks", "1"),
+    KEY_MATTERS("pipeline_parallel_size|expert_parallel_size", "shards the engine over ranks", "1"),
     KEY_MATTERS("kv_cache_dtype", "caches in another type", "auto"),
     KEY_MATTERS("precision", "generates in another type", "bfloat16"),
     KEY_MATTERS("enforce_eager", "leaves out CUDA graphs", ""),
-    KEY_MATTERS("max_num_seqs", "makes the engine's steps of another size", ""),
+    KEY_MATTERS("max_num_seqs", "changes the size of the engine's steps", ""),
     KEY_MATTERS("is_mx|quantization_ignored_layer_kws", "generates with quantised weights", ""),
     KEY_NEUTRAL("async_engine|cap_max_tokens_to_context|distributed_executor_backend|enable_*|enforce_monotonicity"),
     KEY_NEUTRAL(
@@ -106,7 +107,7 @@ RL_SECTION(nemo_rl_generation);
 static const tide_key_row nemo_rl_optimizer_kwargs_rows[] = {
     KEY_SETS("foreach", optimizer, "false=adamw_single|true="),
     KEY_SETS("fused", optimizer, "true=adamw_fused|false="),
-    KEY_MATTERS("exp_avg_dtype|exp_avg_sq_dtype|master_weights|store_param_remainders", "keeps states in other types",
+    KEY_MATTERS("exp_avg_dtype|exp_avg_sq_dtype|master_weights|store_param_remainders", "keeps states in other dtypes",
                 "float32"),
     KEY_NEUTRAL("lr|betas|eps|weight_decay"),
 };
@@ -119,12 +120,12 @@ static const tide_key_row nemo_rl_optimizer_rows[] = {
 RL_SECTION(nemo_rl_optimizer);
 
 static const tide_key_row nemo_rl_switched_rows[] = {
-    KEY_MATTERS("enabled", "trains further parts beside the model", ""),
+    KEY_MATTERS("enabled", "trains additional parts", ""),
     KEY_NEUTRAL("aux_layer_indices|loss_weight|model_name|num_layers|reward_model_type"),
 };
 RL_SWITCHED(nemo_rl_switched);
 
-static const tide_key_row nemo_rl_replay_rows[] = {KEY_MATTERS("enabled", "keeps the choices of experts", "")};
+static const tide_key_row nemo_rl_replay_rows[] = {KEY_MATTERS("enabled", "keeps the routing of experts", "")};
 RL_SWITCHED(nemo_rl_replay);
 
 static const tide_key_row nemo_rl_overrides_rows[] = {

@@ -17,7 +17,7 @@
         KEY_SETS("load_in_4bit", quant, "true=nf4|false="), KEY_SETS("attn_implementation", attention, KEY_ATTENTION), \
         KEY_SETS("param_dtype", dtype, ""), KEY_MATTERS("packing_samples", PACKS, ""),                                 \
         KEY_MATTERS("use_liger_kernel|deepcompile", "replaces kernels", ""),                                           \
-        KEY_MATTERS("experts_implementation", "runs experts by other kernels", "grouped_mm"),                          \
+        KEY_MATTERS("experts_implementation", "runs experts with other kernels", "grouped_mm"),                        \
         KEY_MATTERS("zpg", "keeps a second copy of the weights in each group", "1"),                                   \
         KEY_SETS("grad_accum_dtype", parallel_grad_accum_dtype, ""),                                                   \
         KEY_SETS("overlap_comm", parallel_overlap_comm, ""),                                                           \
@@ -45,7 +45,7 @@ RL_SECTION(openrlhf_lora);
 static const tide_key_row openrlhf_ds_rows[] = {
     OF_ENGINE,
     KEY_HOLDS("lora", openrlhf_lora_keys),
-    KEY_MATTERS("enable_sleep", "moves what trains to the host in between", ""),
+    KEY_MATTERS("enable_sleep", "moves the policy to the host in between", ""),
 #include "job/readers/keys/parallel_sizes.def"
 };
 RL_SECTION(openrlhf_ds);
@@ -118,7 +118,7 @@ RL_SECTION(openrlhf_algo);
 
 static const tide_key_row openrlhf_ref_rows[] = {
     KEY_MATTERS("offload", "keeps the reference on the host", ""),
-    KEY_MATTERS("model_name_or_path", "takes another model for reference", ""),
+    KEY_MATTERS("model_name_or_path", "uses another model as reference", ""),
     KEY_NEUTRAL("num_nodes|num_gpus_per_node"),
 };
 RL_SECTION(openrlhf_ref);
@@ -161,9 +161,9 @@ static const tide_key_row openrlhf_rows[] = {
     KEY_MATTERS("use_dynamic_batch", PACKS, ""),
     KEY_MATTERS("enable_ema", "keeps an average of the weights", ""),
     KEY_MATTERS("entropy_loss_coef", "adds the entropy to the loss", ""),
-    KEY_MATTERS("ref_pretrain", "takes another model for reference", ""),
+    KEY_MATTERS("ref_pretrain", "uses another model as reference", ""),
     KEY_MATTERS("ref_offload|ref_reward_offload", "keeps the reference on the host", ""),
-    KEY_MATTERS("deepspeed_enable_sleep", "moves what trains to the host in between", ""),
+    KEY_MATTERS("deepspeed_enable_sleep", "moves the policy to the host in between", ""),
     KEY_REFUSED("use_kl_estimator_k3|freezing_actor_steps|full_determinism", OTHER_LOOP, "-1"),
     KEY_NEUTRAL("save_path|save_steps|save_hf_ckpt|save_value_network|disable_ds_ckpt|logging_steps|eval_steps|"
                 "ckpt_path|max_ckpt_num|max_ckpt_mem|load_checkpoint|perf"),

@@ -112,10 +112,10 @@ bool tide_refuse_named_preferences(tide_claims *c) {
         if (!is_of_trainer || !file->reader->keys || !is_named_after(&n, file)) continue;
         tide_error(c->diags, TIDE_ERR_UNSUPPORTED, n.place,
                    tide_format(c->arena,
-                               "%s: %s, which is of preferences or rewards, and no key says which of TRL's "
-                               "trainers it has",
+                               "%s: %s suggests preference or reward training, but no key says with which of TRL's "
+                               "trainers",
                                file->summary->name, n.what),
-                   "say trainer=dpo, kto, orpo, cpo, reward, grpo or rloo; trainer=hf where it is supervised");
+                   "give trainer=dpo, kto, orpo, cpo, reward, grpo or rloo; or trainer=hf if it is supervised");
         return true;
     }
     return false;

@@ -17,7 +17,7 @@ static void swift_facts(tide_claims *c) {
     tide_imply_fact(c, is_bf16 ? TIDE_FACT_bf16 : TIDE_FACT_fp16, is_bf16 ? "bf16" : "fp16", "true");
     if (!dtype)
         tide_report(c->diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/dtype",
-                    "ms-swift takes the configuration's type, which is taken to be bf16", NULL);
+                    "ms-swift uses the configuration's dtype, assumed to be bf16", NULL);
 }
 
 /* trainers/arguments.py: 16 rows per step; arguments/rlhf_args.py. */

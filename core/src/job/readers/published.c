@@ -29,7 +29,7 @@ bool tide_published_take(tide_claims *c, const char *path) {
         const char *slash = strrchr(rows[i].path, '/');
         tide_claims_add(c, &tide_deepspeed_reader, root, slash ? slash + 1 : rows[i].path, place);
         tide_report(c->diags, TIDE_ASSUMPTION, TIDE_OK, place,
-                    tide_format(c->arena, "%s is not given: taken as %s publishes it", rows[i].path, program),
+                    tide_format(c->arena, "%s is not given: assumed to be as published by %s", rows[i].path, program),
                     "give the file itself if yours differs");
         return true;
     }

@@ -119,7 +119,7 @@ static const char *fault_of_fp8(const tide_json *from, const char **key) {
     bool is_pair = block->kind == TIDE_JSON_ARRAY && block->count == 2;
     return is_pair && is_whole(block->first, 1) && is_whole(block->first->next, 1)
                ? NULL
-               : "must be two positive integers, or null for one scale of the whole weight";
+               : "must be two positive integers, or null for one scale per weight";
 }
 
 /* compressed_tensors/quantization/quant_args.py, validate_group */

@@ -80,7 +80,8 @@ static void read_requirement(tide_reading *r, tide_text line) {
     else
         tide_report(
             r->diags, TIDE_ASSUMPTION, TIDE_OK, tide_format(r->arena, "/settings/%s", tide_settings[library].name),
-            tide_format(r->arena, "%s does not pin it: taken as %s", r->name, tide_setting_default(library)), NULL);
+            tide_format(r->arena, "%s does not pin it: assumed to be %s", r->name, tide_setting_default(library)),
+            NULL);
 }
 
 /* Whether text is a list of packages, with options of pip on separate lines, that contains one of the two libraries. */

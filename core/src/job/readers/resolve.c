@@ -19,7 +19,7 @@ static void report_unknown(tide_claims *c) {
                    "remove them");
     else
         tide_report(c->diags, TIDE_WARNING, TIDE_ERR_FIELD_UNKNOWN, c->at->place,
-                    tide_format(c->arena, "%s has keys that are not known here: %s", name, list), NULL);
+                    tide_format(c->arena, "%s has unknown keys: %s", name, list), NULL);
 }
 
 /* Options of a kind that is not used have no effect. */

@@ -124,7 +124,7 @@ static void settle_rl_fsdp(tide_claims *c, const tide_json *root, bool is_alone)
     if (is_alone) return;
     if (is_first && c->arguments->asked_trainer) {
         tide_report(c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, c->at->place,
-                    "TRL's trainers are not described with FSDP1: FSDP2, which is near, is played", NULL);
+                    "TRL's trainers are not described with FSDP1: FSDP2, which is similar, is played", NULL);
         is_first = false;
     }
     tide_imply(c, TIDE_SET_parallel_kind, is_first ? "fsdp1" : "fsdp2");
@@ -138,7 +138,7 @@ static void settle_rl_ranks(tide_claims *c, const tide_json *root, const rl_size
     bool has_deepspeed = tide_claims_have(c, TIDE_PROGRAM_openrlhf), is_alone = s->gpus == 1 && !has_deepspeed;
     if (!s->gpus && !c->arguments->is_spread)
         tide_report(c->diags, TIDE_WARNING, TIDE_ERR_FIELD_MISSING, "/settings/parallel.dp",
-                    "the file does not say over how many GPUs: taken as 8", "give parallel.dp");
+                    "the file does not give the number of GPUs: 8 is assumed", "give parallel.dp");
     if (has_deepspeed)
         settle_rl_deepspeed(c);
     else
@@ -163,7 +163,7 @@ static const char *kind_of_sections(tide_claims *c, const tide_json *root) {
     const char *kind = tide_fact_of(c, TIDE_FACT_trl);
     if (!kind)
         tide_error(c->diags, TIDE_ERR_FIELD_MISSING, c->at->place,
-                   tide_format(c->arena, "%s does not say what it trains by", c->at->summary->name),
+                   tide_format(c->arena, "%s does not say which algorithm it trains with", c->at->summary->name),
                    "give the section of the algorithm: sft, dpo, rm or grpo");
     return kind;
 }
@@ -249,13 +249,13 @@ void tide_rl_settle(tide_claims *c) {
     settle_rl_sizes(c, &s, generates);
     settle_rl_ranks(c, file->root, &s);
     tide_claims_note(c, is_supervised ? "loss" : "workers", TIDE_KEY_UNSUPPORTED, NULL,
-                     is_supervised ? "computes the loss outside of the model" : "trains by workers of its own");
+                     is_supervised ? "computes the loss outside of the model" : "trains with workers of its own");
     tide_report(c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, file->place,
                 is_supervised ? tide_format(c->arena,
                                             "the loss of %s is not described: the model's own, over all positions, is "
                                             "played in a plain loop",
                                             file->reader->title)
-                              : tide_format(c->arena, "what the workers of %s do beside the trainer is not described",
+                              : tide_format(c->arena, "what the workers of %s do besides the trainer is not described",
                                             file->reader->title),
                 NULL);
 }

@@ -45,7 +45,7 @@ typedef struct reader {
 static bool refuse_tensor(const reader *r, tide_text name, const char *message) {
     return tide_error(r->diags, TIDE_ERR_FILE, r->place,
                       tide_format(r->arena, "%s: %s %s", r->file, tide_shown(r->arena, name), message),
-                      "is the download complete? Fetch the file anew");
+                      "is the download complete? Fetch the file again");
 }
 
 /* A non-negative integer that a double can represent. */
@@ -58,16 +58,16 @@ static bool read_tensor(const reader *r, const tide_json *entry, tide_stored *t)
                     *offsets = tide_json_at(entry, "data_offsets");
     if (entry->kind != TIDE_JSON_OBJECT || !dtype || dtype->kind != TIDE_JSON_STRING || !shape ||
         shape->kind != TIDE_JSON_ARRAY || !offsets || offsets->kind != TIDE_JSON_ARRAY)
-        return refuse_tensor(r, entry->key, "is no {\"dtype\", \"shape\", \"data_offsets\"}");
+        return refuse_tensor(r, entry->key, "is not {\"dtype\", \"shape\", \"data_offsets\"}");
     int bits = bits_of(dtype->text);
     if (!bits)
         return refuse_tensor(r, entry->key,
-                             tide_format(r->arena, "has the dtype \"%s\", which safetensors does not know",
+                             tide_format(r->arena, "has the dtype \"%s\", which safetensors does not have",
                                          tide_shown(r->arena, dtype->text)));
     if (shape->count > TIDE_STORED_DIMS) return refuse_tensor(r, entry->key, "has more than 8 dimensions");
     *t = (tide_stored){.name = entry->key, .dtype = dtype->text, .count = 1, .file = r->file};
     for (const tide_json *size = shape->first; size; size = size->next) {
-        if (!is_count(size)) return refuse_tensor(r, entry->key, "has a shape that is not of whole numbers");
+        if (!is_count(size)) return refuse_tensor(r, entry->key, "has a shape that does not consist of integers");
         if (!tide_mul_i64(&t->count, t->count, size->integer))
             return refuse_tensor(r, entry->key, "has more elements than can be counted");
         t->shape[t->dims++] = size->integer;
@@ -75,11 +75,11 @@ static bool read_tensor(const reader *r, const tide_json *entry, tide_stored *t)
     int64_t in_bits;
     if (offsets->count != 2 || !is_count(offsets->first) || !is_count(offsets->first->next) ||
         offsets->first->integer > offsets->first->next->integer)
-        return refuse_tensor(r, entry->key, "has data_offsets that are no [begin, end]");
+        return refuse_tensor(r, entry->key, "has data_offsets that are not [begin, end]");
     t->begin = offsets->first->integer;
     t->bytes = offsets->first->next->integer - t->begin;
     if (!tide_mul_i64(&in_bits, t->count, bits) || (in_bits + 7) / 8 != t->bytes)
-        return refuse_tensor(r, entry->key, "has data of another size than its shape and dtype");
+        return refuse_tensor(r, entry->key, "has data whose size does not match its shape and dtype");
     return true;
 }
 
@@ -105,7 +105,7 @@ static bool check_layout(const reader *r, tide_stored *tensors, uint32_t count) 
         if (tensors[i].begin != end)
             return refuse_tensor(r, tensors[i].name,
                                  tensors[i].begin < end ? "overlaps another tensor"
-                                                        : "does not begin where the one before it ends");
+                                                        : "does not start where the one before it ends");
         end += tensors[i].bytes;
     }
     return true;
@@ -121,7 +121,7 @@ static void read_header(tide_reading *of, tide_json *root) {
         if (!read_tensor(&r, entry, &checkpoint->tensors[checkpoint->count])) return;
         checkpoint->bytes += checkpoint->tensors[checkpoint->count].bytes;
         if (checkpoint->bytes < 0 || checkpoint->bytes > INT64_C(1) << 53) {
-            refuse_tensor(&r, entry->key, "ends further on than any file");
+            refuse_tensor(&r, entry->key, "ends beyond the size of any file");
             return;
         }
         checkpoint->count++;
@@ -144,7 +144,7 @@ static void read_index(tide_reading *r, tide_json *root) {
     for (const tide_json *entry = map->first; entry; entry = entry->next)
         if (entry->kind != TIDE_JSON_STRING) {
             tide_error(r->diags, TIDE_ERR_FIELD_TYPE, r->place,
-                       tide_format(r->arena, "%s: \"weight_map\" holds something that is no file's name", r->name),
+                       tide_format(r->arena, "%s: \"weight_map\" contains something that is not a file name", r->name),
                        NULL);
             return;
         }
@@ -171,10 +171,10 @@ static bool check_index(tide_checkpoint *c, tide_arena *arena, tide_diagnostics 
         }
     if (!missing) return true;
     return tide_error(diags, TIDE_ERR_FIELD_MISSING, "/files",
-                      tide_format(arena, "%s names %u tensors that are in none of the headers given, %s of %s first",
+                      tide_format(arena, "%s lists %u tensors that are in none of the given headers, %s in %s first",
                                   c->index_file, missing, tide_shown(arena, first->key),
                                   tide_shown(arena, first->text)),
-                      "give the header of each of its files, or the index alone");
+                      "give the header of each of its files, or only the index");
 }
 
 bool tide_checkpoint_settle(tide_checkpoint *c, tide_arena *arena, tide_diagnostics *diags) {
@@ -182,7 +182,7 @@ bool tide_checkpoint_settle(tide_checkpoint *c, tide_arena *arena, tide_diagnost
     for (uint32_t i = 1; i < c->count; i++)
         if (tide_text_equal(c->tensors[i].name, c->tensors[i - 1].name))
             return tide_error(diags, TIDE_ERR_CONFLICT, "/files",
-                              tide_format(arena, "%s stands twice in the checkpoint, in %s and %s",
+                              tide_format(arena, "%s is twice in the checkpoint, in %s and %s",
                                           tide_shown(arena, c->tensors[i].name), c->tensors[i - 1].file,
                                           c->tensors[i].file),
                               "give each header once");

@@ -80,10 +80,10 @@ void tide_megatron_settle_stages(tide_claims *c, int64_t ranks) {
     if (!layers) {
         tide_error(c->diags, TIDE_ERR_UNSUPPORTED, place,
                    tide_format(c->arena,
-                               "%s: stages without layers, with layers that predict more tokens, or beside "
-                               "those of the embedding and the loss are not described",
+                               "%s: stages without layers, with layers that predict further tokens, or separate "
+                               "ones for the embedding and the loss are not described",
                                said),
-                   "give parallel.stage_layers in its place");
+                   "give parallel.stage_layers instead");
         return;
     }
     if (stages % ranks) {
@@ -134,7 +134,7 @@ void tide_torchtitan_settle_stages(tide_claims *c, const tide_json *parts) {
         tide_error(c->diags, TIDE_ERR_UNSUPPORTED, tide_claims_place(c, "parallelism"),
                    "module_fqns_per_model_part: stages without layers, with layers out of order, or with the embedding "
                    "and the head on others than the first and the last are not described",
-                   "give parallel.stage_layers in its place");
+                   "give parallel.stage_layers instead");
     else
         tide_imply(c, TIDE_SET_parallel_stage_layers, layers);
     for (tide_file_key *entry = c->at->summary->first; entry; entry = entry->next)

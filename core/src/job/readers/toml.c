@@ -52,7 +52,7 @@ static void skip_lines(toml *t) {
 }
 
 static tide_json *toml_node(toml *t, tide_json_kind kind) {
-    if (++t->nodes > TOML_NODES) return toml_fail(t, "holds more values than tidemark reads (20000)");
+    if (++t->nodes > TOML_NODES) return toml_fail(t, "contains more values than tidemark reads (20000)");
     return tide_json_new(t->arena, kind);
 }
 
@@ -77,7 +77,7 @@ static size_t unicode(toml *t, char *to, int digits) {
     unsigned long code = strtoul(hex, &end, 16);
     bool is_scalar = code > 0 && code < 0x110000 && (code < 0xd800 || code > 0xdfff);
     if (*end || hex[0] == '-' || hex[0] == '+' || hex[0] == ' ' || !is_scalar)
-        return (void)toml_fail(t, "names no character after \\u"), 0;
+        return (void)toml_fail(t, "has no character after \\u"), 0;
     t->at += digits;
     return put_utf8(to, code);
 }
@@ -96,7 +96,7 @@ static size_t escaped(toml *t, char *to, bool is_long) {
     const char *begin = t->at;
     if (is_long) skip_blanks(t);
     if (!is_long || t->at == t->end || (*t->at != '\n' && *t->at != '\r') || begin > t->at)
-        return (void)toml_fail(t, "has an unknown escape in a text"), 0;
+        return (void)toml_fail(t, "has an unknown escape in a string"), 0;
     while (t->at < t->end && strchr(" \t\r\n", *t->at) && *t->at) t->line += *t->at++ == '\n';
     return 0;
 }
@@ -127,15 +127,15 @@ static bool quoted(toml *t, tide_text *text) {
             return true;
         }
         char c = *t->at++;
-        if (c == '\n' && !is_long) return toml_fail(t, "has a text that does not end in its line"), false;
-        if (c == '\0') return toml_fail(t, "has a zero byte in a text"), false;
+        if (c == '\n' && !is_long) return toml_fail(t, "has a string that does not end on its line"), false;
+        if (c == '\0') return toml_fail(t, "has a zero byte in a string"), false;
         t->line += c == '\n';
         if (c == '\\' && quote == '"')
             length += escaped(t, out + length, is_long);
         else
             out[length++] = c;
     }
-    return toml_fail(t, "has a text that does not end"), false;
+    return toml_fail(t, "has a string that does not end"), false;
 }
 
 /* ---- keys ---- */
@@ -177,7 +177,7 @@ static tide_json *walk(toml *t, tide_json *object, tide_text *last) {
             put_entry(t, object, *last, below);
         }
         if (!below) return NULL;
-        if (below->kind != TIDE_JSON_OBJECT) return toml_fail(t, "has a key below what is no table");
+        if (below->kind != TIDE_JSON_OBJECT) return toml_fail(t, "has a key below something that is not a table");
         object = below;
         if (!toml_key(t, last)) return NULL;
     }
@@ -212,7 +212,7 @@ static bool toml_entry(toml *t, tide_json *object, int depth) {
     tide_json *in = walk(t, object, &key);
     if (!in) return false;
     skip_blanks(t);
-    if (!toml_take(t, '=')) return toml_fail(t, "lacks = behind a key"), false;
+    if (!toml_take(t, '=')) return toml_fail(t, "lacks = after a key"), false;
     put_entry(t, in, key, toml_value(t, depth));
     return !t->message;
 }
@@ -250,7 +250,7 @@ static tide_json *toml_number(toml *t, tide_text word) {
     }
     if (length && ++t->nodes <= TOML_NODES) node = tide_json_parse(t->arena, (tide_text){digits, length}, "", &scratch);
     if (node && node->kind == TIDE_JSON_NUMBER) return node;
-    return toml_fail(t, tide_format(t->arena, "has a value that is none: %s", tide_shown(t->arena, word)));
+    return toml_fail(t, tide_format(t->arena, "has an invalid value: %s", tide_shown(t->arena, word)));
 }
 
 static tide_json *toml_value(toml *t, int depth) {
@@ -265,7 +265,7 @@ static tide_json *toml_value(toml *t, int depth) {
     const char *begin = t->at;
     while (t->at < t->end && (is_bare(*t->at) || *t->at == '+' || *t->at == '.' || *t->at == ':')) t->at++;
     tide_text word = {begin, (size_t)(t->at - begin)};
-    if (word.length > TOML_SCALAR) return toml_fail(t, "has a value that is none");
+    if (word.length > TOML_SCALAR) return toml_fail(t, "has an invalid value");
     if (!tide_text_is(word, "true") && !tide_text_is(word, "false")) return toml_number(t, word);
     tide_json *truth = toml_node(t, TIDE_JSON_BOOL);
     if (truth) truth->is_true = word.length == 4;
@@ -277,7 +277,7 @@ static tide_json *toml_value(toml *t, int depth) {
 /* [a.b]: what follows belongs there. */
 static tide_json *toml_table(toml *t, tide_json *root) {
     tide_text key;
-    if (toml_take(t, '[')) return toml_fail(t, "has an array of tables, which is not read");
+    if (toml_take(t, '[')) return toml_fail(t, "has an array of tables, which is not supported");
     tide_json *in = walk(t, root, &key), *table = NULL;
     if (!in) return NULL;
     for (tide_json *child = in->first; child && !table; child = child->next)
@@ -286,8 +286,8 @@ static tide_json *toml_table(toml *t, tide_json *root) {
         table = toml_node(t, TIDE_JSON_OBJECT);
         put_entry(t, in, key, table);
     }
-    if (table && table->kind != TIDE_JSON_OBJECT) return toml_fail(t, "has a table over a value");
-    return toml_take(t, ']') ? table : toml_fail(t, "lacks ] behind a table");
+    if (table && table->kind != TIDE_JSON_OBJECT) return toml_fail(t, "redefines a value as a table");
+    return toml_take(t, ']') ? table : toml_fail(t, "lacks ] after a table");
 }
 
 tide_json *tide_toml_parse(tide_arena *arena, tide_text text, const char *place, tide_diagnostics *diags) {
@@ -300,7 +300,7 @@ tide_json *tide_toml_parse(tide_arena *arena, tide_text text, const char *place,
         else
             toml_entry(&t, table, 0);
         skip_comment(&t);
-        if (!t.message && t.at < t.end && *t.at != '\n') toml_fail(&t, "goes on behind a value");
+        if (!t.message && t.at < t.end && *t.at != '\n') toml_fail(&t, "continues after a value");
     }
     if (!t.message) return root;
     tide_error(diags, TIDE_ERR_FILE, place, tide_format(arena, "line %u %s", t.line, t.message),

@@ -27,13 +27,13 @@ static const tide_key_row titan_training_rows[] = {
     KEY_SETS("mixed_precision_param", parallel_param_dtype, "bfloat16=bf16|float32=fp32"),
     KEY_SETS("mixed_precision_reduce", parallel_reduce_dtype, "bfloat16=bf16|float32=fp32"),
     KEY_REFUSED("enable_cpu_offload", "moves parameters to the host", ""),
-    KEY_MATTERS("global_batch_size", "sums gradients over micro-batches (parallel.microbatches)", "-1"),
+    KEY_MATTERS("global_batch_size", "accumulates gradients over micro-batches (parallel.microbatches)", "-1"),
     KEY_MATTERS("compile", "fuses kernels", ""),
     KEY_NEUTRAL("*"),
 };
 
 static const tide_key_row titan_parallelism_rows[] = {
-    KEY_REFUSED("data_parallel_replicate_degree", "copies shards between groups of ranks", "1"),
+    KEY_REFUSED("data_parallel_replicate_degree", "replicates shards across groups of ranks", "1"),
     KEY_SETS("data_parallel_shard_degree", parallel_dp, "-1="),
     KEY_SETS("fsdp_reshard_after_forward", parallel_reshard_after_forward, "default=|always=true|never=false"),
     KEY_SETS("tensor_parallel_degree", parallel_tp, ""),
@@ -43,11 +43,12 @@ static const tide_key_row titan_parallelism_rows[] = {
     KEY_SETS("pipeline_parallel_schedule", parallel_schedule, ""),
     KEY_REFUSED("pipeline_parallel_schedule_csv", "has a schedule of its own", ""),
     KEY_NEUTRAL("module_fqns_per_model_part"), /* settle_stages() */
-    KEY_REFUSED("pipeline_parallel_split_points|pipeline_parallel_layers_per_stage", "says where stages are cut", ""),
+    KEY_REFUSED("pipeline_parallel_split_points|pipeline_parallel_layers_per_stage",
+                "determines where stages are split", ""),
     KEY_SETS("context_parallel_degree", parallel_cp, ""),
     KEY_SETS("context_parallel_rotate_method", parallel_rotate, ""),
     KEY_SETS("expert_parallel_degree", parallel_ep, ""),
-    KEY_REFUSED("expert_tensor_parallel_degree", "cuts each expert over ranks", "1"),
+    KEY_REFUSED("expert_tensor_parallel_degree", "shards each expert over ranks", "1"),
     KEY_REFUSED("expert_parallel_comm_backend", "exchanges tokens through buffers of its own", "standard"),
     KEY_MATTERS("enable_compiled_autograd", "fuses kernels", ""),
     KEY_NEUTRAL("pipeline_parallel_microbatch_size|pipeline_parallel_first_stage_less_layers"),
@@ -147,8 +148,8 @@ static void settle_stages(tide_claims *c, const tide_json *root, int64_t stages)
         tide_imply(c, TIDE_SET_parallel_stage_layers, even);
     else
         warn_of_titan(c, "parallelism",
-                      "stages are cut evenly here, where torchtitan counts the embedding and the head as layers: give "
-                      "parallel.stage_layers");
+                      "stages are split evenly here, whereas torchtitan counts the embedding and the head as "
+                      "layers: give parallel.stage_layers");
 }
 
 /* torchtitan/distributed/pipeline_parallel.py: build_pipeline_schedule. */
@@ -222,7 +223,7 @@ static void settle_titan_job(tide_claims *c, const tide_json *root) {
     for (size_t i = 0; i < TIDE_COUNT_OF(defaults); i++) tide_imply(c, defaults[i].id, defaults[i].value);
     if (titan_int(root, "parallelism", "data_parallel_shard_degree", 0) == 0)
         warn_of_titan(c, "parallelism",
-                      "data_parallel_shard_degree is the ranks that are left: give parallel.dp; 1 is taken");
+                      "data_parallel_shard_degree means the remaining ranks: give parallel.dp; 1 is assumed");
 }
 
 static void settle_titan(tide_claims *c) {
@@ -234,13 +235,13 @@ static void settle_titan(tide_claims *c) {
     tide_imply(c, TIDE_SET_parallel_kind, "native");
     if (!asked || strcmp(asked, "none") != 0) {
         tide_error(c->diags, TIDE_ERR_UNSUPPORTED, tide_claims_place(c, "model"),
-                   tide_format(c->arena, "%s is a job of torchtitan, whose models are its own and not described",
+                   tide_format(c->arena, "%s is a job for torchtitan, whose own models are not described",
                                file->summary->name),
-                   "say trainer=none for what transformers' modules need under its settings (parallel.kind=native)");
+                   "give trainer=none for transformers' modules with its settings (parallel.kind=native)");
         return;
     }
     warn_of_titan(c, "model",
-                  "torchtitan's models are not described: transformers' modules are played under the job's settings");
+                  "torchtitan's models are not described: transformers' modules are played with the job's settings");
     settle_titan_job(c, file->root);
 }
 

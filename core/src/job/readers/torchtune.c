@@ -71,8 +71,8 @@ static const tide_key_row torchtune_rows[] = {
     KEY_REFUSED("enable_activation_offloading|fsdp_cpu_offload", "moves tensors to the host", ""),
     KEY_REFUSED("optimizer_in_bwd", "steps in the backward pass", ""),
     KEY_REFUSED("ac_mode", "checkpoints some layers or operations", "full"),
-    KEY_REFUSED("tensor_parallel_*|context_parallel_*|data_parallel_*", "cuts the model over ranks", "1|-1"),
-    KEY_REFUSED("ref_checkpointer|teacher_*|generation_*|quantizer", "trains by another model beside", ""),
+    KEY_REFUSED("tensor_parallel_*|context_parallel_*|data_parallel_*", "shards the model over ranks", "1|-1"),
+    KEY_REFUSED("ref_checkpointer|teacher_*|generation_*|quantizer", "trains with an additional model", ""),
     KEY_MATTERS("compile", "fuses kernels", ""),
     KEY_NEUTRAL(
         "ac_option|checkpointer|custom_sharded_layers|device|epochs|max_steps_per_epoch|seed|shuffle|output_dir"),
@@ -133,14 +133,14 @@ static void settle_torchtune(tide_claims *c) {
     c->at = file;
     if (!asked || strcmp(asked, "none") != 0) {
         tide_error(c->diags, TIDE_ERR_UNSUPPORTED, tide_claims_place(c, "model"),
-                   tide_format(c->arena, "%s is a recipe of torchtune, whose models are its own and not described",
+                   tide_format(c->arena, "%s is a recipe for torchtune, whose own models are not described",
                                file->summary->name),
-                   "say trainer=none for what transformers' modules need under its settings, or run the recipe by "
-                   "`tidemark dry-run`");
+                   "give trainer=none for transformers' modules with its settings, or run the recipe with `tidemark"
+                   " dry-run`");
         return;
     }
     tide_report(c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, tide_claims_place(c, "model"),
-                "torchtune's models are not described: transformers' modules are played under the recipe's settings",
+                "torchtune's models are not described: transformers' modules are played with the recipe's settings",
                 NULL);
     settle_recipe(c, file->root);
 }

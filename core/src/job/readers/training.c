@@ -14,7 +14,7 @@ static void settle_checkpointing(tide_claims *c) {
     if (tide_trl_kind(c) && !said) is_on = true; /* trl/trainer/base_config.py, like bf16 in tide_mixed_precision() */
     if (said && !is_on && !tide_fact_is(c, TIDE_FACT_checkpointing, "false"))
         tide_report(c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/settings/checkpointing",
-                    tide_format(c->arena, "gradient_checkpointing: %s is not described; it is taken as true", said),
+                    tide_format(c->arena, "gradient_checkpointing: %s is not described; it is treated as true", said),
                     NULL);
     bool is_named = said && !tide_fact_is(c, TIDE_FACT_checkpointing, "false");
     if (tide_fact_is(c, TIDE_FACT_fsdp_checkpointing, "true")) {
@@ -127,7 +127,7 @@ static void settle_autocast(tide_claims *c) {
     if (!scales_gradients || c->settings[TIDE_SET_dtype]) return;
     tide_imply(c, TIDE_SET_dtype, "fp32");
     tide_report(c->diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/dtype",
-                "fp32 weights, the only ones whose gradients GradScaler takes for fp16: a script must load them so",
+                "fp32 weights, the only ones with which GradScaler supports fp16: the script must load them like that",
                 NULL);
 }
 
@@ -171,8 +171,8 @@ static const char *strategy_of_plugin(tide_claims *c, const char *words) {
     if (other && strcmp(sharding_strategy(c, other), "FULL_SHARD") != 0 && c->facts[said])
         tide_report(c->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, c->fact_places[said],
                     tide_format(c->arena,
-                                "%s changes nothing: for FSDP1 accelerate 1.15 shards as FSDP_SHARDING_STRATEGY says, "
-                                "FULL_SHARD otherwise",
+                                "%s has no effect: for FSDP1 accelerate 1.15 uses FSDP_SHARDING_STRATEGY, or "
+                                "FULL_SHARD",
                                 other),
                     "give fsdp_sharding_strategy in a file of `accelerate launch`");
     return "FULL_SHARD";
@@ -216,7 +216,7 @@ static void settle_groups(tide_claims *c) {
     if (ranks <= 1)
         tide_error(c->diags, TIDE_ERR_CONFLICT, c->fact_places[TIDE_FACT_dp_replicate],
                    "\"FSDP is enabled but the parallelism config has no dimension for FSDP to shard across\"",
-                   "give dp_shard_size, or parallel.kind=ddp for copies alone");
+                   "give dp_shard_size, or parallel.kind=ddp for replicas only");
     else if (processes > 0 && (copies > MOST_PROCESSES || shards > MOST_PROCESSES || copies * ranks != processes))
         tide_error(c->diags, TIDE_ERR_CONFLICT, c->fact_places[TIDE_FACT_dp_replicate],
                    tide_format(c->arena,
@@ -230,7 +230,7 @@ static void settle_groups(tide_claims *c) {
 static void settle_fsdp_units(tide_claims *c, bool of_trainer) {
     if (tide_fact_is(c, TIDE_FACT_fsdp_policy, "size_based_wrap"))
         tide_report(c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/settings/parallel.wrap",
-                    "units by size are not described: each block is taken as one", NULL);
+                    "units by size are not described: each block is treated as one", NULL);
     bool wraps =
         tide_fact_of(c, TIDE_FACT_fsdp_policy) ? !tide_fact_is(c, TIDE_FACT_fsdp_policy, "no_wrap") : of_trainer;
     tide_settle(c, TIDE_FACT_fsdp_policy, TIDE_SET_parallel_wrap, wraps ? "layer" : "root");
@@ -245,7 +245,7 @@ static void refuse_offloaded_adapters(tide_claims *c) {
     tide_error(c->diags, TIDE_ERR_UNSUPPORTED,
                said && said->key ? tide_claims_place(c, said->key) : "/settings/parallel.offload",
                "adapters under FSDP1 with parameters on the host are not described",
-               "near to it: parallel.kind=fsdp2, or parallel.offload=false");
+               "similar: parallel.kind=fsdp2, or parallel.offload=false");
 }
 
 /* Accelerator.prepare_model and fsdp2_prepare_model: with mixed precision, trainable parameters are kept in fp32. */
@@ -285,10 +285,10 @@ static void settle_tensor_parallel(tide_claims *c, int64_t ranks) {
     if (processes != ranks || tide_fact_int(c, TIDE_FACT_dp_shard, 1) > 1 ||
         tide_fact_int(c, TIDE_FACT_dp_replicate, 1) > 1)
         tide_error(c->diags, TIDE_ERR_CONFLICT, c->fact_places[TIDE_FACT_tensor_ranks],
-                   "accelerate 1.15 cannot fully_shard() what transformers 5.23 has cut: \"cannot import name "
+                   "accelerate 1.15 cannot fully_shard() what transformers 5.23 has sharded: \"cannot import name "
                    "'ReplicateParallel' from 'transformers.integrations.tensor_parallel'\"",
-                   "near to it: parallel.kind=tp parallel.tp_plan=auto with parallel.tp and parallel.dp, as "
-                   "from_pretrained() does both by DistributedConfig(tp_size=..., fsdp_size=...)");
+                   "similar: parallel.kind=tp parallel.tp_plan=auto with parallel.tp and parallel.dp, which "
+                   "from_pretrained() combines by DistributedConfig(tp_size=..., fsdp_size=...)");
     settle_autocast(c);
     settle_clip(c);
 }
@@ -384,7 +384,7 @@ static void settle_strategy(tide_claims *c) {
             "NO, MULTI_GPU, DEEPSPEED and FSDP are");
     } else if (context_ranks(c) > 1) {
         tide_error(c->diags, TIDE_ERR_UNSUPPORTED, c->fact_places[TIDE_FACT_context_ranks],
-                   "context parallel ranks are described with FSDP2, over whose mesh the model is cut too",
+                   "context parallel ranks are described with FSDP2, which shards the model over them too",
                    "distributed_type: FSDP with fsdp_version: 2");
     } else {
         if (tide_fact_is(c, TIDE_FACT_distributed, "multi_gpu")) {

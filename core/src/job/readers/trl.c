@@ -116,11 +116,11 @@ typedef struct own_trainer {
     const char *said, *trainer, *why;
 } own_trainer;
 
-#define ALL_LOGITS "makes the logits of every position (axolotl 0.19 has TRL 1.9)"
-#define ALL_IN_FP32 "takes the logits of every position to fp32, in a loss of its own"
+#define ALL_LOGITS "computes the logits of every position (axolotl 0.19 has TRL 1.9)"
+#define ALL_IN_FP32 "converts the logits of every position to fp32, in a loss of its own"
 #define VALUE_HEAD "has a value head and a loss of its own"
-#define WORKERS "trains by workers of its own, which take turns with what generates"
-#define BEFORE_1 "is of TRL before 1.0, with losses of ms-swift's own"
+#define WORKERS "trains with workers of its own, which alternate with the inference engine"
+#define BEFORE_1 "uses TRL before 1.0, with losses of its own"
 
 static const own_trainer *own_trainer_of(const tide_claims *c, const char *said) {
     static const own_trainer rows[] = {
@@ -136,7 +136,7 @@ static const own_trainer *own_trainer_of(const tide_claims *c, const char *said)
         /* train/dpo/trainer.py, train/kto/trainer.py, train/rm/trainer.py */
         {TIDE_PROGRAM_llama_factory, "dpo", "dpo", ALL_IN_FP32},
         {TIDE_PROGRAM_llama_factory, "kto", "kto", ALL_IN_FP32},
-        {TIDE_PROGRAM_llama_factory, "rm", "reward", "has a value head beside the language model's head"},
+        {TIDE_PROGRAM_llama_factory, "rm", "reward", "has a value head in addition to the language model's head"},
         /* swift/rlhf_trainers, requirements.txt */
         {TIDE_PROGRAM_ms_swift, "dpo", "dpo", BEFORE_1},
         {TIDE_PROGRAM_ms_swift, "kto", "kto", BEFORE_1},
@@ -156,7 +156,7 @@ static const own_trainer *own_trainer_of(const tide_claims *c, const char *said)
         {TIDE_PROGRAM_openrlhf, "reinforce", "grpo", WORKERS},
         {TIDE_PROGRAM_openrlhf, "rloo", "rloo", WORKERS},
         {TIDE_PROGRAM_nemo_rl, "dpo", "dpo", ALL_IN_FP32},
-        {TIDE_PROGRAM_nemo_rl, "rm", "reward", "takes both rows of a pair in a loss of its own"},
+        {TIDE_PROGRAM_nemo_rl, "rm", "reward", "uses both rows of a pair in a loss of its own"},
         {TIDE_PROGRAM_nemo_rl, "grpo", "grpo", WORKERS},
     };
     for (size_t i = 0; i < TIDE_COUNT_OF(rows); i++)
@@ -173,10 +173,10 @@ static const char *own_kind(tide_claims *c, const char *said) {
     if (!own) {
         tide_error(c->diags, TIDE_ERR_UNSUPPORTED, place,
                    tide_format(c->arena,
-                               "%s trains by preferences or rewards, with other models and losses beside, "
-                               "which is not described",
+                               "%s trains on preferences or rewards, with additional models and losses, which is "
+                               "not described",
                                what),
-                   "run the program by `tidemark dry-run`, which needs no description");
+                   "run the program with `tidemark dry-run`, which needs no description");
     } else if (asked && strcmp(asked, own->trainer) == 0) {
         tide_report(c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, place,
                     tide_format(c->arena, "%s %s: TRL 1.16's trainer=%s is played", what,
@@ -187,7 +187,7 @@ static const char *own_kind(tide_claims *c, const char *said) {
         tide_error(c->diags, TIDE_ERR_UNSUPPORTED, place,
                    tide_format(c->arena, "%s %s, which is not described", what, own->why),
                    tide_format(c->arena,
-                               "say trainer=%s for what TRL 1.16 needs, or run the program by `tidemark "
+                               "give trainer=%s for the figures of TRL 1.16, or run the program with `tidemark "
                                "dry-run`",
                                own->trainer));
     } else {
@@ -222,9 +222,7 @@ static void settle_plain(tide_claims *c) {
     if (!leaves_trainer(c) && !c->arguments->asked_trainer) tide_imply(c, TIDE_SET_trainer, "hf");
     if (has_trl_file(c) && tide_fact_is(c, TIDE_FACT_trl, "sft") && !c->arguments->asked_trainer)
         tide_report(c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, c->fact_places[TIDE_FACT_trl],
-                    tide_format(c->arena,
-                                "TRL's SFTTrainer is not described with %s of these: the loop that people "
-                                "write is played",
+                    tide_format(c->arena, "TRL's SFTTrainer is not described with %s of these: a plain loop is played",
                                 strategy_of(c)),
                     "it is described with ddp, zero0 to zero3, and fsdp1 and fsdp2 without offloading");
 }
@@ -256,8 +254,8 @@ static void settle_empty_cache(tide_claims *c) {
         tide_settle(c, TIDE_FACT_empties, TIDE_SET_trainer_torch_empty_cache_steps, steps);
     else
         tide_report(c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, c->fact_places[TIDE_FACT_empties],
-                    "torch_empty_cache_steps empties the cache, which is described with trainer=hf and TRL's: less is "
-                    "reserved",
+                    "torch_empty_cache_steps empties the cache, which is described with trainer=hf and TRL's "
+                    "trainers: less is reserved",
                     NULL);
 }
 
@@ -289,8 +287,8 @@ static void settle_evaluation(tide_claims *c, const char *kind) {
     }
     if (strategy)
         tide_report(c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, c->fact_places[TIDE_FACT_evaluates],
-                    "evaluates between steps, which is described with trainer=hf and TRL's, but for those that "
-                    "generate: larger batches than the training's, or predictions that are kept, may need more",
+                    "evaluates between steps, which is described with trainer=hf and TRL's trainers that do not "
+                    "generate: larger batches than in training, or predictions that are kept, may need more",
                     NULL);
 }
 
@@ -305,7 +303,7 @@ static void settle_saving(tide_claims *c) {
     if (!is_known || !has_loop || !is_cut) return;
     if (is_sharded && strcmp(kind, "fsdp1") == 0) {
         tide_report(c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, c->fact_places[TIDE_FACT_saves],
-                    "checkpoints of each rank's parts are not described with fsdp1: the training alone is played",
+                    "checkpoints of each rank's parts are not described with fsdp1: only the training is played",
                     "a full state_dict_type is described");
         return;
     }

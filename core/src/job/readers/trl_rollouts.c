@@ -30,9 +30,11 @@ static void settle_rewards(tide_claims *c) {
     const char *names = tide_fact_of(c, TIDE_FACT_rewards);
     if (names && strchr(names, '/'))
         tide_error(c->diags, TIDE_ERR_UNSUPPORTED, c->fact_places[TIDE_FACT_rewards],
-                   tide_format(c->arena, "reward_funcs=%s scores by a reward model beside, which is not described",
+                   tide_format(c->arena,
+                               "reward_funcs=%s scores with an additional reward model, which is not "
+                               "described",
                                tide_shown(c->arena, tide_text_of(names))),
-                   "run the program by `tidemark dry-run`, which needs no description");
+                   "run the program with `tidemark dry-run`, which needs no description");
     if (names) c->facts[TIDE_FACT_rewards]->effect = TIDE_KEY_USED;
 }
 
@@ -71,8 +73,8 @@ static void settle_lengths(tide_claims *c) {
     } else if (!c->arguments->has_prompt) {
         tide_imply(c, TIDE_SET_trainer_prompt_length, "512");
         tide_report(c->diags, TIDE_WARNING, TIDE_ERR_FIELD_MISSING, "/settings/trainer.prompt_length",
-                    "the files do not say how long prompts are: taken as 512 tokens",
-                    "give trainer.prompt_length, the longest of your prompts");
+                    "the files do not give the length of prompts: 512 tokens are assumed",
+                    "give the length of your longest prompt as trainer.prompt_length");
     }
 }
 
@@ -80,8 +82,8 @@ void tide_rollouts_settle(tide_claims *c) {
     const char *key = tide_rollouts_key(c), *loss = tide_fact_of(c, TIDE_FACT_loss_type);
     if (key && !c->facts[TIDE_FACT_trl] && !c->arguments->asked_trainer && !loss && !tide_has_grpo_key(c))
         tide_report(c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, c->first->place,
-                    tide_format(c->arena, "%s is of TRL's GRPO and RLOO: the former is played", key),
-                    "say trainer=rloo for the latter");
+                    tide_format(c->arena, "%s belongs to TRL's GRPO and RLOO: the former is played", key),
+                    "give trainer=rloo for the latter");
     if (tide_claims_have(c, TIDE_PROGRAM_ms_swift)) {
         tide_imply(c, TIDE_SET_trainer_beta, "0.1"); /* arguments/rlhf_args.py, _set_default */
         tide_imply(c, TIDE_SET_trainer_loss_type, "grpo");

@@ -6,10 +6,10 @@
 
 #include "base/units.h"
 
-#define OFFLOADS "moves what trains to the host"
+#define OFFLOADS "moves the policy to the host"
 #define PACKS "packs rows of other lengths"
-#define UNPADS "takes what is padding out of rows"
-#define OTHER_LOGITS "takes the entropy in another way"
+#define UNPADS "removes padding from rows"
+#define OTHER_LOGITS "computes the entropy differently"
 
 /* ---- engine/fsdp.yaml, optim/fsdp.yaml ---- */
 
@@ -45,10 +45,10 @@ static const tide_key_row verl_fsdp_rows[] = {
     KEY_MATTERS("entropy_from_logits_with_chunking|entropy_checkpointing", OTHER_LOGITS, ""),
     KEY_SETS("forward_prefetch", parallel_forward_prefetch, ""),
     KEY_SETS("use_orig_params", parallel_use_orig_params, ""),
-    KEY_MATTERS("use_no_sync_for_gradient_accumulation", "keeps whole gradients between micro-batches", ""),
-    KEY_MATTERS("pad_to_length", "pads rows to whole buckets", ""),
+    KEY_MATTERS("use_no_sync_for_gradient_accumulation", "keeps full gradients between micro-batches", ""),
+    KEY_MATTERS("pad_to_length", "pads rows to full buckets", ""),
     KEY_SETS("reshard_after_forward", parallel_reshard_after_forward, ""),
-    KEY_REFUSED("strategy", "trains by another engine than FSDP", "fsdp|fsdp2"), /* settle() finds out which */
+    KEY_REFUSED("strategy", "trains with an engine other than FSDP", "fsdp|fsdp2"), /* settle() finds out which */
     KEY_REFUSED("tensor_model_parallel_size|pipeline_model_parallel_size|virtual_pipeline_model_parallel_size|"
                 "context_parallel_size|expert_*_parallel_size|use_mbridge|vanilla_mbridge|use_megatron_fsdp|"
                 "override_transformer_config|use_dist_checkpointing",
@@ -63,7 +63,7 @@ RL_SECTION(verl_fsdp);
 static const tide_key_row verl_optim_rows[] = {
     KEY_SETS("clip_grad", clip, ""),
     KEY_SETS("optimizer", optimizer, "adamw=adamw|adam=adam|sgd=sgd"),
-    KEY_MATTERS("optimizer_impl", "takes an optimizer of another package", "torch.optim"),
+    KEY_MATTERS("optimizer_impl", "uses an optimizer from another package", "torch.optim"),
     KEY_MATTERS("override_optimizer_config", "changes the optimizer", ""),
     KEY_NEUTRAL("lr|betas|weight_decay|lr_warmup_steps_ratio|lr_warmup_steps|total_training_steps|min_lr_ratio|min_lr"),
     KEY_NEUTRAL("num_cycles|lr_scheduler|lr_scheduler_type|zero_indexed_step|warmup_style|lr_warmup_init|"
@@ -74,13 +74,13 @@ RL_SECTION(verl_optim);
 /* ---- model/hf_model.yaml ---- */
 
 static const tide_key_row verl_tiled_rows[] = {
-    KEY_MATTERS("enabled", "cuts the MLP into pieces of a sequence", ""),
+    KEY_MATTERS("enabled", "computes the MLP in pieces of the sequence", ""),
     KEY_NEUTRAL("num_shards"),
 };
 RL_SWITCHED(verl_tiled);
 
 static const tide_key_row verl_mtp_rows[] = {
-    KEY_MATTERS("enable", "trains or drafts by heads for further tokens", ""),
+    KEY_MATTERS("enable", "trains or drafts with heads for further tokens", ""),
     KEY_NEUTRAL("enable_*|detach_encoder|mtp_loss_scaling_factor|speculative_*|method|num_speculative_tokens|_target_"),
 };
 RL_SWITCHED(verl_mtp);
@@ -106,17 +106,17 @@ static const tide_key_row verl_model_rows[] = {
     KEY_SETS("lora_alpha", adapter_alpha, ""),
     KEY_SETS("target_modules", adapter_target_modules, ""),
     KEY_SETS("exclude_modules", adapter_exclude_modules, ""),
-    KEY_REFUSED("strategy", "trains by another engine than FSDP", "fsdp|fsdp2"),
+    KEY_REFUSED("strategy", "trains with an engine other than FSDP", "fsdp|fsdp2"),
     KEY_HOLDS("fsdp_config", verl_fsdp_keys),
     KEY_HOLDS("override_config", verl_override_keys),
     KEY_HOLDS("tiled_mlp", verl_tiled_keys),
     KEY_HOLDS("mtp", verl_mtp_keys),
     KEY_HOLDS("lora", verl_megatron_lora_keys),
     KEY_MATTERS("use_remove_padding", UNPADS, ""),
-    KEY_MATTERS("enable_activation_offload", "moves what is kept for the backward to the host", ""),
+    KEY_MATTERS("enable_activation_offload", "moves saved activations to the host", ""),
     KEY_MATTERS("use_liger|use_fused_kernels", "replaces kernels", ""),
-    KEY_MATTERS("lora_adapter_path", "goes on with a saved adapter: give its adapter_config.json", ""),
-    KEY_MATTERS("hf_config_path", "takes the model's configuration from elsewhere: give its config.json", ""),
+    KEY_MATTERS("lora_adapter_path", "continues with a saved adapter: give its adapter_config.json", ""),
+    KEY_MATTERS("hf_config_path", "uses another configuration for the model: give its config.json", ""),
     KEY_NEUTRAL("tokenizer_path|use_shm|trust_remote_code|custom_chat_template|external_lib|fused_kernel_options"),
     KEY_NEUTRAL("_target_"),
 };
@@ -125,14 +125,14 @@ RL_SECTION(verl_model);
 /* ---- actor/actor.yaml, actor/dp_actor.yaml ---- */
 
 static const tide_key_row verl_replay_rows[] = {
-    KEY_MATTERS("mode", "keeps the choices of experts", "disabled"),
+    KEY_MATTERS("mode", "keeps the routing of experts", "disabled"),
     KEY_NEUTRAL("record_file|replay_file|_target_"),
 };
 RL_SECTION(verl_replay);
 
 static const tide_key_row verl_actor_rows[] = {
     KEY_SETS("ppo_micro_batch_size_per_gpu", batch, ""),
-    KEY_MATTERS("ppo_micro_batch_size", "is of all GPUs together: say batch", ""),
+    KEY_MATTERS("ppo_micro_batch_size", "applies to all GPUs together: give batch", ""),
     KEY_SETS("grad_clip", clip, ""),
     KEY_HOLDS("fsdp_config", verl_fsdp_keys),
     KEY_HOLDS("optim", verl_optim_keys),
@@ -140,14 +140,15 @@ static const tide_key_row verl_actor_rows[] = {
     KEY_HOLDS("router_replay", verl_replay_keys),
     KEY_MATTERS("use_dynamic_bsz", PACKS, ""),
     KEY_MATTERS("use_remove_padding", UNPADS, ""),
-    KEY_MATTERS("use_prefix_grouper", "takes a common prompt once", ""),
+    KEY_MATTERS("use_prefix_grouper", "processes a common prompt once", ""),
     KEY_MATTERS("use_fused_kernels", "replaces kernels", ""),
-    KEY_MATTERS("pad_to_length", "pads rows to whole buckets", ""),
+    KEY_MATTERS("pad_to_length", "pads rows to full buckets", ""),
     KEY_MATTERS("freeze_vision_tower", "freezes modules: name them in freeze", ""),
-    KEY_MATTERS("entropy_coeff|calculate_entropy|calculate_sum_pi_squared", "takes the entropy of every position", ""),
+    KEY_MATTERS("entropy_coeff|calculate_entropy|calculate_sum_pi_squared", "computes the entropy of every position",
+                ""),
     KEY_MATTERS("entropy_from_logits_with_chunking|entropy_checkpointing|sum_pi_squared_checkpointing", OTHER_LOGITS,
                 ""),
-    KEY_REFUSED("strategy", "trains by another engine than FSDP", "fsdp|fsdp2"),
+    KEY_REFUSED("strategy", "trains with an engine other than FSDP", "fsdp|fsdp2"),
     KEY_REFUSED("megatron", "trains with Megatron-Core", ""),
     KEY_NEUTRAL("ppo_mini_batch_size|ppo_max_token_len_per_gpu|ppo_epochs|rollout_n|shuffle|data_loader_seed|clip_*"),
     KEY_NEUTRAL("tau_pos|tau_neg|policy_loss|loss_agg_mode|loss_scale_factor|use_kl_loss|kl_loss_coef|kl_loss_type"),
@@ -159,7 +160,7 @@ RL_SECTION(verl_actor);
 /* ---- ref/ref.yaml, ref/dp_ref.yaml: the reference gives probabilities before the update ---- */
 
 static const tide_key_row verl_ref_rows[] = {
-    KEY_REFUSED("strategy", "trains by another engine than FSDP", "fsdp|fsdp2"),
+    KEY_REFUSED("strategy", "trains with an engine other than FSDP", "fsdp|fsdp2"),
     KEY_REFUSED("megatron", "trains with Megatron-Core", ""),
     KEY_NEUTRAL("log_prob_micro_batch_size|log_prob_micro_batch_size_per_gpu|log_prob_use_dynamic_bsz|rollout_n"),
     KEY_NEUTRAL("log_prob_max_token_len_per_gpu|use_torch_compile|fsdp_config|ulysses_sequence_parallel_size|model"),
@@ -193,12 +194,12 @@ static const tide_key_row verl_rollout_rows[] = {
     KEY_SAYS("response_length", completion, ""),
     KEY_HOLDS("engine_kwargs", verl_engines_keys),
     KEY_HOLDS("disaggregation", verl_parted_keys),
-    KEY_MATTERS("data_parallel_size|expert_parallel_size|pipeline_model_parallel_size", "cuts the engine over ranks",
+    KEY_MATTERS("data_parallel_size|expert_parallel_size|pipeline_model_parallel_size", "shards the engine over ranks",
                 "1"),
     KEY_MATTERS("quantization|quantization_config_file", "generates with quantised weights", ""),
     KEY_MATTERS("enforce_eager", "leaves out CUDA graphs", ""),
-    KEY_MATTERS("max_num_batched_tokens", "makes the engine's steps of another size", "8192"),
-    KEY_MATTERS("max_num_seqs", "makes the engine's steps of another size", "256|1024"),
+    KEY_MATTERS("max_num_batched_tokens", "changes the size of the engine's steps", "8192"),
+    KEY_MATTERS("max_num_seqs", "changes the size of the engine's steps", "256|1024"),
     KEY_MATTERS("cudagraph_capture_sizes", "captures other CUDA graphs", ""),
     KEY_MATTERS("dtype", "generates in another type", "bfloat16"),
     KEY_NEUTRAL("mode|nnodes|n_gpus_per_node|temperature|top_k|top_p|full_determinism|seed|ignore_eos|do_sample"),
@@ -219,7 +220,7 @@ RL_SECTION(verl_roles);
 
 static const tide_key_row verl_data_rows[] = {
     KEY_SETS("micro_batch_size_per_gpu", batch, ""),
-    KEY_MATTERS("micro_batch_size", "is of all GPUs together: say batch", ""),
+    KEY_MATTERS("micro_batch_size", "applies to all GPUs together: give batch", ""),
     KEY_SETS("max_length", seq, ""),
     KEY_SAYS("max_prompt_length", prompt, ""),
     KEY_SAYS("max_response_length", completion, ""),
@@ -243,7 +244,7 @@ static const tide_key_row verl_algorithm_rows[] = {
 RL_SECTION(verl_algorithm);
 
 static const tide_key_row verl_reward_rows[] = {
-    KEY_MATTERS("enable", "loads a model that gives rewards", ""),
+    KEY_MATTERS("enable", "loads a reward model", ""),
     KEY_NEUTRAL("*"),
 };
 RL_SWITCHED(verl_reward);
@@ -263,7 +264,7 @@ RL_SWITCHED(verl_distilled);
 static const tide_key_row verl_rows[] = {
     KEY_HOLDS("actor_rollout_ref", verl_roles_keys),
     KEY_HOLDS("model", verl_model_keys),
-    KEY_HOLDS_OR("engine", verl_fsdp_keys, "fsdp|fsdp2", "trains by another engine than FSDP"),
+    KEY_HOLDS_OR("engine", verl_fsdp_keys, "fsdp|fsdp2", "trains with an engine other than FSDP"),
     KEY_HOLDS("data", verl_data_keys),
     KEY_HOLDS("algorithm", verl_algorithm_keys),
     KEY_HOLDS("optim", verl_optim_keys),
