@@ -20,7 +20,6 @@ static const tide_key_row bridge_model_rows[] = {
     KEY_REFUSED("transformer_impl", "builds layers without Transformer Engine", "transformer_engine"),
     KEY_REFUSED("teacher|kd_config", "trains with an additional model", ""),
     KEY_MATTERS("make_vocab_size_divisible_by", "pads the vocabulary to another size", "128"),
-    KEY_MATTERS("init_model_with_meta_device", "builds the model on the meta device", ""),
     KEY_NEUTRAL("_target_|should_pad_vocab|parallel_output|scatter_embedding_sequence_parallel|generation_config"),
     KEY_NEUTRAL("transformer_layer_spec|hf_model_id|hf_model_revision|use_arbitrary_attention_mask|_pg_collection"),
 };
@@ -28,6 +27,7 @@ static const tide_key_row bridge_model_rows[] = {
 static const tide_key_row bridge_train_rows[] = {
     KEY_SETS("micro_batch_size", batch, ""),
     KEY_SAYS("global_batch_size", generation_batch, ""),
+    KEY_REFUSED("skip_train", "evaluates and does not train", ""),
     KEY_MATTERS("empty_unused_memory_level", "empties the cache: less is reserved", "0"),
     KEY_NEUTRAL("*"),
 };
@@ -45,6 +45,8 @@ static const tide_key_row bridge_optimizer_rows[] = {
     KEY_SETS("optimizer_offload_fraction", parallel_offload_fraction, ""),
     KEY_REFUSED("overlap_param_gather_with_optimizer_step", "gathers parameters during the optimizer step", ""),
     KEY_MATTERS("store_param_remainders", "keeps whole fp32 parameters", "true"),
+    KEY_MATTERS("log_num_zeros_in_grad", "copies what it looks at", ""),
+    KEY_MATTERS("loss_scale", "scales the loss by a constant", "0|0.0"),
     KEY_REFUSED("optimizer_cuda_graph", "captures CUDA graphs", ""),
     KEY_REFUSED("use_layer_wise_distributed_optimizer", "shards states by layers", ""),
     KEY_NEUTRAL("*"),
@@ -80,6 +82,7 @@ static const tide_key_row bridge_precision_rows[] = {
     KEY_SETS("fp16", dtype, "true=fp16|false="),
     KEY_SETS("grad_reduce_in_fp32", parallel_grad_reduce_in_fp32, ""),
 #include "job/readers/keys/fp8.def"
+    KEY_MATTERS("loss_scale", "scales the loss by a constant", "0|0.0"),
     KEY_REFUSED("autocast_enabled", "computes in another type", ""),
     KEY_NEUTRAL("*"),
 };
@@ -96,7 +99,13 @@ static const tide_key_row bridge_overlap_rows[] = {
 };
 
 static const tide_key_row bridge_dist_rows[] = {
+    KEY_SETS("disable_jit_fuser", parallel_jit, "true=false|false="),
     KEY_REFUSED("use_megatron_fsdp|use_torch_fsdp2", "shards the parameters", ""),
+    KEY_NEUTRAL("*"),
+};
+
+static const tide_key_row bridge_logger_rows[] = {
+    KEY_MATTERS("log_params_norm", "copies what it looks at", ""),
     KEY_NEUTRAL("*"),
 };
 
@@ -111,6 +120,7 @@ SECTION(dataset, NULL);
 SECTION(precision, NULL);
 SECTION(overlap, NULL);
 SECTION(dist, NULL);
+SECTION(logger, NULL);
 #undef SECTION
 
 static const tide_key_row bridge_rows[] = {
@@ -122,9 +132,10 @@ static const tide_key_row bridge_rows[] = {
     KEY_HOLDS("mixed_precision", bridge_precision_keys),
     KEY_HOLDS("comm_overlap", bridge_overlap_keys),
     KEY_HOLDS("dist", bridge_dist_keys),
+    KEY_HOLDS("logger", bridge_logger_keys),
     KEY_REFUSED("peft", "trains adapters", ""),
     KEY_REFUSED("tensor_inspect", "records tensors", ""),
-    KEY_NEUTRAL("_target_|checkpoint|env_vars|ft|inprocess_restart|logger|nvrx_straggler|profiling|rng|scheduler"),
+    KEY_NEUTRAL("_target_|checkpoint|env_vars|ft|inprocess_restart|nvrx_straggler|profiling|rng|scheduler"),
     KEY_NEUTRAL("optimizer_config_override_provider|rerun_state_machine|straggler|tokenizer|validation"),
 };
 
@@ -277,13 +288,33 @@ static void check_provider(tide_claims *c, const tide_json *model) {
         const char *key, *what;
     } rows[] = {{"parallel_output", "gathers the logits"},
                 {"scatter_embedding_sequence_parallel", "keeps whole embeddings"},
-                {"deallocate_pipeline_outputs", "keeps what a stage has sent"}};
-    bool has_stages = tide_option_size(model, "pipeline_model_parallel_size", 1) > 1;
+                {"deallocate_pipeline_outputs", "keeps what a stage has sent"},
+                {"clone_scatter_output_in_embedding", "keeps embeddings as they are scattered"}};
+    bool matters[] = {true, true, tide_option_size(model, "pipeline_model_parallel_size", 1) > 1,
+                      tide_option_is_on(model, "sequence_parallel", false)};
     for (size_t i = 0; i < TIDE_COUNT_OF(rows); i++)
-        if (!tide_option_is_on(model, rows[i].key, true) && (has_stages || i < 2))
+        if (!tide_option_is_on(model, rows[i].key, true) && matters[i])
             tide_claims_refuse(c, TIDE_ERR_UNSUPPORTED, tide_format(c->arena, "model/%s", rows[i].key),
                                tide_format(c->arena, "%s=false %s, which is not described", rows[i].key, rows[i].what),
                                NULL);
+}
+
+/* Types of parameters and of what stages send; MixedPrecisionConfig.setup() overrides those of the model. */
+static void check_types(tide_claims *c, const tide_json *root) {
+    static const char *const keys[] = {"params_dtype", "pipeline_dtype"};
+    const tide_json *model = tide_json_at(root, "model"), *precision = tide_json_at(root, "mixed_precision");
+    const char *half = tide_option_is_on(model, "bf16", false)   ? "torch.bfloat16"
+                       : tide_option_is_on(model, "fp16", false) ? "torch.float16"
+                                                                 : NULL;
+    bool is_precise = tide_json_is(precision, TIDE_JSON_OBJECT);
+    for (size_t i = 0; half && i < TIDE_COUNT_OF(keys); i++) {
+        const char *said = tide_option_word(is_precise ? precision : model, keys[i], half);
+        if (strcmp(said, half) != 0)
+            tide_claims_refuse(
+                c, TIDE_ERR_UNSUPPORTED,
+                tide_format(c->arena, "%s/%s", is_precise ? "mixed_precision" : "model", keys[i]),
+                tide_format(c->arena, "%s=%s is not described where the model is %s", keys[i], said, half), NULL);
+    }
 }
 
 /* CommOverlapConfig: fields that are not given are decided by the ranks (_get_model_comm_overlap_cfgs,
@@ -336,6 +367,11 @@ static void settle_bridge(tide_claims *c) {
     const tide_json *root = file->root, *optimizer = tide_json_at(root, "optimizer");
     make_model_of_provider(c, file);
     check_provider(c, tide_json_at(root, "model"));
+    check_types(c, root);
+    tide_megatron_check_momentum(c, optimizer, "optimizer/sgd_momentum");
+    tide_megatron_mark_used(c, "model/cross_entropy_loss_fusion");
+    if (tide_option_is_on(optimizer, "optimizer_cpu_offload", false))
+        tide_megatron_mark_used(c, "optimizer/optimizer_cpu_offload");
     tide_megatron_settle_layout(c);
     settle_override(c, root);
     settle_overlap(c, root);

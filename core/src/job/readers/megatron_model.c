@@ -213,6 +213,19 @@ void tide_megatron_force(tide_claims *c, tide_setting_id setting, const char *va
     tide_imply(c, setting, value);
 }
 
+void tide_megatron_mark_used(tide_claims *c, const char *key) {
+    for (tide_file_key *entry = c->at->summary->first; entry; entry = entry->next)
+        if (strcmp(entry->key, key) == 0) entry->effect = TIDE_KEY_USED;
+}
+
+void tide_megatron_check_momentum(tide_claims *c, const tide_json *options, const char *key) {
+    const tide_json *momentum = tide_json_at(options, "sgd_momentum");
+    bool is_none = tide_json_is(momentum, TIDE_JSON_NUMBER) && momentum->number == 0;
+    if (is_none && strcmp(tide_option_word(options, "optimizer", "adam"), "sgd") == 0)
+        tide_claims_refuse(c, TIDE_ERR_UNSUPPORTED, key, "SGD without momentum is not described under Megatron-Core",
+                           "sgd_momentum above 0 is");
+}
+
 /* The method only matters if the loss of the logits is fused. */
 void tide_megatron_settle_loss(tide_claims *c) {
     if (!c->facts[TIDE_FACT_loss_type]) {
@@ -231,6 +244,11 @@ void tide_megatron_settle_fp8(tide_claims *c, const char *otherwise) {
         return;
     }
     tide_imply(c, TIDE_SET_parallel_fp8, otherwise);
+    for (const tide_file_key *entry = c->at->summary->first; entry; entry = entry->next)
+        if (tide_text_ends(tide_text_of(entry->key), TIDE_TEXT("fp8_wgrad")) && strcmp(entry->value, "false") == 0)
+            tide_claims_refuse(c, TIDE_ERR_UNSUPPORTED, entry->key,
+                               "fp8_wgrad=false multiplies some products in another type, which is not described",
+                               NULL);
     c->facts[TIDE_FACT_fp8_format]->effect = TIDE_KEY_USED;
 }
 

@@ -71,7 +71,7 @@ static const tide_key_row nemo_model_rows[] = {
                 "has other layers", "pre_ln"),
     KEY_MATTERS("make_vocab_size_divisible_by", "pads the vocabulary to another size", "128"),
     KEY_MATTERS("fp8_params", "gathers in fp8", ""),
-    KEY_NEUTRAL("fp8_e4m3|fp8_hybrid"),
+    KEY_NEUTRAL("fp8_e4m3|fp8_hybrid|distribute_saved_activations"),
     KEY_NEUTRAL("mcore_gpt|megatron_amp_O2|tokenizer|fsdp_*|rampup_batch_size|skip_train"),
     KEY_NEUTRAL("restore_from_path|restore_from_ckpt|use_scaled_init_method|ffn_dropout|do_layer_norm_weight_decay"),
     KEY_NEUTRAL("pre_process|post_process|normalize_attention_scores|attention_type|reset_lr*|native_amp_*|hysteresis"),
@@ -123,6 +123,13 @@ static void check_nemo_model(tide_claims *c, const tide_json *model) {
                            "fp32 parameters under autocast are not described", "megatron_amp_O2: True is");
 }
 
+/* build_transformer_config(): attention_softmax_in_fp32 is not read, and scaling by layers only with fp16. */
+static bool has_softmax_in_fp32(const tide_claims *c, const tide_json *model) {
+    const tide_file_key *dtype = c->settings[TIDE_SET_dtype];
+    return tide_option_is_on(model, "apply_query_key_layer_scaling", false) && dtype &&
+           strcmp(dtype->taken, "fp16") == 0;
+}
+
 static void settle_nemo(tide_claims *c) {
     const tide_claims_file *file = c->first;
     while (file && file->reader != &tide_nemo_reader) file = file->next;
@@ -132,16 +139,16 @@ static void settle_nemo(tide_claims *c) {
     int64_t devices = tide_option_size(trainer, "devices", 0), nodes = tide_option_size(trainer, "num_nodes", 1);
     make_model_of_nemo(c, file);
     check_nemo_model(c, model);
-    for (tide_file_key *entry = file->summary->first; entry; entry = entry->next)
-        if (strcmp(entry->key, "trainer/devices") == 0 || strcmp(entry->key, "trainer/num_nodes") == 0)
-            entry->effect = TIDE_KEY_USED;
+    tide_megatron_mark_used(c, "trainer/devices");
+    tide_megatron_mark_used(c, "trainer/num_nodes");
     if (devices)
         tide_imply_fact(c, TIDE_FACT_processes, "trainer/devices", tide_format(c->arena, "%" PRId64, devices * nodes));
     tide_megatron_settle_layout(c);
     tide_imply(c, TIDE_SET_dtype, "fp32");
     tide_imply(c, TIDE_SET_parallel_impl, "local");
     tide_imply(c, TIDE_SET_parallel_rope_fusion, "false");
-    if (!tide_option_is_on(model, "transformer_engine", false)) tide_imply(c, TIDE_SET_parallel_softmax_fp32, "false");
+    if (!tide_option_is_on(model, "transformer_engine", false))
+        tide_imply(c, TIDE_SET_parallel_softmax_fp32, has_softmax_in_fp32(c, model) ? "true" : "false");
     tide_imply(c, TIDE_SET_parallel_wgrad_fusion, "false");
     tide_imply(c, TIDE_SET_parallel_overlap_p2p, "false");
     tide_imply(c, TIDE_SET_parallel_wrap_on_side_stream, "false");
