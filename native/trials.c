@@ -110,6 +110,23 @@ static void fit_show(const cJSON *answer) {
 
 /* ---- GPUs ---- */
 
+/* Each reason once, after the GPUs that it is for. */
+static void show_refused_cards(const cJSON *answer) {
+    const cJSON *cards = cli_at(answer, "cards"), *card, *other;
+    cJSON_ArrayForEach(card, cards) {
+        const char *error = cli_text_at(card, "error");
+        bool is_said = !error[0];
+        for (other = cards->child; other != card && !is_said; other = other->next)
+            is_said = strcmp(cli_text_at(other, "error"), error) == 0;
+        if (is_said) continue;
+        printf("\nRefused on %s", cli_text_at(card, "title"));
+        for (other = card->next; other; other = other->next)
+            if (strcmp(cli_text_at(other, "error"), error) == 0) printf(", %s", cli_text_at(other, "title"));
+        fputs(":\n  ", stdout);
+        cli_wrapped(error, 2, 2);
+    }
+}
+
 static void gpus_show(const cJSON *answer) {
     static const char *const names[] = {"GPU", "GiB", "Needs", "To spare", "GPUs", "Requests"};
     const cJSON *card;
@@ -125,7 +142,7 @@ static void gpus_show(const cJSON *answer) {
         cli_table_cell(&table, cli_text_at(card, "title"));
         if (cli_text_at(card, "error")[0]) {
             for (int i = 0; i < 3; i++) cli_table_cell(&table, "");
-            cli_table_cell(&table, cli_text_at(card, "error"));
+            cli_table_cell(&table, "refused");
             if (serves) cli_table_cell(&table, "");
             continue;
         }
@@ -139,6 +156,7 @@ static void gpus_show(const cJSON *answer) {
         is_close = is_close || (count && need > there);
     }
     cli_table_print(&table);
+    show_refused_cards(answer);
     if (is_close) fputs(CLOSE, stdout);
 }
 

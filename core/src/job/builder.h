@@ -30,6 +30,11 @@ void tide_read_versions(tide_job_builder *b);
 /* model.c */
 void tide_find_model(tide_job_builder *b);
 void tide_change_config(tide_job_builder *b);
+/* What no rule describes (a key of the job's files or of its configuration) leaves the job without a verdict. */
+void tide_leave_undescribed(tide_job_builder *b, const char *key);
+
+/* loading.c */
+void tide_load_as_program(tide_job_builder *b);
 
 /* config_defaults.c */
 void tide_fill_config(tide_job_builder *b);

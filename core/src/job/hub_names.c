@@ -16,10 +16,12 @@ static bool is_date(tide_text word) {
 
 /* Whether a word describes how weights are stored; it follows the model's own words. */
 static bool tells_format(tide_text word) {
-    return tide_text_is_among(word, "awq|gptq|bnb|fp8|gguf|ggml|exl2|exl3|mlx|nvfp4|mxfp4|fp4|hqq|aqlm|gptqmodel|"
-                                    "autoround|quantized|dequantized|unquantized|dynamic|qat|onnx|marlin|unsloth|4bit|"
-                                    "8bit|int4|int8|nf4|w4a16|w8a8|w8a16|quantized.w4a16|quantized.w8a8|"
-                                    "quantized.w8a16|q4_0|q4_k_m|q4_k_s|q5_k_m|q6_k|q8_0");
+    return tide_text_is_among(
+        word,
+        "awq|gptq|bnb|fp8|gguf|ggml|exl2|exl3|mlx|nvfp4|mxfp4|fp4|hqq|aqlm|gptqmodel|"
+        "autoround|quantized|dequantized|unquantized|dynamic|qat|onnx|marlin|unsloth|4bit|"
+        "8bit|2bit|3bit|1x16|2x8|int4|int8|nf4|prequantized|linearized|w4a16|w8a8|w8a16|quantized.w4a16|quantized.w8a8|"
+        "quantized.w8a16|q4_0|q4_k_m|q4_k_s|q5_k_m|q6_k|q8_0");
 }
 
 /* 8b, 0.5b, 135m: followed by `base`, it is not a size. */

@@ -64,6 +64,7 @@ tide_job *tide_job_build(tide_arena *arena, const tide_text *words, uint32_t wor
     for (uint32_t i = 0; i < word_count; i++) tide_argument_read(&b.arguments, words[i], TIDE_ORIGIN_USER, i == 0);
     tide_read_recipe(&b);
     tide_find_model(&b);
+    tide_load_as_program(&b);
     tide_freeze_composite(&b);
     tide_read_versions(&b);
     tide_change_config(&b);

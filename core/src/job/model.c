@@ -8,9 +8,8 @@
 #include "job/model_names.h"
 #include "lang/lang.h"
 
-/* A quantisation method that no rule describes leaves the job without a verdict. */
-static void leave_undescribed(tide_job_builder *b) {
-    const char *listed = tide_argument_text(&b->arguments, TIDE_SET_undescribed), *key = "quantization_config";
+void tide_leave_undescribed(tide_job_builder *b, const char *key) {
+    const char *listed = tide_argument_text(&b->arguments, TIDE_SET_undescribed);
     if (strstr(listed, key)) return;
     tide_setting_put(&b->arguments, TIDE_TEXT("undescribed"),
                      tide_text_of(*listed ? tide_format(b->arena, "%s,%s", listed, key) : key), TIDE_ORIGIN_FILE);
@@ -37,7 +36,7 @@ static void say_kept_layers(tide_job_builder *b, const char *shown) {
                             "in 4 bits",
                             shown),
                 "give its config.json");
-    leave_undescribed(b);
+    tide_leave_undescribed(b, "quantization_config");
 }
 
 /* What a variant shares with its base, and what may differ. */
@@ -90,6 +89,16 @@ static void refuse_undescribed(tide_job_builder *b, const char *place, const cha
                "file, for a range if there is one");
 }
 
+static const char *remedy_of_format(const tide_job_builder *b, const tide_source *base, const tide_hub_name *read) {
+    return tide_format(b->arena,
+                       strstr(read->format, "gguf")
+                           ? "did you mean %s, which transformers makes of a GGUF file? For llama.cpp's server give "
+                             "the file, or engine=llama_cpp and its ftype"
+                           : "did you mean %s, whose weights are whole? How these are quantised, its config.json "
+                             "says: give that",
+                       base->name);
+}
+
 static void model_unknown(tide_job_builder *b, const char *name) {
     const char *word = tide_word_remedy(tide_text_of(name));
     const char *near = tide_catalogue_near(b->arena, name), *what = tide_model_undescribed(b->arena, name);
@@ -100,14 +109,7 @@ static void model_unknown(tide_job_builder *b, const char *name) {
         refuse_undescribed(b, "/settings/model", name, what);
         return;
     }
-    if (base && read.format)
-        word = tide_format(b->arena,
-                           strstr(read.format, "gguf")
-                               ? "did you mean %s, which transformers loads from a GGUF file? For llama.cpp's server "
-                                 "give the file, or engine=llama_cpp and its ftype"
-                               : "did you mean %s, whose weights are not quantised? Give the config.json, which says "
-                                 "how these are quantised",
-                           base->name);
+    if (base && read.format) word = remedy_of_format(b, base, &read);
     tide_error(b->diags, TIDE_ERR_MODEL_UNKNOWN, "/settings/model",
                tide_format(b->arena, "\"%s\" is not in the catalogue", tide_shown(b->arena, tide_text_of(name))),
                word   ? word
@@ -167,10 +169,13 @@ static void model_asked(tide_job_builder *b) {
             refuse_undescribed(b, b->inputs.asked_place, asked, what);
             return;
         }
+        const tide_source *base = tide_catalogue_hub_base(b->arena, asked, &read);
         tide_error(b->diags, TIDE_ERR_MODEL_UNKNOWN, b->inputs.asked_place,
                    tide_format(b->arena, "\"%s\", named by a file, is not in the catalogue",
                                tide_shown(b->arena, tide_text_of(asked))),
-                   near ? tide_format(b->arena, "add model=%s if that is the one; otherwise %s", near, file) : file);
+                   base && read.format ? remedy_of_format(b, base, &read)
+                   : near              ? tide_format(b->arena, "add model=%s if that is it; otherwise %s", near, file)
+                                       : file);
     }
 }
 
@@ -270,7 +275,7 @@ static void read_quantization(tide_job_builder *b) {
         if (is_training) generate_with_packed(b);
         return;
     }
-    if (!is_known && !is_mxfp4) leave_undescribed(b);
+    if (!is_known && !is_mxfp4) tide_leave_undescribed(b, "quantization_config");
     tide_report(b->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/model/quantization_config",
                 "is ignored: the weights are dequantised to dtype",
                 is_fp8     ? "it applies with mode=infer"

@@ -101,6 +101,29 @@ static void settle_axolotl_types(tide_claims *c) {
                 NULL);
 }
 
+/* utils/freeze.py, freeze_layers_except: patterns are matched from the beginning of names, which peft's wrapper
+ * changes. */
+static void settle_axolotl_freezing(tide_claims *c) {
+    if (!c->facts[TIDE_FACT_unfrozen]) return;
+    bool adapts = c->settings[TIDE_SET_adapter] != NULL;
+    const char *name = c->at->summary->name;
+    tide_error(c->diags, TIDE_ERR_UNSUPPORTED, c->fact_places[TIDE_FACT_unfrozen],
+               adapts ? tide_format(c->arena,
+                                    "%s: unfrozen_parameters freezes the adapters too, whose names begin with "
+                                    "base_model.model: nothing trains",
+                                    name)
+                      : tide_format(c->arena, "%s: unfrozen_parameters has patterns, which are not described", name),
+               adapts ? "remove it: with an adapter, the model itself does not train"
+                      : "remove it, and say train_only=PREFIXES of the names of the parameters that train");
+}
+
+/* loaders/model.py, _resize_token_embeddings. */
+static void settle_axolotl_embeddings(tide_claims *c) {
+    c->inputs->resizes = c->facts[TIDE_FACT_resizes];
+    c->inputs->resizes_place = c->fact_places[TIDE_FACT_resizes];
+    if (c->inputs->resizes) c->facts[TIDE_FACT_resizes]->effect = TIDE_KEY_IGNORED;
+}
+
 /* loaders/model.py, _set_quantization_config. */
 static void settle_axolotl_storage(tide_claims *c) {
     const tide_file_key *quant = c->settings[TIDE_SET_quant];
@@ -113,6 +136,8 @@ void tide_axolotl_settings(tide_claims *c) {
     settle_axolotl_loss(c);
     settle_axolotl_storage(c);
     settle_axolotl_types(c);
+    settle_axolotl_freezing(c);
+    settle_axolotl_embeddings(c);
 }
 
 const tide_reader tide_axolotl_reader = {.title = "an axolotl configuration",

@@ -28,8 +28,10 @@ typedef struct tide_inputs {
     const char *asked_model, *asked_place; /* named by a file that starts training; NULL: none */
     const char *program;                   /* that a file belongs to, as spelled in versions.def; NULL: none of these */
     tide_file_summary *summaries, *last_summary;
-    unsigned frozen_parts; /* LLaMA-Factory's freeze_vision_tower, freeze_multi_modal_projector, freeze_language_model:
-                              bits */
+    unsigned frozen_parts;  /* LLaMA-Factory's freeze_vision_tower, freeze_multi_modal_projector, freeze_language_model:
+                               bits */
+    tide_file_key *resizes; /* axolotl's resize_token_embeddings_to_32x; NULL: not given */
+    const char *resizes_place;
     tide_checkpoint checkpoint;
 } tide_inputs;
 

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What programs do for some types of models when they load them. */
+#include <string.h>
+
+#include "base/units.h"
+#include "job/builder.h"
+
+static bool is_of_program(const tide_job_builder *b, const char *programs) {
+    return b->inputs.program && tide_text_is_among(tide_text_of(b->inputs.program), programs);
+}
+
+/* axolotl 0.19: loaders/model.py, _set_quantization_config. */
+static void skip_layers(tide_job_builder *b, tide_text type) {
+    static const struct {
+        const char *types, *quant, *skip;
+    } rows[] = {{"falcon_h1", "nf4|int8", "out_proj"}, {"jamba", "int8", "mamba"}};
+    const char *quant = tide_argument_text(&b->arguments, TIDE_SET_quant);
+    if (!is_of_program(b, "axolotl") || b->arguments.is_given[TIDE_SET_quant_skip]) return;
+    for (size_t i = 0; i < TIDE_COUNT_OF(rows); i++)
+        if (tide_text_is_among(type, rows[i].types) && tide_text_is_among(tide_text_of(quant), rows[i].quant))
+            tide_setting_put(&b->arguments, TIDE_TEXT("quant.skip"), tide_text_of(rows[i].skip), TIDE_ORIGIN_FILE);
+}
+
+/* Entries of the catalogue that are the text model of one published with a vision tower, which these programs load
+ * whole: axolotl's loaders/constants.py, LLaMA-Factory's model/loader.py, swift/model, and TRL's
+ * create_model_from_path() by the configuration's "architectures". */
+static void miss_tower(tide_job_builder *b, tide_text type) {
+    const char *asked = b->inputs.asked_model;
+    if (!b->is_of_catalogue || !asked || !tide_text_is_among(type, "qwen3_5_text|qwen3_5_moe_text|llama4_text") ||
+        tide_text_ends(tide_text_of(tide_lowered(b->arena, tide_text_of(asked))), TIDE_TEXT("-text")) ||
+        !is_of_program(b, "axolotl|LLaMA-Factory|ms-swift|TRL"))
+        return;
+    tide_report(b->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, b->inputs.asked_place,
+                tide_format(b->arena,
+                            "%s loads \"%s\" with its vision tower, which is not described: the text model is taken",
+                            b->inputs.program, tide_shown(b->arena, tide_text_of(asked))),
+                "add the tower's weights, and what is computed in it for images");
+    tide_leave_undescribed(b, "vision_config");
+}
+
+/* axolotl 0.19: loaders/model.py, _resize_token_embeddings. A tokenizer has at most vocab_size tokens, unless the file
+ * adds some: rounded up to 32 they still fit if vocab_size is a multiple of it. */
+static void resize_embeddings(tide_job_builder *b) {
+    tide_file_key *key = b->inputs.resizes;
+    const tide_json *text = tide_json_at(b->inputs.config, "text_config");
+    const tide_json *size = tide_json_at(text ? text : b->inputs.config, "vocab_size");
+    if (!key || (size && size->is_integer && size->integer % 32 == 0)) return;
+    key->effect = TIDE_KEY_UNSUPPORTED;
+    tide_report(b->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, b->inputs.resizes_place,
+                tide_format(b->arena, "%s is not described and may matter: it makes the embeddings larger", key->key),
+                "say overrides.vocab_size=N, a multiple of 32");
+    tide_leave_undescribed(b, key->key);
+}
+
+void tide_load_as_program(tide_job_builder *b) {
+    const tide_json *type = tide_json_at(b->inputs.config, "model_type");
+    if (!tide_json_is(type, TIDE_JSON_STRING)) return;
+    skip_layers(b, type->text);
+    miss_tower(b, type->text);
+    resize_embeddings(b);
+}
