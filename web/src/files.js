@@ -80,7 +80,7 @@ export async function fromFile(file) {
   const { name, size } = file;
   const head = new Uint8Array(await file.slice(0, HEAD).arrayBuffer());
   const header = headerLength(head);
-  if (header >= 0 && (header > MOST_HEADER || header + 8 > size)) return { problem: `${name} looks like a safetensors file that was cut or damaged: its header would be of ${header} bytes.` };
+  if (header >= 0 && (header > MOST_HEADER || header + 8 > size)) return { problem: `${name} looks like a safetensors file that was cut or damaged: its header would have ${header} bytes.` };
   if (header >= 0) return { file: { ...textFile(name, await file.slice(8, 8 + header).text()), kind: 'other' } };
   if (new TextDecoder().decode(head.subarray(0, 4)) === 'GGUF') return fromGguf(file);
   if (head.includes(0) || new TextDecoder().decode(head.subarray(0, 4)).includes('\ufffd')) return { file: { ...textFile(name, new TextDecoder().decode(head)), kind: 'other' } };

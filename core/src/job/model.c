@@ -92,10 +92,10 @@ static void refuse_undescribed(tide_job_builder *b, const char *place, const cha
 static const char *remedy_of_format(const tide_job_builder *b, const tide_source *base, const tide_hub_name *read) {
     return tide_format(b->arena,
                        strstr(read->format, "gguf")
-                           ? "did you mean %s, which transformers makes of a GGUF file? For llama.cpp's server give "
-                             "the file, or engine=llama_cpp and its ftype"
-                           : "did you mean %s, whose weights are whole? How these are quantised, its config.json "
-                             "says: give that",
+                           ? "did you mean %s, which transformers loads from a GGUF file? For llama.cpp's server "
+                             "give the file, or engine=llama_cpp and its ftype"
+                           : "did you mean %s, whose weights are not quantised? Give the config.json, which says "
+                             "how these are quantised",
                        base->name);
 }
 
@@ -174,8 +174,8 @@ static void model_asked(tide_job_builder *b) {
                    tide_format(b->arena, "\"%s\", named by a file, is not in the catalogue",
                                tide_shown(b->arena, tide_text_of(asked))),
                    base && read.format ? remedy_of_format(b, base, &read)
-                   : near              ? tide_format(b->arena, "add model=%s if that is it; otherwise %s", near, file)
-                                       : file);
+                   : near ? tide_format(b->arena, "add model=%s if that is the one; otherwise %s", near, file)
+                          : file);
     }
 }
 

@@ -66,6 +66,9 @@ typedef struct tide_key_row {
  * false and none. */
 #define KEY_MATTERS(key_, matter_, values_)                                                                            \
     { .key = key_, .rule = TIDE_RULE_MATTERS, .matter = matter_, .values = values_ }
+/* The same for a key that only these trainers of TRL have, separated by bars. */
+#define KEY_MATTERS_OF(trainers_, key_, matter_, values_)                                                              \
+    { .key = key_, .rule = TIDE_RULE_MATTERS, .matter = matter_, .values = values_, .trainers = trainers_ }
 /* The same, but no figure would be right: the file is refused. */
 #define KEY_REFUSED(key_, matter_, values_)                                                                            \
     { .key = key_, .rule = TIDE_RULE_REFUSED, .matter = matter_, .values = values_ }
