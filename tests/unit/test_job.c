@@ -183,9 +183,9 @@ static void test_unknown(void) {
     REFUSE("gpt2|nodes=2", "/settings/nodes", "write gpus=16");
     REFUSE("gpt2|parallel.kind=zer2", "/settings/parallel.kind", "did you mean zero2?");
     REFUSE("gpt2|dp=2", "/settings/parallel.dp", "need a kind");
-    REFUSE("gpt2|parallel.kind=ddp|dp=2|rank=2", "/settings/parallel.rank", "go from 0 to 1");
+    REFUSE("gpt2|parallel.kind=ddp|dp=2|rank=2", "/settings/parallel.rank", "are 0 to 1");
     REFUSE("gpt2|parallel.kind=ddp|parallel.overlap_comm=true", "/settings/parallel.overlap_comm",
-           "no option of parallel.kind=ddp");
+           "not an option of parallel.kind=ddp");
     end_job();
 }
 
@@ -381,7 +381,7 @@ static void test_allocator(void) {
     CHECK(job &&
           strcmp(job->link, "model=gpt2&allocator=expandable_segments:True,garbage_collection_threshold:0.6&v=1") == 0);
     job = build("gpt2|allocator=max_split_size_mb:128MB");
-    CHECK(job && says(TIDE_WARNING, "/settings/allocator", "drops what follows"));
+    CHECK(job && says(TIDE_WARNING, "/settings/allocator", "ignores what follows"));
     job = build("gpt2|allocator=backend:cudaMallocAsync");
     CHECK(job && find(TIDE_WARNING, "/settings/allocator"));
     end_job();

@@ -42,7 +42,7 @@ static void test_config_file(void) {
     job = build_file(NULL, "config.json", "{\"architectures\": [\"X\"], \"_name_or_path\": \"org/name-7b/\"}");
     CHECK(job && strcmp(job->model, "name-7b") == 0);
     job = build_file("gpt2", "config.json", LLAMA);
-    CHECK(job && strcmp(job->model, "llama") == 0 && says(TIDE_WARNING, "/settings/model", "gpt2 is not used"));
+    CHECK(job && strcmp(job->model, "llama") == 0 && says(TIDE_WARNING, "/settings/model", "gpt2 is ignored"));
     job = build_file("bert-base", "config.json", LLAMA);
     CHECK(job && strcmp(job->model, "bert-base") == 0 && diags.error_count == 0 &&
           !find(TIDE_WARNING, "/settings/model"));
@@ -150,11 +150,11 @@ static void test_job_file(void) {
     CHECK(says(TIDE_ERROR, "/settings/batch", "an object") &&
           says(TIDE_ERROR, "/settings/bacth", "did you mean batch?"));
     CHECK(!build_file("gpt2", "job.json", "{\"tidemark\": \"x\", \"settings\": {}}"));
-    CHECK(says(TIDE_ERROR, "/files/0", "no version"));
+    CHECK(says(TIDE_ERROR, "/files/0", "no readable version in"));
     CHECK(!build_file("gpt2", "job.json", "{\"tidemark\": 1, \"words\": {}}"));
-    CHECK(says(TIDE_ERROR, "/files/0", "no \"settings\""));
+    CHECK(says(TIDE_ERROR, "/files/0", "no readable \"settings\""));
     CHECK(!build_file("gpt2", "job.json", "{\"tidemark\": 1, \"settings\": [\"batch=2\", 4]}"));
-    CHECK(says(TIDE_ERROR, "/settings", "no word"));
+    CHECK(says(TIDE_ERROR, "/settings", "contains something that is not a value"));
     CHECK(!build_file("gpt2", "j", "{\"tidemark\": 1, \"settings\": {\"overrides\": {\"a=b\": 4}}}"));
     CHECK(says(TIDE_ERROR, "/settings/overrides.a=b", "`=`"));
     end_job();
@@ -246,31 +246,31 @@ static void test_headers(void) {
     } rows[] = {
         {"{" TENSOR("a", "BF16", "[2]", "0", "4") ", " TENSOR("b", "BF16", "[2]", "2", "6") "}", "overlaps"},
         {"{" TENSOR("a", "BF16", "[2]", "0", "4") ", " TENSOR("b", "BF16", "[2]", "0", "4") "}", "overlaps"},
-        {"{" TENSOR("a", "BF16", "[2]", "8", "12") "}", "does not begin"},
-        {"{" TENSOR("a", "BF16", "[2]", "0", "5") "}", "another size"},
-        {"{" TENSOR("a", "BF16", "[2]", "4", "0") "}", "no [begin, end]"},
-        {"{" TENSOR("a", "BF16", "[2]", "0", "-4") "}", "no [begin, end]"},
-        {"{" TENSOR("a", "BF16", "[2]", "0", "1e30") "}", "no [begin, end]"},
-        {"{" TENSOR("a", "BF16", "[-2]", "0", "4") "}", "whole numbers"},
-        {"{" TENSOR("a", "BF16", "[1.5]", "0", "4") "}", "whole numbers"},
+        {"{" TENSOR("a", "BF16", "[2]", "8", "12") "}", "does not start where"},
+        {"{" TENSOR("a", "BF16", "[2]", "0", "5") "}", "whose size does not match"},
+        {"{" TENSOR("a", "BF16", "[2]", "4", "0") "}", "not [begin, end]"},
+        {"{" TENSOR("a", "BF16", "[2]", "0", "-4") "}", "not [begin, end]"},
+        {"{" TENSOR("a", "BF16", "[2]", "0", "1e30") "}", "not [begin, end]"},
+        {"{" TENSOR("a", "BF16", "[-2]", "0", "4") "}", "does not consist of integers"},
+        {"{" TENSOR("a", "BF16", "[1.5]", "0", "4") "}", "does not consist of integers"},
         {"{" TENSOR("a", "BF16", "[9007199254740000, 9007199254740000]", "0", "4") "}", "more elements"},
         {"{" TENSOR("a", "BF16", "[1,1,1,1,1,1,1,1,1]", "0", "2") "}", "8 dimensions"},
-        {"{" TENSOR("a", "Q4", "[2]", "0", "4") "}", "does not know"},
-        {"{" TENSOR("a", "BF16", "[2]", "0", "4") ", \"b\": 3}", "is no {"},
+        {"{" TENSOR("a", "Q4", "[2]", "0", "4") "}", "which safetensors does not have"},
+        {"{" TENSOR("a", "BF16", "[2]", "0", "4") ", \"b\": 3}", "is not {"},
         {"{" TENSOR("a", "BF16", "[2]", "0", "4") ", " TENSOR("a", "BF16", "[2]", "4", "8") "}", "twice"},
-        {"{" TENSOR("a", "F64", "[1125899906842624]", "0", "9007199254740991") "}", "another size"},
+        {"{" TENSOR("a", "F64", "[1125899906842624]", "0", "9007199254740991") "}", "whose size does not match"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) refuse_file_at(__LINE__, rows[i].text, rows[i].says);
     tide_text words[1] = {TIDE_TEXT("gpt2")};
     tide_file twice[2] = {{TIDE_TEXT("1.safetensors"), TIDE_TEXT("{" TENSOR("a", "BF16", "[2]", "0", "4") "}")},
                           {TIDE_TEXT("2.safetensors"), TIDE_TEXT("{" TENSOR("a", "BF16", "[2]", "0", "4") "}")}};
-    CHECK(!build_texts(words, 1, twice, 2) && says(TIDE_ERROR, "/files", "stands twice"));
+    CHECK(!build_texts(words, 1, twice, 2) && says(TIDE_ERROR, "/files", "is twice in the checkpoint"));
     twice[1].text = TIDE_TEXT(
         "{\"metadata\": {\"total_size\": 8}, \"weight_map\": {\"a\": \"1.safetensors\", \"b\": \"2.safetensors\"}}");
-    CHECK(!build_texts(words, 1, twice, 2) && says(TIDE_ERROR, "/files", "in none of the headers"));
+    CHECK(!build_texts(words, 1, twice, 2) && says(TIDE_ERROR, "/files", "in none of the given headers"));
     job = build_texts(words, 1, twice + 1, 1);
     CHECK(job && job->checkpoint && !job->checkpoint->count && job->checkpoint->total_size == 8);
-    REFUSE_FILE("{\"weight_map\": {\"a\": 3}}", "no file's name");
+    REFUSE_FILE("{\"weight_map\": {\"a\": 3}}", "not a file name");
     end_job();
 }
 
@@ -295,7 +295,7 @@ static void test_other_files(void) {
     REFUSE_FILE("{\"distributed_type\": \"MULTI_GPU\", \"num_processes\": 8, \"num_machines\": 3}", "not a multiple");
     REFUSE_FILE("{\"finetuning_type\": \"freeze\"}", "freeze is not described");
     REFUSE_FILE("{\"per_device_train_batch_size\": \"many\"}", "batch");
-    REFUSE_FILE("{\"per_device_train_batch_size\": {\"a\": 1}}", "must be one value");
+    REFUSE_FILE("{\"per_device_train_batch_size\": {\"a\": 1}}", "must be a single value");
     REFUSE_FILE("{\"base_model\": \"nobody/has-this\", \"micro_batch_size\": 1, \"adapter\": \"lora\"}",
                 "is not in the catalogue");
     REFUSE_FILE("{\"zero_optimization\": {}, \"bf16\": {\"enabled\": true}, \"fp16\": {\"enabled\": true}}",
@@ -317,8 +317,8 @@ static void test_other_files(void) {
     REFUSE_FILE("{\"dim\": 4096, \"n_layers\": 32}", "params.json");
     REFUSE_FILE("{\"traceEvents\": []}", "trace");
     REFUSE_FILE("{\"hello\": 1}", "no \"model_type\"");
-    REFUSE_FILE("[1, 2]", "holds an array");
-    REFUSE_FILE("4", "holds a number");
+    REFUSE_FILE("[1, 2]", "contains an array");
+    REFUSE_FILE("4", "contains a number");
     REFUSE_FILE("", "is empty");
     REFUSE_FILE("  \n", "is empty");
     REFUSE_FILE("{\"model_type\": \"llama\",}", "not JSON at line 1");

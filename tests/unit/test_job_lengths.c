@@ -13,8 +13,8 @@ static void test_written(void) {
     REFUSE("gpt2|lengths=0", "/settings/lengths", "from 1 to 10000000 tokens");
     REFUSE("gpt2|lengths=5*99999", "/settings/lengths", "65536 samples");
     REFUSE("gpt2|lengths=p0:16,p100", "/settings/lengths", "quantiles");
-    REFUSE("gpt2|lengths=p0:16,p50:20,p50:30,p100:40", "/settings/lengths", "rise");
-    REFUSE("gpt2|lengths=p0:16,p50:60,p100:40", "/settings/lengths", "rise");
+    REFUSE("gpt2|lengths=p0:16,p50:20,p50:30,p100:40", "/settings/lengths", "must increase");
+    REFUSE("gpt2|lengths=p0:16,p50:60,p100:40", "/settings/lengths", "must increase");
     REFUSE("gpt2|lengths=p10:16,p100:40", "/settings/lengths", "from p0");
     end_job();
 }
@@ -73,10 +73,10 @@ static void test_refused(void) {
     REFUSE("gpt2|lengths=9,8|batch=8|trainer=grpo", "/settings/lengths", "trainer=grpo");
     REFUSE("gpt2|lengths=9,8|trainer=orpo|pad_to_multiple_of=8", "/settings/pad_to_multiple_of", "no such argument");
     REFUSE("gpt2|lengths=9,8|parallel.kind=pp|parallel.pp=2|parallel.dp=1", "/settings/lengths", "parallel.kind=pp");
-    REFUSE("gpt2|lengths=9,8|trainer=sft|trainer.prompt_length=8", "/settings/lengths", "nothing to be scored");
+    REFUSE("gpt2|lengths=9,8|trainer=sft|trainer.prompt_length=8", "/settings/lengths", "nothing left to be scored");
     REFUSE("gpt2|lengths=9,8|padding=true", "/settings/padding", "which batches are padded");
-    REFUSE("gpt2|lengths=9,8|batch=1000000", "/settings/lengths", "more than tidemark draws");
-    CHECK(build("gpt2|data_seed=1") && says(TIDE_WARNING, "/settings/data_seed", "changes nothing"));
+    REFUSE("gpt2|lengths=9,8|batch=1000000", "/settings/lengths", "exceed the number that tidemark draws");
+    CHECK(build("gpt2|data_seed=1") && says(TIDE_WARNING, "/settings/data_seed", "has no effect"));
     end_job();
 }
 
