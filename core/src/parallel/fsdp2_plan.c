@@ -77,19 +77,16 @@ static void add_layers(fsdp2 *f, uint32_t base) {
             fsdp2_add_module(f, f->state_count++, i);
 }
 
-static void keep(fsdp2 *f, uint32_t module) {
-    f->states[f->state_count].keeps_full_weight = true;
-    fsdp2_add_module(f, f->state_count++, module);
-}
-
-/* is_norm_and_head_pair(): the final norm is gathered with the head, or with what the head is tied to. */
-static void keep_pair(fsdp2 *f, uint32_t first, uint32_t second) {
-    fsdp_state *s = &f->states[f->state_count];
-    s->keeps_full_weight = true;
-    s->listed[0] = first;
-    s->listed[1] = second;
-    fsdp2_add_module(f, f->state_count, first);
-    fsdp2_add_module(f, f->state_count++, second);
+/* is_norm_and_head_pair(): the final norm is gathered with the head, or with what the head is tied to; `second` 0: one
+ * of them alone. */
+static void keep(fsdp2 *f, uint32_t first, uint32_t second) {
+    uint32_t state = f->state_count++;
+    f->states[state].keeps_full_weight = true;
+    fsdp2_add_module(f, state, first);
+    if (!second) return;
+    f->states[state].listed[0] = first;
+    f->states[state].listed[1] = second;
+    fsdp2_add_module(f, state, second);
 }
 
 /* A head that is tied and has a bias keeps that as a parameter of its own. */
@@ -101,16 +98,12 @@ static bool has_tied_weight_and_bias(const tide_model *model, uint32_t head) {
     return has_bias && !has_weight;
 }
 
-static bool refuse_ties(const fsdp2 *f, uint32_t input, uint32_t output, uint32_t base, bool is_tied) {
-    const tide_model *model = f->w->model;
-    bool is_nested = input && model->instances[input].parent != base,
-         is_known = tide_has_tp_plan(f->w) || tide_plan_keeps_head(f->w);
-    if (!has_tied_weight_and_bias(model, output) && (is_known || (!is_tied && !is_nested))) return false;
+static bool refuse_ties(const tide_model *model) {
     tide_fail_setting(model->m, TIDE_ERR_UNSUPPORTED, "parallel.tp_plan",
                       "how %s's embedding is gathered by transformers' fsdp_plan, which names neither it nor the head "
                       "that is tied to it, is not described; parallel.kind=fsdp2, zero3 and ddp run it as it is",
                       tide_root_name(model));
-    return true;
+    return false;
 }
 
 /* PreTrainedConfig.base_model_fsdp_plan: embed_tokens, layers.* and, kept after forward, norm; most classes with a head
@@ -120,22 +113,26 @@ bool tide_fsdp2_plan_states(fsdp2 *f) {
     if (refuse_parts(f)) return false;
     add_experts(f);
     add_fp32_modules(f);
+    const tide_json *type = tide_json_at(model->scopes[0].config, "model_type"),
+                    *plans = tide_plans_of_type(tide_plan_rows(model), type);
+    bool is_new = tide_is_new_to_transformers(type), adds_head = is_new || tide_json_at(plans, "fsdp_plan"),
+         has_plans = adds_head || tide_json_at(plans, "tp_plan");
     uint32_t input = tide_fsdp2_embeddings_of(model, false), output = tide_fsdp2_embeddings_of(model, true),
              base = base_of(model, output), norm = 0;
     bool is_tied = output && (tide_head_tied_again(model) == output || (input && tide_tied_head(model) == output)),
-         keeps_head = is_child(model, output, model->root, "lm_head") && tide_plan_keeps_head(f->w);
+         is_nested = input && model->instances[input].parent != base;
+    if (has_tied_weight_and_bias(model, output) || (!has_plans && (is_tied || is_nested))) return refuse_ties(model);
     for (uint32_t i = 1; i < model->instance_count; i++)
         if (is_child(model, i, base, "norm")) norm = i;
-    if (refuse_ties(f, input, output, base, is_tied)) return false;
     f->embeddings[0] = input;
     f->embeddings[1] = output;
     add_layers(f, base);
     if (!is_tied && is_child(model, input, base, "embed_tokens")) fsdp2_add_module(f, f->state_count++, input);
+    bool keeps_head = adds_head && is_child(model, output, model->root, "lm_head");
     uint32_t kept = !keeps_head ? 0 : is_tied ? input : output;
-    if (norm && kept) {
-        keep_pair(f, is_tied ? kept : norm, is_tied ? norm : kept);
-    } else if (norm || kept) {
-        keep(f, norm ? norm : kept);
-    }
+    if (kept && is_tied)
+        keep(f, kept, norm);
+    else if (norm || kept)
+        keep(f, norm ? norm : kept, norm ? kept : 0);
     return true;
 }

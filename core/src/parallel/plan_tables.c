@@ -10,10 +10,12 @@ static bool has_type(const tide_json *row, tide_text model_type) {
     return false;
 }
 
-const tide_json *tide_plans_of_type(tide_model *model, const tide_json *type) {
+const tide_json *tide_plan_rows(tide_model *model) {
     const tide_source source = tide_source_whole(model->m->arena, &tide_tp_plans_source);
-    const tide_json *rows =
-        tide_json_parse(model->m->arena, (tide_text){source.text, source.length}, "/tp_plans", model->m->diags);
+    return tide_json_parse(model->m->arena, (tide_text){source.text, source.length}, "/tp_plans", model->m->diags);
+}
+
+const tide_json *tide_plans_of_type(const tide_json *rows, const tide_json *type) {
     for (const tide_json *row = rows ? rows->first : NULL; row && tide_json_is(type, TIDE_JSON_STRING); row = row->next)
         if (has_type(row, type->text)) return row;
     return NULL;
@@ -21,17 +23,4 @@ const tide_json *tide_plans_of_type(tide_model *model, const tide_json *type) {
 
 bool tide_is_new_to_transformers(const tide_json *type) {
     return tide_json_is(type, TIDE_JSON_STRING) && !tide_model_type_of(type->text);
-}
-
-static bool has_plan_of(const tide_wrapper *w, const char *plan) {
-    const tide_json *type = tide_json_at(w->model->scopes[0].config, "model_type");
-    return tide_is_new_to_transformers(type) || tide_json_at(tide_plans_of_type(w->model, type), plan);
-}
-
-bool tide_plan_keeps_head(const tide_wrapper *w) {
-    return has_plan_of(w, "fsdp_plan");
-}
-
-bool tide_has_tp_plan(const tide_wrapper *w) {
-    return has_plan_of(w, "tp_plan");
 }

@@ -18,14 +18,11 @@ typedef struct tide_tensor_parallel_plan {
     int64_t rotary;       /* latent attention: the part of a key that is not sharded */
 } tide_tensor_parallel_plan;
 
-/* plan_tables.c: the plans of a model_type; NULL: transformers has none. */
-const tide_json *tide_plans_of_type(tide_model *model, const tide_json *type);
+/* plan_tables.c: models/tp_plans.json; and of its rows the plans of a model_type; NULL: transformers has none. */
+const tide_json *tide_plan_rows(tide_model *model);
+const tide_json *tide_plans_of_type(const tide_json *rows, const tide_json *type);
 /* Whether the model_type has no class in transformers. */
 bool tide_is_new_to_transformers(const tide_json *type);
-/* Whether the class adds its head to the fsdp_plan; of a type that is new to transformers, as most do. */
-bool tide_plan_keeps_head(const tide_wrapper *w);
-/* Whether transformers has a tp_plan for the class, or for its kind of a type that is new to it. */
-bool tide_has_tp_plan(const tide_wrapper *w);
 /* tp_plans.c: sets the plans of the configuration's class. False after an error, which is reported. */
 bool tide_tp_plan_of(const tide_wrapper *w, tide_tensor_parallel_plan *plan);
 /* from_pretrained() of a checkpoint of which each rank reads its parts. */

@@ -23,10 +23,11 @@ static void say_that_it_is_new(const tide_wrapper *w, const tide_json *type) {
 static bool plans_by_scope(const tide_wrapper *w, const tide_json **tp, const tide_json **ep) {
     tide_model *model = w->model;
     const tide_json *own = tide_json_at(model->scopes[0].config, "model_type");
+    const tide_json *rows = tide_plan_rows(model);
     bool is_new = tide_is_new_to_transformers(own);
     for (uint32_t i = 0; i < model->scope_count; i++) {
         const tide_json *type = tide_json_at(model->scopes[i].config, "model_type"),
-                        *row = tide_plans_of_type(model, type);
+                        *row = tide_plans_of_type(rows, type);
         tide_styles styles = {tide_json_at(row, "tp_plan"), tide_json_at(row, "ep_plan")};
         if (!row && is_new && tide_is_new_to_transformers(type)) styles = tide_styles_of_cuts(model, i);
         tp[i] = styles.tp;
