@@ -32,6 +32,8 @@ void tide_find_model(tide_job_builder *b);
 void tide_change_config(tide_job_builder *b);
 /* What no rule describes (a key of the job's files or of its configuration) leaves the job without a verdict. */
 void tide_leave_undescribed(tide_job_builder *b, const char *key);
+/* Whether a key of that name is left so, by the job's files or by tide_leave_undescribed(). */
+bool tide_is_undescribed(const tide_job_builder *b, const char *key);
 
 /* loading.c */
 void tide_load_as_program(tide_job_builder *b);

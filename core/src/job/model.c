@@ -8,9 +8,16 @@
 #include "job/model_names.h"
 #include "lang/lang.h"
 
+bool tide_is_undescribed(const tide_job_builder *b, const char *key) {
+    tide_text rest = tide_text_of(tide_argument_text(&b->arguments, TIDE_SET_undescribed)), piece;
+    while (tide_piece_next(&rest, ',', &piece))
+        if (tide_text_is(tide_base_name(piece), key)) return true;
+    return false;
+}
+
 void tide_leave_undescribed(tide_job_builder *b, const char *key) {
     const char *listed = tide_argument_text(&b->arguments, TIDE_SET_undescribed);
-    if (strstr(listed, key)) return;
+    if (tide_is_undescribed(b, key)) return;
     tide_setting_put(&b->arguments, TIDE_TEXT("undescribed"),
                      tide_text_of(*listed ? tide_format(b->arena, "%s,%s", listed, key) : key), TIDE_ORIGIN_FILE);
 }

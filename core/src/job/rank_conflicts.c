@@ -54,8 +54,8 @@ static void check_dtensors(tide_job_builder *b) {
                *remedy = "use adamw_fused, or parallel.kind=fsdp1 or zero2";
     for (unsigned i = 0; i < TIDE_COUNT_OF(without_rule); i++)
         if (job->optimizer == without_rule[i].optimizer) words = without_rule[i].words, remedy = without_rule[i].remedy;
-    if (words && strstr(tide_argument_text(&b->arguments, TIDE_SET_undescribed), "optimizer"))
-        words = tide_format(b->arena, "the file's is not described, and %s, which is near, has no rule for DTensors",
+    if (words && tide_is_undescribed(b, "optimizer"))
+        words = tide_format(b->arena, "the file's is not described, and %s, which is similar, has no rule for DTensors",
                             job->values[TIDE_SET_optimizer]),
         remedy = "use adamw_fused, whose states need more";
     if (words) tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_optimizer, words, remedy);
