@@ -54,7 +54,7 @@ export default function ({ browser, visit, field, fromCore, exampleWords, drop, 
       await visit(async (page) => {
         await changed(page, () => choose(page, file(path)));
         await page.waitForFunction((/** @type {string[]} */ wanted) => wanted.every((word) => location.hash.slice(1).split('&').includes(word)), words);
-        assert.equal(await page.locator('.diagnostic', { hasText: 'Changes nothing' }).count(), 0, path);
+        assert.equal(await page.locator('.diagnostic', { hasText: 'has no effect' }).count(), 0, path);
         await page.getByText('The settings of the example are gone').waitFor();
       });
     }
@@ -73,7 +73,7 @@ export default function ({ browser, visit, field, fromCore, exampleWords, drop, 
     await changed(page, () => choose(page, file('tiny.gguf')));
     await page.waitForFunction(() => location.hash.startsWith('#z=1.'));
     const bytes = await deviceBytes(page);
-    assert.equal(await page.locator('.diagnostic', { hasText: 'Changes nothing' }).count(), 0);
+    assert.equal(await page.locator('.diagnostic', { hasText: 'has no effect' }).count(), 0);
     await page.getByRole('button', { name: 'Add to scenarios' }).click();
     const needs = page.locator('.scenarios tbody tr').first().locator('.bytes');
     await needs.waitFor();

@@ -386,7 +386,7 @@ export default function ({ visit, field, fragmentOf, fromCore, exampleWords, ser
     await page.locator('.picker-list li', { hasText: 'Llama 3.1' }).waitFor();
     await page.keyboard.press('Enter');
     await page.waitForFunction(() => location.hash.startsWith('#model=llama-3.1-8b&gpu=h100-80&purpose=finetune&v=1'));
-    await page.getByText('Meta-Llama-3.1-8B-Instruct is taken as').waitFor();
+    await page.getByText('Meta-Llama-3.1-8B-Instruct is read as').waitFor();
     await page.getByText('what is not set is at its default').waitFor();
     await page.waitForFunction(() => document.querySelector('.job-name')?.textContent?.includes('Llama 3.1'));
     assert.equal(await deviceBytes(page), (await fromCore(['model=llama-3.1-8b', 'gpu=h100-80'])).verdict.device_bytes);

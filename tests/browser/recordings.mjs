@@ -122,7 +122,7 @@ export default function ({ visit, choose, bytesOf, isAtEvent }) {
   test('cut and damaged ones are played up to the break, and say so', () => visit(async (page) => {
     const whole = readFileSync(recorded('snapshot-plain.pickle.gz'));
     await choose(page, { name: 'cut.pickle.gz', mimeType: '', buffer: whole.subarray(0, 6000) });
-    await page.locator('.diagnostic', { hasText: /cut short or damaged/ }).waitFor();
+    await page.locator('.diagnostic', { hasText: /truncated or damaged/ }).waitFor();
     assert.ok(await bytesOf(page.locator('.big .bytes')) > 0);
   }));
 

@@ -150,9 +150,9 @@ export default async function ({ folder, server, core: opened }) {
         }
         const bomb = deflateSync(Buffer.alloc(40 << 20)).toString('base64url');
         let batch = 2;
-        for (const [hash, says] of /** @type {[string, string][]} */ ([['model=gpt2&batch=3&bat', 'cut short'], ['z=1.eNpLzs-2dUpNSy', 'damaged or was cut'], ['z=7.abc', 'packed in a way'],
+        for (const [hash, says] of /** @type {[string, string][]} */ ([['model=gpt2&batch=3&bat', 'truncated'], ['z=1.eNpLzs-2dUpNSy', 'damaged or was cut'], ['z=7.abc', 'compressed in a way'],
           [`z=1.${bomb}`, 'more than 256 KiB'], [`model=gpt2&x=${'y'.repeat(70000)}`, 'longer than 64'], ['model=gpt2&colour=red&v=1', 'colour'],
-          ['model=gpt2&batch=x&v=1', 'batch is not taken from the link'], ['model=gpt2&v=7', 'newer version'], ['%E0%A4%A=1&v=1', 'not known'], ['__proto__=1&constructor=2&model=gpt2&v=1', 'not known']])) {
+          ['model=gpt2&batch=x&v=1', 'batch is ignored in the link'], ['model=gpt2&v=7', 'newer version'], ['%E0%A4%A=1&v=1', 'unknown to this version'], ['__proto__=1&constructor=2&model=gpt2&v=1', 'unknown to this version']])) {
           await to(page, hash);
           await seen(page, '.diagnostic', says);
           await to(page, `model=gpt2&gpu=t4&batch=${++batch}&v=1`);

@@ -46,7 +46,7 @@ export const exact = (bytes) => `${fixed(bytes, 0)} bytes`;
 /** A diagnostic as sentences: the core's message may leave its subject to the place that it carries.
  * @param {import('./types.js').Diagnostic} diagnostic @returns {{said: string, todo: string}} */
 export function sentences({ place, message, remedy = '' }) {
-  const subject = place === '/link' ? 'This link' : place && /^(is|are|must|has|needs|cannot|does) /.test(message) ? place.split('/').pop() : '';
+  const subject = place === '/link' ? 'This link' : place && /^(applies|are|belongs|cannot|contains|differs|does|exceeds|has|is|keeps|leaves|must|names|needs|redefines|sends|takes) /.test(message) ? place.split('/').pop() : '';
   const stop = (/** @type {string} */ text) => (text === '' || /[.!?]$/.test(text) ? text : `${text}.`);
   const capital = (/** @type {string} */ text) => (/^[a-z]+[ ,;]/.test(text) ? text[0].toUpperCase() + text.slice(1) : text);
   return { said: stop(subject ? `${subject} ${message}` : capital(message)), todo: stop(capital(remedy)) };

@@ -57,12 +57,12 @@ export function otherLayouts(layout) {
       ...(one.pp === layout.pp ? [] : [stages]), anyRank] }));
 }
 
-/** Whether a setting changes this job: a default that is assumed, or a value that is not said to change nothing.
+/** Whether a setting changes this job: a default that is assumed, or a value that is not said to have no effect.
     @param {Pick<import('./types.js').Report, 'settings' | 'assumptions' | 'diagnostics'>} r @param {string} name */
 export const reads = (r, name) => {
   const isAssumed = r.assumptions.some(({ setting }) => setting === name);
   const isGiven = r.settings.some((s) => s.name === name && s.origin !== 'default');
-  return isAssumed || (isGiven && !r.diagnostics.some(({ place, message }) => place === `/settings/${name}` && message.startsWith('changes nothing')));
+  return isAssumed || (isGiven && !r.diagnostics.some(({ place, message }) => place === `/settings/${name}` && message.startsWith('has no effect')));
 };
 
 /** The tokens that all GPUs take in one optimizer step; of pp, batch is all of its micro-batches. @param {(name: string) => string} valueOf a setting */

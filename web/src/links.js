@@ -62,7 +62,7 @@ export const packSeveral = (list) => deflated(JSON.stringify(list), SEVERAL);
 async function inflated(fragment, prefix) {
   if (fragment.length > READ_LIMIT) throw new Error('This link is longer than 64 KiB and was not read.');
   if (!fragment.startsWith(prefix)) return fragment;
-  if (!fragment.startsWith(`${prefix}1.`)) throw new Error('This link is packed in a way that this version does not know. Reload the page for the newest one.');
+  if (!fragment.startsWith(`${prefix}1.`)) throw new Error('This link is compressed in a way that this version does not know. Reload the page for the newest one.');
   let bytes;
   try {
     const text = atob(fragment.slice(prefix.length + 2).replaceAll('-', '+').replaceAll('_', '/'));

@@ -14,7 +14,7 @@ export function nearValues({ type, choices, least = 1, most: top = 2 ** 31, defa
   for (let n = power * 8; n <= power * 128; n *= 2) near.add(n);
   for (const [digits] of message.matchAll(/\d+/g)) {
     for (const n of [Number(digits) - 1, Number(digits), Number(digits) + 1]) near.add(n);
-    for (let part = 2; message.includes(' divide') && part <= 1024; part++) if (Number(digits) % part === 0) near.add(part);
+    for (let part = 2; / divide|multiple of/.test(message) && part <= 1024; part++) if (Number(digits) % part === 0) near.add(part);
   }
   for (let part = 2; part <= 8; part++) if (start % part === 0) near.add(start / part);
   return [...near].filter((n) => Number.isInteger(n) && n >= least && n <= top && String(n) !== value)

@@ -120,7 +120,7 @@ static void read_setting(link_reader *r, tide_job_arguments *words, tide_text na
     for (uint32_t i = 0; i < scratch.count; i++)
         if (scratch.items[i].severity == TIDE_ERROR)
             tide_report(r->diags, TIDE_WARNING, scratch.items[i].status, scratch.items[i].place,
-                        tide_format(r->arena, "of the link is ignored: %s", scratch.items[i].message),
+                        tide_format(r->arena, "is ignored in the link: %s", scratch.items[i].message),
                         scratch.items[i].remedy);
 }
 

@@ -385,8 +385,8 @@ static uint32_t leave_unknown(tide_phrase *p) {
 static void read_pieces(tide_phrase *p) {
     uint32_t (*const takers[])(tide_phrase *) = {take_model,   take_gpus, take_sized,  take_asked, take_how_many,
                                                  take_offload, take_word, take_choice, take_size,  take_others};
-    for (uint32_t i = 0; i < p->count;
-         i++) { /* wherever they are, they affect the meaning of others: "fp8", "8k", "vllm" */
+    /* wherever they are, they affect the meaning of others: "fp8", "8k", "vllm" */
+    for (uint32_t i = 0; i < p->count; i++) {
         p->generates = p->generates || tide_text_is_among(p->pieces[i], "grpo|rloo|gspo|dapo");
         p->runs = p->runs || tide_text_is_among(p->pieces[i], "run|runs|running|load");
         p->has_stage = p->has_stage || tide_text_starts(p->pieces[i], TIDE_TEXT("zero"));

@@ -182,8 +182,8 @@ tide_text *tide_phrases_read(tide_arena *arena, const tide_text *words, uint32_t
         const char *equals = memchr(words[i].at, '=', words[i].length);
         const char *meant =
             !text.length && equals ? tide_meant_setting(arena, words[i], (size_t)(equals - words[i].at)) : NULL;
-        bool is_length =
-            meant && serves && tide_text_starts(tide_text_of(meant), TIDE_TEXT("seq=")); /* of which kind? */
+        /* of which kind? */
+        bool is_length = meant && serves && tide_text_starts(tide_text_of(meant), TIDE_TEXT("seq="));
         if (meant && !is_length)
             put_meant(&out, arena, words[i], meant, diags);
         else if (text.length)

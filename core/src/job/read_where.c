@@ -252,7 +252,7 @@ void tide_check_read_where(tide_job_builder *b) {
             continue;
         is_said[id] = true;
         tide_report(b->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, tide_builder_place(b, id),
-                    tide_format(b->arena, "changes nothing%s", read_where[i].without), NULL);
+                    tide_format(b->arena, "has no effect%s", read_where[i].without), NULL);
     }
 }
 

@@ -63,7 +63,7 @@ static void check_vllm_generation(tide_job_builder *b) {
     for (size_t i = 0; i < TIDE_COUNT_OF(of_colocated) && !tide_has_colocated_engine(job); i++)
         if (b->arguments.is_given[of_colocated[i]])
             tide_report(b->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, tide_builder_place(b, of_colocated[i]),
-                        "changes nothing with trainer.vllm_mode=server", "give it to the server");
+                        "has no effect with trainer.vllm_mode=server", "give it to the server");
     if (tide_has_colocated_engine(job) && !job->device_bytes)
         tide_builder_refuse(b, TIDE_ERR_FIELD_MISSING, TIDE_SET_trainer_use_vllm,
                             "takes a share of a GPU for the colocated engine", "give gpu=NAME, as gpu=h100-80");

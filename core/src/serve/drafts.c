@@ -154,8 +154,8 @@ bool tide_serve_read_drafts(tide_serve_run *run, const tide_json *given, tide_ar
     const char *method = method_of(run, given, name, arena);
     d->are_ngrams = strcmp(method, "ngram") == 0;
     d->is_eagle3 = strcmp(method, "eagle3") == 0;
-    d->is_mtp =
-        tide_text_ends(tide_text_of(method), TIDE_TEXT("mtp")); /* deepseek_mtp and others are deprecated names */
+    /* deepseek_mtp and others are deprecated names */
+    d->is_mtp = tide_text_ends(tide_text_of(method), TIDE_TEXT("mtp"));
     d->is_head = d->is_eagle3 || d->is_mtp || strcmp(method, "eagle") == 0;
     if (!d->are_ngrams && !d->is_head && strcmp(method, "draft_model") != 0)
         return tide_error(diags, TIDE_ERR_UNSUPPORTED, "/settings/speculative_config",

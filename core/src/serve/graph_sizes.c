@@ -106,7 +106,7 @@ bool tide_serve_read_graph_sizes(tide_serve_run *run, const tide_json *config, t
     if (run->job.enforce_eager && (config || run->graphs.are_given || run->job.max_cudagraph_capture_size ||
                                    tide_job_sets(&run->job, TIDE_SET_cudagraph_mode)))
         tide_report(diags, TIDE_WARNING, TIDE_OK, "/settings/enforce_eager",
-                    "no CUDA graph is captured: what is said of them changes nothing", NULL);
+                    "no CUDA graph is captured: what is said of them has no effect", NULL);
     return true;
 }
 

@@ -246,7 +246,7 @@ static void say_unused_limits(const tide_serve_run *run) {
     bool has_media = tide_json_at(config, "vision_config") || tide_json_at(config, "num_mel_bins");
     if (run->limits && !has_media)
         tide_report(run->machine.diags, TIDE_WARNING, TIDE_OK, "/settings/limit_mm_per_prompt",
-                    "changes nothing: the model takes text alone", NULL);
+                    "has no effect: the model takes text alone", NULL);
 }
 
 enum { LEAST_CAPABILITY = 75 }; /* of PyTorch's builds for CUDA 13 */

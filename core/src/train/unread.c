@@ -118,7 +118,7 @@ static void check_lengths_read(const tide_run *run, const tide_job *job) {
     if (!tide_job_has_lengths(job)) return;
     if (!model_reads(run, "seq"))
         tide_report(run->machine.diags, TIDE_WARNING, TIDE_ERR_CONFLICT, "/settings/lengths",
-                    "changes nothing: the model does not read seq", NULL);
+                    "has no effect: the model does not read seq", NULL);
 }
 
 /* Whether a description marks a setting as read, which it reads under one or two other names; all others count as read.
@@ -177,8 +177,8 @@ void tide_check_unused(tide_run *run, const tide_job *job) {
         bool is_idle = is_given && is_of_generation(run, job, row->id);
         if (is_idle || !is_said || (is_given && !is_marked(run, row->id) && !is_warned(m->diags, place)))
             tide_report(m->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, place,
-                        is_idle ? "changes nothing: inference of this class is one forward pass"
-                                : "changes nothing: the model does not read it",
+                        is_idle ? "has no effect: inference of this class is one forward pass"
+                                : "has no effect: the model does not read it",
                         NULL);
     }
 }
