@@ -55,9 +55,7 @@ static bool read_header(cli_buffer *text, FILE *file, const char *path) {
     }
     for (int i = 7; i >= 0; i--) bytes = bytes << 8 | length[i];
     if (bytes > CLI_HEADER_LIMIT || bytes < 2) {
-        cli_complain("is it a safetensors file?",
-                     "%s: its header would have %llu bytes, more than the limit of 100"
-                     " MB",
+        cli_complain("is it a safetensors file?", "%s: its header would have %llu bytes, more than the limit of 100 MB",
                      path, (unsigned long long)bytes);
         return false;
     }

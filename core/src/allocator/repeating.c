@@ -96,8 +96,8 @@ static void leave_out_rounds(tide_player *p, const tide_repetition *of) {
     bool is_kept = !r->then_iteration || ((played - r->looked_from) & (played - r->looked_from - 1)) == 0;
     if ((key != r->then_key && !is_kept) || !look_at_state(p, of)) return;
     if (!r->then_iteration) r->looked_from = is_in_part ? r->iteration : 0;
-    uint64_t retries =
-        tide_caching_counters(p->allocator).alloc_retries + p->outer.unplayed; /* including the inner ones */
+    /* including the inner ones */
+    uint64_t retries = tide_caching_counters(p->allocator).alloc_retries + p->outer.unplayed;
     if (r->then_iteration && r->now.count == r->then.count &&
         (!r->now.count || memcmp(r->now.at, r->then.at, r->now.count * sizeof *r->now.at) == 0)) {
         uint32_t round = played - r->then_iteration, rounds = left / round;

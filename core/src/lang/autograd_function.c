@@ -12,8 +12,8 @@ static void applied_run(tide_machine *m, tide_node *node, tide_tensor **grads, t
     tide_applied *f = (tide_applied *)node->held;
     tide_value arguments[1 + FUNCTION_OUTPUT_LIMIT + SAVED_LIMIT] = {tide_value_retain(f->context)};
     uint32_t count = 1;
-    for (unsigned i = 0; i < node->output_count;
-         i++) { /* python_function.cpp: PyNode::apply materializes undefined gradients as zeros */
+    /* python_function.cpp: PyNode::apply materializes undefined gradients as zeros */
+    for (unsigned i = 0; i < node->output_count; i++) {
         if (!grads[i] && !node->of.applied.skips_zeros)
             grads[i] = tide_empty(m, node->outputs[i].shape, (tide_dtype)node->outputs[i].dtype);
         arguments[count++] = grads[i] ? tide_of_tensor(tide_retain(grads[i])) : tide_none();

@@ -33,8 +33,8 @@ static tide_value run_operation(tide_machine *m, const tide_op *op, tide_value *
     tide_value cast[OPERATION_ARGUMENTS];
     memcpy(cast, a, count * sizeof *a);
     for (uint32_t k = 0; k < count; k++) { /* the caller still refers to the uncast ones */
-        uint32_t i =
-            op->cast == TIDE_CAST_LOWER_LIST ? k : count - 1 - k; /* C++ evaluates arguments from right to left */
+        /* C++ evaluates arguments from right to left */
+        uint32_t i = op->cast == TIDE_CAST_LOWER_LIST ? k : count - 1 - k;
         if (a[i].kind != TIDE_VALUE_TENSOR) continue;
         cast[i].tensor =
             op->cast == TIDE_CAST_FP32 ? tide_autocast_fp32(m, a[i].tensor) : tide_autocast_lower(m, a[i].tensor);
@@ -219,8 +219,8 @@ static tide_value call_method(tide_model *model, uint32_t instance, tide_functio
                                       kept_named, keywords, count,    named_count};
     tide_value made = tide_call_by_hook(&call);
     if (of->makes_grad && made.kind == TIDE_VALUE_TENSOR && model->m->state.grad_enabled)
-        made.tensor->requires_grad =
-            true; /* output.requires_grad_(True): a leaf if nothing before it requires gradients */
+        /* output.requires_grad_(True): a leaf if nothing before it requires gradients */
+        made.tensor->requires_grad = true;
     if (of->makes_grad && made.kind == TIDE_VALUE_LIST && model->has_peft && !model->m->has_failed)
         tide_fail(
             model->m, TIDE_ERR_UNSUPPORTED,

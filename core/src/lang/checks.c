@@ -110,8 +110,8 @@ void tide_run_checks(tide_model *model, uint32_t scope) {
                 !run_check(model, scope, check, tide_format(m->arena, "/%s/checks", d->name.at)))
                 m->has_failed = true;
         has_notes = has_notes || notes;
-        bool is_root =
-            model->instance_count <= 1; /* a nested part with the same configuration has reported it already */
+        /* a nested part with the same configuration has reported it already */
+        bool is_root = model->instance_count <= 1;
         for (const tide_json *note = notes && is_root && !m->has_failed ? notes->first : NULL; note; note = note->next)
             run_note(model, scope, note, tide_format(m->arena, "/%s/notes", d->name.at));
     }

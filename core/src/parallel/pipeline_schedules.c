@@ -81,8 +81,8 @@ static void release_all_sent(gpipe_passes *g, uint32_t count) {
 static void drop_bwd_sends(gpipe_passes *g, tide_tensor **bwd_sends_to_wait, uint32_t count) {
     tide_machine *m = g->p->w->model->m;
     uint32_t folded = g->sent ? g->backward.times : 0;
-    tide_tensor **sends =
-        TIDE_NEW(m->arena, tide_tensor *, folded + 1u); /* the last one, which is not folded, comes after them */
+    /* the last one, which is not folded, comes after them */
+    tide_tensor **sends = TIDE_NEW(m->arena, tide_tensor *, folded + 1u);
     for (uint32_t i = 0; i < folded; i++) sends[i] = tide_round_held(&g->backward, i, g->sent, 0, 1);
     sends[folded] = g->sent;
     for (uint32_t i = folded + 1; i-- > 0;) tide_release(m, sends[i]);

@@ -511,8 +511,8 @@ void tide_separate_kinds(tide_wrapper *w) {
             sorted[i].mesh_dims = 1;
             sorted[i].is_replicated = sorted[i].tensor->is_replicated;
         }
-        bool is_tied =
-            of == STYLE_EMBEDDING && tide_tied_head(w->model); /* the gradient of the head has its own placement */
+        /* the gradient of the head has its own placement */
+        bool is_tied = of == STYLE_EMBEDDING && tide_tied_head(w->model);
         sorted[i].is_redistributed = !p->plan.is_sharded && !is_tied && (of == STYLE_EMBEDDING || of == STYLE_SEQUENCE);
     }
     tide_optimizer_replace(w->optimizer, sorted, count);

@@ -84,8 +84,8 @@ static void zero3_update(tide_wrapper *w) {
             tide_fp64_norm(m, tide_zero3_name, z->params[z->trainable[i]].partition_numel);
     for (uint32_t i = 0; i < z->trainable_count; i++) tide_release_at(m, &z->params[z->trainable[i]].norm);
     tide_tensor *before = z->global_grad_norm; /* kept by the engine */
-    tide_tensor *norm =
-        NULL; /* of all gradients, scaled like the loss; for offloaded gradients it is computed on the host */
+    /* of all gradients, scaled like the loss; for offloaded gradients it is computed on the host */
+    tide_tensor *norm = NULL;
     for (uint32_t i = 0; i < z->sub_group_count && !z->offload_optimizer; i++)
         z->norm_groups[i] = tide_scalar(m, TIDE_FP32);
     if (!z->offload_optimizer) {

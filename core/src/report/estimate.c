@@ -33,8 +33,8 @@ bool tide_write_measure(tide_writer *w, tide_run *run, const tide_job *job) {
 bool tide_write_cell(tide_writer *w, tide_run *run, const tide_job *job) {
     tide_job_report r;
     if (!tide_job_report_peaks(&r, w, run, job)) return false;
-    bool is_too_much =
-        !run->serving && job->device_bytes && r.replay.requested_peak > job->device_bytes; /* whatever its layout */
+    /* whatever its layout */
+    bool is_too_much = !run->serving && job->device_bytes && r.replay.requested_peak > job->device_bytes;
     if (is_too_much)
         r.on_card.is_oom = true;
     else if (!tide_job_report_on_card(&r))

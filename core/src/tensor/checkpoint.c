@@ -335,8 +335,8 @@ static void reentrant_run(tide_machine *m, tide_node *node, tide_tensor **grads,
     }
     tide_value_release(m, output);
     for (uint32_t i = 0; i < frame->input_count; i++) tide_value_release(m, detached[i]);
-    for (unsigned i = node->output_count;
-         i-- > 0;) { /* the arguments of backward(): a tuple releases its last item first */
+    /* the arguments of backward(): a tuple releases its last item first */
+    for (unsigned i = node->output_count; i-- > 0;) {
         tide_release(m, zeros[i]);
         tide_release_at(m, &grads[i]);
     }

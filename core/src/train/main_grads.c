@@ -28,8 +28,8 @@ tide_main_grads *tide_main_grads_new(tide_model *model, tide_optimizer *optimize
     m->op = "main_grad";
     m->state.factor = TIDE_FACTOR_GRADIENT;
     main->buffer = tide_empty(m, &flat, TIDE_FP32);
-    for (uint32_t i = 0; i < model->parameter_count;
-         i++) { /* param.detach().clone().float(), in the order of parameters */
+    /* param.detach().clone().float(), in the order of parameters */
+    for (uint32_t i = 0; i < model->parameter_count; i++) {
         tide_tensor *p = model->parameters[i].tensor;
         if (!p->requires_grad || p->dtype == TIDE_FP32) continue;
         m->module = model->parameters[i].module;

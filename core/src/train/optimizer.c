@@ -527,8 +527,8 @@ void tide_scaler_unscale(tide_model *model, tide_scaler *scaler) {
     tide_tensor *narrow = tide_scalar(m, TIDE_FP32);
     tide_release(m, inverse);
     tide_tensor *found = tide_scalar(m, TIDE_FP32);
-    scaler->found_inf =
-        tide_scalar(m, TIDE_FP32); /* _MultiDeviceReplicator copies both to the device of the gradients */
+    /* _MultiDeviceReplicator copies both to the device of the gradients */
+    scaler->found_inf = tide_scalar(m, TIDE_FP32);
     tide_tensor *replica = tide_scalar(m, TIDE_FP32);
     tide_release(m, narrow);
     tide_release(m, found);

@@ -149,8 +149,8 @@ static tide_tensor *flash(tide_machine *m, tide_tensor *q, tide_tensor *k, tide_
  * heads few splits are needed (cuda/attention_backward.cu: num_splits_key). */
 static int64_t efficient_workspace(const attention *a, tide_dtype dtype, int capability) {
     bool is_half = dtype != TIDE_FP32, is_wide = a->width > 64;
-    bool is_sm86 =
-        (capability == 86 || capability == 89) && a->width <= 96 && a->dropout <= 0; /* there is a kernel for it */
+    /* there is a kernel for it */
+    bool is_sm86 = (capability == 86 || capability == 89) && a->width <= 96 && a->dropout <= 0;
     int64_t tile_rows = is_wide && (is_half || capability >= 80) ? 128 : 64;
     int64_t tile_columns = is_wide && is_half && capability >= 80 && a->width <= 128 && !is_sm86 ? 128 : 64;
     int64_t row_tiles = TIDE_CEIL_DIV(a->queries, tile_rows), column_tiles = TIDE_CEIL_DIV(a->width, tile_columns);

@@ -86,8 +86,8 @@ static tide_value op_stack(tide_machine *m, tide_value *a) {
     }
     int count = a[0].list->count <= CAT_LIMIT ? (int)a[0].list->count : 0;
     tide_tensor **parts = tide_pool_alloc(m, (size_t)(count + 1) * sizeof *parts);
-    for (int i = 0; i < count;
-         i++) { /* a tensor of a folded iteration gets no gradient: the stored iteration's stands for it */
+    /* a tensor of a folded iteration gets no gradient: the stored iteration's stands for it */
+    for (int i = 0; i < count; i++) {
         parts[i] = tide_arg_tensor(m, a[0].list->items[i]);
         if (parts[i] && parts[i]->is_of_iteration) parts[i] = NULL;
     }

@@ -41,8 +41,8 @@ static tide_tensor *in_layout(tide_machine *m, tide_tensor *x, bool channels_las
 static void conv_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *x = tide_saved_at(m, node, 0), *weight = tide_saved_at(m, node, 1);
     bool is_last = node->of.convolution.is_channels_last,
-         is_depthwise =
-             node->of.convolution.is_depthwise && !is_last; /* has its own kernel: the gradient of the weight first */
+         /* has its own kernel: the gradient of the weight first */
+        is_depthwise = node->of.convolution.is_depthwise && !is_last;
     bool is_line = x->shape->dims == 3; /* its contiguous copy prevents channels last with one spatial dimension */
     tide_tensor *input = is_line || tide_needs_input_grad(node, 1) ? in_layout(m, x, is_last) : tide_retain(x);
     if (is_depthwise) {

@@ -99,11 +99,12 @@ static void batch_norm_run(tide_machine *m, tide_node *node, tide_tensor **grads
     tide_tensor *x = tide_saved_at(m, node, 0), *statistics[2] = {NULL, NULL}, *sums[2] = {NULL, NULL};
     for (int i = 0; i < 2 && node->of.batch_norm.keeps_statistics; i++) statistics[i] = tide_saved_at(m, node, i + 1);
     tide_tensor *g = tide_is_contiguous(x) ? tide_contiguous(m, grads[0]) : tide_retain(grads[0]);
-    bool by_rows =
-        x->shape->dims == 2 || (x->dtype != TIDE_FP32 && !tide_is_contiguous(x)); /* channels last: two passes */
+    /* channels last: two passes */
+    bool by_rows = x->shape->dims == 2 || (x->dtype != TIDE_FP32 && !tide_is_contiguous(x));
     tide_shape channels = pair_shape(x->shape->dim[1].size, 0);
+    /* x, weight, bias; in row-wise order x comes last */
     for (int i = 0; i < 2 && by_rows; i++) sums[i] = tide_empty(m, &channels, TIDE_FP32);
-    for (int i = 0; i < 3; i++) { /* x, weight, bias; in row-wise order x comes last */
+    for (int i = 0; i < 3; i++) {
         int of = by_rows ? (i + 1) % 3 : i;
         results[of] = of                               ? of_edge(m, node, of)
                       : tide_needs_input_grad(node, 0) ? tide_empty_like(m, x, x->dtype)

@@ -249,8 +249,8 @@ static tide_value op_norm(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
     tide_node *node = tide_node_new(m, &norm_backward, &x, 1);
     tide_save(m, node, x);
-    tide_dtype dtype =
-        m->state.autocast_enabled ? TIDE_FP32 : (tide_dtype)x->dtype; /* autocast appends dtype=float32 */
+    /* autocast appends dtype=float32 */
+    tide_dtype dtype = m->state.autocast_enabled ? TIDE_FP32 : (tide_dtype)x->dtype;
     tide_tensor *out = tide_set_grad_fn(
         m, node, tide_sum_plain(m, x, mask_of(m, a[1], x->shape->dims), tide_arg_bool(m, a[2]), dtype));
     tide_save(m, node, out);

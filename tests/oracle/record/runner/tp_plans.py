@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the tensor and expert parallel plans of transformers' configuration classes, with those of their heads that
-write text, and what such a head adds to PreTrainedConfig.base_model_fsdp_plan: `python -m record.runner.tp_plans MODELS`, as `record defaults` starts it."""
+write text, and what such a head adds to PreTrainedConfig.base_model_fsdp_plan: `python -m record.runner.tp_plans
+MODELS`, as `record defaults` starts it."""
 
 from __future__ import annotations
 
