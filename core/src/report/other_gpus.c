@@ -78,7 +78,7 @@ tide_other_gpus tide_smallest_gpu(const tide_query *q, const tide_what_if *now) 
     if (!found) return other;
     other.words[other.count++] = tide_format(q->arena, "gpu=%s", found->name);
     if (*tide_what_if_setting(now, "gpu_gib")) other.words[other.count++] = "gpu_gib=none";
-    other.title = tide_format(q->arena, "%s, the most similar small GPU that holds the job", found->title);
+    other.title = tide_format(q->arena, "%s, the smallest similar GPU that holds the job", found->title);
     return other;
 }
 

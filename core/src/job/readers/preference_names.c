@@ -110,12 +110,13 @@ bool tide_refuse_named_preferences(tide_claims *c) {
         bool is_of_trainer =
             file->reader->program == TIDE_PROGRAM_transformers || file->reader->program == TIDE_PROGRAM_trl;
         if (!is_of_trainer || !file->reader->keys || !is_named_after(&n, file)) continue;
-        tide_error(c->diags, TIDE_ERR_UNSUPPORTED, n.place,
-                   tide_format(c->arena,
-                               "%s: %s suggests preference or reward training, but no key says with which of TRL's "
-                               "trainers",
-                               file->summary->name, n.what),
-                   "give trainer=dpo, kto, orpo, cpo, reward, grpo or rloo; or trainer=hf if it is supervised");
+        tide_error(
+            c->diags, TIDE_ERR_UNSUPPORTED, n.place,
+            tide_format(c->arena,
+                        "%s: %s, which suggests preference or reward training, but no key says with which of TRL's "
+                        "trainers",
+                        file->summary->name, n.what),
+            "give trainer=dpo, kto, orpo, cpo, reward, grpo or rloo; or trainer=hf if it is supervised");
         return true;
     }
     return false;
