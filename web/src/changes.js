@@ -124,7 +124,7 @@ export function chooseModel(name, choice) {
     const isOther = words.value.find(([key]) => key === 'model')?.[1] !== name;
     const left = withoutModel(words.value).filter((word) => !isOther || isOwn(word));
     return { list: [['model', name], ...left], opened: files.value.filter((f) => f.kind === 'other'), of: kind.value, title, more, said: [
-      ...(taken ? [`${taken} is taken as ${title}${more.length ? ` with ${more.map((word) => word.join('=')).join(' ')}` : ''}.`] : []),
+      ...(taken ? [`${taken} is read as ${title}${more.length ? ` with ${more.map((word) => word.join('=')).join(' ')}` : ''}.`] : []),
       ...(isExampleModel() && isOther ? [EXAMPLE_GONE] : []),
     ] };
   });
