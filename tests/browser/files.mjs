@@ -287,7 +287,7 @@ export default function ({ browser, visit, field, fromCore, exampleWords, drop, 
       ['training_args.bin', Buffer.from('PK\x03\x04\x00\x00', 'latin1'), /zip archive.*to_json_string\(\)/], ['a.gguf', Buffer.from('GGUF\x03\0\0\0', 'latin1'), /GGUF/],
       ['m.onnx', Buffer.from('\x08\x07\x12\x07pytorch\x1a', 'latin1'), /ONNX/], ['w.h5', Buffer.from('\x89HDF\r\n\x1a\n', 'latin1'), /HDF5/],
       ['tokenizer.json', '{"added_tokens":[],"model":{}}', /tokenizer/], ['n.ipynb', '{"nbformat":4,"cells":[]}', /notebook/], ['u.json', Buffer.from('\ufeff{"a":1}', 'utf16le'), /UTF-16/],
-      ['e.json', ' ', /empty/], ['p.json', '{"dependencies":{}}', /package\.json/], ['x.json', '{"a":1}', /no configuration/], ['page.html', '<!doctype html><p>', /web page/],
+      ['e.json', ' ', /empty/], ['p.json', '{"dependencies":{}}', /package\.json/], ['x.json', '{"a":1}', /neither a model.s configuration/], ['page.html', '<!doctype html><p>', /web page/],
       ['big.json', huge, /larger than 32 MB/]])) {
       await choose(page, content === huge ? huge : text(name, content));
       await page.locator('.diagnostic', { hasText: name }).waitFor();

@@ -82,7 +82,7 @@ test('links: packed and unpacked they are the same; damaged ones, bombs and endl
   assert.equal(await unpack('model=gpt2&v=1'), 'model=gpt2&v=1');
   const packed = /** @type {string} */ (await pack(`model=gpt2&title=${'%7B'.repeat(900)}&v=1`));
   for (const wrong of [packed.slice(0, -6), packed.slice(0, 12), `z=1.!${packed.slice(5)}`, 'z=1.']) await assert.rejects(unpack(wrong), /damaged or was cut/);
-  await assert.rejects(unpack('z=9.abc'), /packed in a way/);
+  await assert.rejects(unpack('z=9.abc'), /compressed in a way/);
   await assert.rejects(unpack('a'.repeat(65537)), /longer than 64 KiB/);
   const bomb = `z=1.${deflateSync(Buffer.alloc(40 << 20)).toString('base64url')}`;
   assert.ok(bomb.length < 65536);

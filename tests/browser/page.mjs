@@ -387,7 +387,8 @@ export default function ({ visit, field, fragmentOf, fromCore, exampleWords, ser
     await page.keyboard.press('Enter');
     await page.waitForFunction(() => location.hash.startsWith('#model=llama-3.1-8b&gpu=h100-80&purpose=finetune&v=1'));
     await page.getByText('Meta-Llama-3.1-8B-Instruct is read as').waitFor();
-    await page.getByText('what is not set is at its default').waitFor();
+    await page.getByText('others have their defaults').waitFor();
+    assert.equal(await page.locator('.diagnostic', { hasText: 'purpose' }).count(), 0, 'nothing is remarked on what a button set');
     await page.waitForFunction(() => document.querySelector('.job-name')?.textContent?.includes('Llama 3.1'));
     assert.equal(await deviceBytes(page), (await fromCore(['model=llama-3.1-8b', 'gpu=h100-80'])).verdict.device_bytes);
   }));

@@ -123,7 +123,8 @@ const [above, halves, below] = [placed('top'), placed('half'), placed(undefined)
 const hasReport = computed(() => report.value !== null);
 
 /** Numbers that stay as they are under an error have it named above them. */
-const Remarks = () => <Diagnostics title="Remarks" list={failure.value ? [] : report.value?.diagnostics ?? []} />;
+/* That purpose has no effect is no news to who chose it by a button of the form. */
+const Remarks = () => <Diagnostics title="Remarks" list={failure.value ? [] : report.value?.diagnostics.filter(({ place }) => place !== '/settings/purpose') ?? []} />;
 
 /** What stands where no answer does. */
 function absent() {
