@@ -87,10 +87,14 @@ export default function ({ browser, server, visit, field, fromCore, clipboard, t
     assert.equal((await fromCore([...words, `batch=${largest}`])).verdict.fits, true);
     assert.equal((await fromCore([...words, `batch=${largest + 1}`])).verdict.fits, false);
     assert.equal(Number((await cell('tokens a step').innerText()).replaceAll(',', '')), largest * 1024);
-    await page.getByLabel('Price an hour of one H200 141GB').fill('4');
-    await page.getByLabel('Price an hour of one H200 141GB').press('Enter');
+    const price = page.getByLabel('Price an hour of one H200 141GB');
+    await price.fill('4');
+    await page.getByLabel('Price an hour of one H100 80GB SXM5').evaluate((other) => { other.value = '2'; other.dispatchEvent(new Event('change', { bubbles: true })); });
+    await page.waitForFunction(() => localStorage.getItem('tidemark.prices') === '{"h100-80":2}');
+    assert.equal(await price.inputValue(), '4', 'what is typed stays while the rows are drawn anew');
+    await price.press('Enter');
     await cell('tokens a step per price').filter({ hasText: (largest * 256).toLocaleString('en') }).waitFor();
-    assert.equal(await page.evaluate(() => localStorage.getItem('tidemark.prices')), '{"h200":4}');
+    assert.equal(await page.evaluate(() => localStorage.getItem('tidemark.prices')), '{"h100-80":2,"h200":4}');
     assert.deepEqual(await violations(page, ['#whatif']), []);
     await changed(page, () => row.getByRole('button', { name: 'Apply H200 141GB' }).click());
     assert.equal(await deviceBytes(page), (await fromCore([...words, `batch=${largest}`])).verdict.device_bytes);

@@ -38,6 +38,15 @@ function useLargest(list, isWanted) {
   return largest;
 }
 
+/** What is typed stays while the rows are drawn anew, until it is taken. @param {{of: Card}} props */
+function Price({ of: { name, title } }) {
+  const [draft, setDraft] = useState(/** @type {string | null} */ (null));
+  return (
+    <input class="price" type="text" inputMode="decimal" autocomplete="off" aria-label={`Price an hour of one ${title}`} value={draft ?? prices.value[name] ?? ''}
+      onInput={(event) => setDraft(event.currentTarget.value)} onChange={(event) => { setDraft(null); setPrice(name, event.currentTarget.value); }} />
+  );
+}
+
 export default function Cards() {
   const reply = useAnswers(() => [{ call: 'cards', words: [] }])?.[0];
   const [isWanted, setWanted] = useState(false);
@@ -73,7 +82,7 @@ export default function Cards() {
                     <td data-label="tokens a step">{largest[card.name] > 0 ? fixed(tokens(card)) : ''}</td>
                   </>}
                   {isWanted && <>
-                    <td data-label="price an hour">{(isServed || largest[card.name] !== 0) && <input class="price" type="text" inputMode="decimal" autocomplete="off" aria-label={`Price an hour of one ${card.title}`} value={prices.value[card.name] ?? ''} onChange={(event) => setPrice(card.name, event.currentTarget.value)} />}</td>
+                    <td data-label="price an hour">{(isServed || largest[card.name] !== 0) && <Price of={card} />}</td>
                     <td data-label={isServed ? 'requests per price' : 'tokens a step per price'}>{per(card)}</td>
                   </>}
                   <td>{(card.fits || (isWanted && largest[card.name] > 0)) && <button type="button" class="button small" aria-label={`Apply ${card.title}`}
