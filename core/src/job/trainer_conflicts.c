@@ -24,32 +24,36 @@ static void check_label_smoothing(tide_job_builder *b) {
                                 "say trainer.label_smoothing, which changes no memory: 0.001 is recommended there");
 }
 
-/* The losses of TRL's trainers by name; dpo may have several: those that are played, and those that work on one value
- * per row like cpo's own, and are played like it. */
+/* dpo_trainer.py: f_divergence_loss_types, whose reward is a difference of two scores. */
+static void check_f_divergence(tide_job_builder *b) {
+    const tide_job *job = b->job;
+    const char *given = job->trainer_loss_type, *types = "sigmoid|sigmoid_norm|hinge|ipo|exo_pair|robust|discopop|sft";
+    if (job->trainer != TIDE_trainer_dpo || job->trainer_f_divergence_type == TIDE_trainer_f_divergence_type_reverse_kl)
+        return;
+    if (given && given[0] && !are_all_among(given, types))
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer_f_divergence_type,
+                            tide_format(b->arena, "TRL refuses it with loss_type=%s", given),
+                            tide_format(b->arena, "use losses among %s, or reverse_kl", types));
+}
+
+/* The losses of TRL's trainers by name; dpo may have several. */
 static void check_loss_type(tide_job_builder *b, const char *kind) {
-    static const struct {
-        const char *played, *alike;
-    } losses[TIDE_trainer_COUNT] = {
-        [TIDE_trainer_sft] = {"nll|dft|chunked_nll", NULL},
-        [TIDE_trainer_dpo] = {"sigmoid|ipo|sigmoid_norm|sft|bco_pair|hinge|exo_pair|nca_pair|robust|sppo_hard|aot|"
-                              "aot_unpaired|apo_zero|apo_down|discopop",
-                              NULL},
-        [TIDE_trainer_kto] = {"kto|apo_zero_unpaired", NULL},
-        [TIDE_trainer_cpo] = {"sigmoid", "hinge|ipo|simpo"},
-        [TIDE_trainer_grpo] = {"dapo|grpo|bnpo|dr_grpo|cispo|sapo|luspo|vespo", NULL},
+    static const char *const losses[TIDE_trainer_COUNT] = {
+        [TIDE_trainer_sft] = "nll|dft|chunked_nll",
+        [TIDE_trainer_dpo] = "sigmoid|ipo|sigmoid_norm|sft|bco_pair|hinge|exo_pair|nca_pair|robust|sppo_hard|aot|"
+                             "aot_unpaired|apo_zero|apo_down|discopop",
+        [TIDE_trainer_kto] = "kto|apo_zero_unpaired",
+        [TIDE_trainer_cpo] = "sigmoid|hinge|ipo|simpo",
+        [TIDE_trainer_grpo] = "dapo|grpo|bnpo|dr_grpo|cispo|sapo|luspo|vespo",
     };
-    const char *given = b->job->trainer_loss_type, *played = losses[b->job->trainer].played,
-               *alike = losses[b->job->trainer].alike;
+    const char *given = b->job->trainer_loss_type, *played = losses[b->job->trainer];
     check_label_smoothing(b);
+    check_f_divergence(b);
     if (!given || !given[0] || !played || are_all_among(given, played)) return;
-    if (alike && tide_text_is_among(tide_text_of(given), alike))
-        tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_trainer_loss_type),
-                    tide_format(b->arena, "%s is played as sigmoid: both compute with one value per row", given), NULL);
-    else
-        tide_builder_refuse(
-            b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_loss_type,
-            tide_format(b->arena, "%s is not described with %s", tide_shown(b->arena, tide_text_of(given)), kind),
-            tide_format(b->arena, "one of %s%s%s", played, alike ? "|" : "", alike ? alike : ""));
+    tide_builder_refuse(
+        b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_loss_type,
+        tide_format(b->arena, "%s is not described with %s", tide_shown(b->arena, tide_text_of(given)), kind),
+        tide_format(b->arena, "one of %s", played));
 }
 
 /* trl/generation/vllm_generation.py: how the engine starts beside a trainer and receives the weights. */

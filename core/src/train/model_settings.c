@@ -29,7 +29,8 @@ static const char *const unset[] = {
     "masks_off_policy",  "has_entropy_bonus",    "corrects_sampling",   "keeps_sampling_logps",
     "paged_layers",      "paged_full_mask",      "paged_sliding_mask",  "paged_rows",
     "paged_read",        "packing_is_read",      "flash_is_read",       "ulysses_is_read",
-    "router_experts",    "router_top_k",         "loss_types",          "given_shift_labels"};
+    "router_experts",    "router_top_k",         "loss_types",          "given_shift_labels",
+    "weighs_tail",       "f_divergence"};
 
 static tide_setting_value number_of(tide_machine *m, const char *name, int64_t value) {
     tide_value number = {.kind = TIDE_VALUE_INT, .symbol = tide_symbol_name(m, tide_text_of(name)), .integer = value};

@@ -2,9 +2,11 @@
 /* The loop of transformers' Trainer: trainer.py, _run_epoch and training_step. */
 #include "train/trainer.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/decimal.h"
 #include "base/units.h"
 #include "train/evaluation.h"
 #include "train/liger.h"
@@ -302,7 +304,15 @@ static void add_aux_loss(tide_run *run, const tide_job *job) {
     }
 }
 
-/* loss_type of DPOConfig, which may be several. */
+/* dpo_trainer.py: the limit of the alpha-divergence at 1 is the reverse KL. */
+static tide_value f_divergence(const tide_job *job) {
+    bool is_limit = llabs(job->trainer_f_alpha_divergence_coef - TIDE_PICO) < TIDE_PICO / 1000000,
+         is_alpha = job->trainer_f_divergence_type == TIDE_trainer_f_divergence_type_alpha_divergence;
+    const char *name = is_alpha && is_limit ? "reverse_kl" : job->values[TIDE_SET_trainer_f_divergence_type];
+    return (tide_value){.kind = TIDE_VALUE_TEXT, .text = tide_text_of(name)};
+}
+
+/* loss_type of DPOConfig, which may be several, and how it scores. */
 static void set_loss_types(tide_trainer_run *t) {
     tide_machine *m = &t->run->machine;
     const char *given = t->job->trainer_loss_type;
@@ -311,6 +321,8 @@ static void set_loss_types(tide_trainer_run *t) {
     while (tide_piece_next(&rest, ',', &one))
         tide_list_push(m, types.list, (tide_value){.kind = TIDE_VALUE_TEXT, .text = one});
     *tide_model_setting(&t->run->model, "loss_types") = types;
+    *tide_model_setting(&t->run->model, "weighs_tail") = tide_of_bool(tide_job_sets(t->job, TIDE_SET_trainer_ld_alpha));
+    *tide_model_setting(&t->run->model, "f_divergence") = f_divergence(t->job);
 }
 
 static bool prepare_trl(tide_trainer_run *t) {

@@ -25,13 +25,24 @@ def replace_layers(model: Any, case: Case, dtype: Any) -> None:
     kept = kept_by_transformers(model) if case.from_pretrained else kept_by_hand(model)
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
-            if type(child) is nn.Linear and child not in kept:
+            if is_replaced(child, case) and child not in kept:
                 parent._modules[name] = layer(child, case, dtype)
     if hasattr(model, "config"):
         model.config._is_quantized = True  # HfQuantizer, _assign_is_quantized: some mixers ask
     if case.from_pretrained or (case.lora and case.lora.kbit_layers):
         model.is_loaded_in_4bit = case.quant != "int8"  # what peft looks at for its classes over bitsandbytes
         model.is_loaded_in_8bit = case.quant == "int8"
+
+
+def is_replaced(module: Any, case: Case) -> bool:
+    """replace_with_bnb_linear takes transformers' Conv1D too, whose weight it transposes."""
+    return type(module) is nn.Linear or (case.from_pretrained and is_conv1d(module))
+
+
+def is_conv1d(module: Any) -> bool:
+    from transformers.pytorch_utils import Conv1D
+
+    return isinstance(module, Conv1D)
 
 
 def kept_by_hand(model: Any) -> set[Any]:
@@ -49,14 +60,15 @@ def kept_by_transformers(model: Any) -> set[Any]:
 
 
 def layer(linear: Any, case: Case, dtype: Any) -> Any:
-    """The bitsandbytes layer that stands for an nn.Linear of the meta device."""
+    """The bitsandbytes layer that stands for an nn.Linear or Conv1D of the meta device."""
     import bitsandbytes as bnb
 
     has_bias = linear.bias is not None
+    out_features, in_features = reversed(linear.weight.shape) if is_conv1d(linear) else linear.weight.shape
     if case.quant == "int8":
         made = bnb.nn.Linear8bitLt(1, 1, bias=has_bias, has_fp16_weights=False, threshold=6.0, device="meta")
         made.weight = bnb.nn.Int8Params(
-            torch.empty(linear.weight.shape, dtype=torch.float16), requires_grad=False, has_fp16_weights=False
+            torch.empty(out_features, in_features, dtype=torch.float16), requires_grad=False, has_fp16_weights=False
         )
     else:
         from .models import DTYPES
@@ -69,9 +81,9 @@ def layer(linear: Any, case: Case, dtype: Any) -> Any:
         if case.quant_blocksize != 64:
             how["blocksize"] = case.quant_blocksize
         made.weight = bnb.nn.Params4bit(
-            torch.empty(linear.weight.shape, dtype=dtype), requires_grad=False, module=made, **how
+            torch.empty(out_features, in_features, dtype=dtype), requires_grad=False, module=made, **how
         )
-    made.in_features, made.out_features = linear.in_features, linear.out_features
+    made.in_features, made.out_features = in_features, out_features
     if has_bias:
         made.bias = nn.Parameter(torch.empty_like(linear.bias), requires_grad=False)
     return made
