@@ -62,7 +62,7 @@ export function otherLayouts(layout) {
 export const reads = (r, name) => {
   const isAssumed = r.assumptions.some(({ setting }) => setting === name);
   const isGiven = r.settings.some((s) => s.name === name && s.origin !== 'default');
-  return isAssumed || (isGiven && !r.diagnostics.some(({ place, message }) => place === `/settings/${name}` && message.startsWith('has no effect')));
+  return isAssumed || (isGiven && !r.diagnostics.some(({ place, code }) => place === `/settings/${name}` && code === 'ERR_NO_EFFECT'));
 };
 
 /** The tokens that all GPUs take in one optimizer step; of pp, batch is all of its micro-batches. @param {(name: string) => string} valueOf a setting */

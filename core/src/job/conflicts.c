@@ -65,7 +65,7 @@ static void check_unread(tide_job_builder *b, tide_setting_id first, tide_settin
         if (!b->arguments.is_given[id] || strcmp(b->job->values[id], tide_setting_default(id)) == 0) continue;
         tide_setting_id by = unread_by(b->job, id);
         if (by == TIDE_SET_COUNT) continue;
-        tide_report(b->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, tide_builder_place(b, id),
+        tide_report(b->diags, TIDE_WARNING, TIDE_ERR_NO_EFFECT, tide_builder_place(b, id),
                     tide_format(b->arena, "has no effect with %s=%s", tide_settings[by].name, b->job->values[by]),
                     NULL);
     }
@@ -77,7 +77,7 @@ static void check_server(tide_job_builder *b) {
         tide_setting_id id = (tide_setting_id)i;
         if (b->arguments.is_given[id] && !tide_setting_serves(id) &&
             strcmp(b->arguments.values[id], tide_setting_default(id)) != 0)
-            tide_report(b->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, tide_builder_place(b, id),
+            tide_report(b->diags, TIDE_WARNING, TIDE_ERR_NO_EFFECT, tide_builder_place(b, id),
                         "has no effect with mode=serve", "`describe settings` has the engine's own under Serving");
         else if (b->arguments.is_given[id] && !tide_setting_is_of_engine(id, b->job->values[TIDE_SET_engine]) &&
                  strcmp(b->arguments.values[id], tide_setting_default(id)) != 0)

@@ -230,6 +230,6 @@ void tide_size_device(tide_job_builder *b) {
 
 void tide_warn_of_fraction(tide_job_builder *b) {
     if (b->job->memory_fraction_ppm && !b->job->device_bytes)
-        tide_report(b->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, "/settings/memory_fraction",
+        tide_report(b->diags, TIDE_WARNING, TIDE_ERR_NO_EFFECT, "/settings/memory_fraction",
                     "has no effect: a device without limit has no fraction", "give gpu=NAME or gpu_gib=SIZE");
 }

@@ -251,7 +251,7 @@ void tide_check_read_where(tide_job_builder *b) {
             read_where[i].is_read(b->job) || b->arguments.origins[id] != TIDE_ORIGIN_USER)
             continue;
         is_said[id] = true;
-        tide_report(b->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, tide_builder_place(b, id),
+        tide_report(b->diags, TIDE_WARNING, TIDE_ERR_NO_EFFECT, tide_builder_place(b, id),
                     tide_format(b->arena, "has no effect%s", read_where[i].without), NULL);
     }
 }

@@ -66,7 +66,7 @@ static void check_vllm_generation(tide_job_builder *b) {
     if (!job->trainer_use_vllm) return;
     for (size_t i = 0; i < TIDE_COUNT_OF(of_colocated) && !tide_has_colocated_engine(job); i++)
         if (b->arguments.is_given[of_colocated[i]])
-            tide_report(b->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, tide_builder_place(b, of_colocated[i]),
+            tide_report(b->diags, TIDE_WARNING, TIDE_ERR_NO_EFFECT, tide_builder_place(b, of_colocated[i]),
                         "has no effect with trainer.vllm_mode=server", "give it to the server");
     if (tide_has_colocated_engine(job) && !job->device_bytes)
         tide_builder_refuse(b, TIDE_ERR_FIELD_MISSING, TIDE_SET_trainer_use_vllm,
@@ -148,7 +148,7 @@ static void check_unused_lengths(tide_job_builder *b) {
     static const tide_setting_id ids[] = {TIDE_SET_pad_to_multiple_of, TIDE_SET_data_seed};
     for (size_t i = 0; i < TIDE_COUNT_OF(ids); i++)
         if (b->arguments.is_given[ids[i]] && b->arguments.origins[ids[i]] == TIDE_ORIGIN_USER)
-            tide_report(b->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, tide_builder_place(b, ids[i]),
+            tide_report(b->diags, TIDE_WARNING, TIDE_ERR_NO_EFFECT, tide_builder_place(b, ids[i]),
                         "has no effect: without lengths every sample fills seq", "give lengths");
 }
 
@@ -247,7 +247,7 @@ static void check_spread_trainer(tide_job_builder *b, const char *kind) {
             "is false: trainers are only described with models that deepspeed.zero.Init() partitions while loading",
             "write parallel.zero_init=true (accelerate's zero3_init_flag)");
     else if (is_fsdp2 && is_quantised && tide_job_sets(job, TIDE_SET_parallel_meta_init) && job->parallel_meta_init)
-        tide_report(b->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, tide_builder_place(b, TIDE_SET_parallel_meta_init),
+        tide_report(b->diags, TIDE_WARNING, TIDE_ERR_NO_EFFECT, tide_builder_place(b, TIDE_SET_parallel_meta_init),
                     "has no effect: accelerate leaves 4-bit models on the device", NULL);
     else if (is_fsdp2 && tide_job_is_on_meta(job))
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_parallel_meta_init,
@@ -316,7 +316,7 @@ static void check_trainer(tide_job_builder *b) {
                             tide_format(b->arena, "%s is not described with %s", job->values[TIDE_SET_adapter], kind),
                             "use lora");
     if (job->quant != TIDE_quant_none && !job->kbit_prepare && tide_trainer_prepares_kbit(job))
-        tide_report(b->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, tide_builder_place(b, TIDE_SET_kbit_prepare),
+        tide_report(b->diags, TIDE_WARNING, TIDE_ERR_NO_EFFECT, tide_builder_place(b, TIDE_SET_kbit_prepare),
                     tide_format(b->arena, "has no effect with %s, which prepares the model itself", kind), NULL);
     check_quantised_reward(b);
     check_synced_reference(b);
@@ -371,7 +371,7 @@ static void check_evaluation(tide_job_builder *b) {
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_predict_with_generate,
                             "is not described on several GPUs", "leave it out: then predictions are logits");
     if (job->trainer_predict_with_generate && !keeps)
-        tide_report(b->diags, TIDE_WARNING, TIDE_ERR_CONFLICT,
+        tide_report(b->diags, TIDE_WARNING, TIDE_ERR_NO_EFFECT,
                     tide_builder_place(b, TIDE_SET_trainer_predict_with_generate),
                     "has no effect without trainer.compute_metrics=true: there are no predictions", NULL);
     if (job->trainer_max_eval_samples / batch > EVAL_BATCHES_LIMIT)

@@ -245,7 +245,7 @@ static void say_unused_limits(const tide_serve_run *run) {
     const tide_json *config = run->job.config;
     bool has_media = tide_json_at(config, "vision_config") || tide_json_at(config, "num_mel_bins");
     if (run->limits && !has_media)
-        tide_report(run->machine.diags, TIDE_WARNING, TIDE_OK, "/settings/limit_mm_per_prompt",
+        tide_report(run->machine.diags, TIDE_WARNING, TIDE_ERR_NO_EFFECT, "/settings/limit_mm_per_prompt",
                     "has no effect: the model takes text alone", NULL);
 }
 

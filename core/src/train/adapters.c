@@ -492,7 +492,7 @@ static void choose_biases(tide_model *model, const aim *a) {
             p->tensor->requires_grad = true;
     }
     if (is_idle)
-        tide_report(model->m->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, "/settings/adapter.bias",
+        tide_report(model->m->diags, TIDE_WARNING, TIDE_ERR_NO_EFFECT, "/settings/adapter.bias",
                     "has no effect: none of these layers has a bias", NULL);
 }
 

@@ -161,7 +161,7 @@ bool tide_apply_liger(tide_run *run, const tide_job *job) {
     const tide_json *table = liger_table(run), *root = liger_row(table, tide_text_of(family));
     if (root && fails_itself(&p, root)) return false;
     if (root) return replace_all(&p, table, root);
-    tide_report(run->machine.diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/settings/use_liger_kernel",
+    tide_report(run->machine.diags, TIDE_WARNING, TIDE_ERR_NO_EFFECT, "/settings/use_liger_kernel",
                 tide_format(run->machine.arena, "has no effect: Liger has no kernels for '%s'", family), NULL);
     return true;
 }

@@ -225,7 +225,7 @@ tide_optimizer *tide_optimizer_new(tide_model *model, const tide_job *job) {
     }
     bool is_apart = optimizer->count && optimizer->parameters[optimizer->count - 1].group == 1;
     if (!optimizer->has_trainer && has_two && !is_apart)
-        tide_report(m->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, "/settings/param_groups",
+        tide_report(m->diags, TIDE_WARNING, TIDE_ERR_NO_EFFECT, "/settings/param_groups",
                     "has no effect: no norm or bias trains", NULL);
     optimizer->shared = tide_list_new(m);
     optimizer->body = tide_function_find(model->descriptions, NULL, tide_text_of(name));

@@ -206,7 +206,7 @@ static bool check_loss(tide_run *run, const tide_job *job) {
                           is_fused ? "/settings/liger.fused_linear_cross_entropy" : "/settings/liger.cross_entropy",
                           "Liger's loss is not described for this model", "false leaves it out");
     if (job->loss != TIDE_loss_default)
-        tide_report(diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/settings/loss",
+        tide_report(diags, TIDE_WARNING, TIDE_ERR_NO_EFFECT, "/settings/loss",
                     is_unused ? "has no effect: the trainer has a loss of its own"
                               : "has no effect: the model's description does not read it",
                     NULL);

@@ -81,7 +81,7 @@ static void check_override(const tide_run *run, const tide_job *job, const char 
     for (const tide_json *child = above->first; child; child = child->next)
         if (!tide_text_equal(child->key, key)) keys[count++] = child->key.at;
     const char *near = tide_nearest(key, keys, count);
-    tide_report(m->diags, TIDE_WARNING, TIDE_ERR_FIELD_UNKNOWN, tide_format(m->arena, "/settings/%s", name),
+    tide_report(m->diags, TIDE_WARNING, TIDE_ERR_NO_EFFECT, tide_format(m->arena, "/settings/%s", name),
                 "has no effect: the model's description does not read it",
                 near ? tide_format(m->arena, "did you mean %s?", near) : NULL);
 }
@@ -95,7 +95,7 @@ static void check_images(const tide_run *run, const tide_job *job) {
             if (strcmp(job->rows[i].name, settings[k][0]) == 0 && job->rows[i].origin != TIDE_ORIGIN_DEFAULT &&
                 strcmp(job->rows[i].value, "1") != 0 &&
                 !tide_description_has_word(run->model.scopes[0].description, tide_text_of(settings[k][1])))
-                tide_report(run->model.m->diags, TIDE_WARNING, TIDE_ERR_FIELD_UNKNOWN,
+                tide_report(run->model.m->diags, TIDE_WARNING, TIDE_ERR_NO_EFFECT,
                             tide_format(run->model.m->arena, "/settings/%s", settings[k][0]),
                             "has no effect: the model's description does not read it", NULL);
 }
@@ -117,7 +117,7 @@ static bool model_reads(const tide_run *run, const char *variable) {
 static void check_lengths_read(const tide_run *run, const tide_job *job) {
     if (!tide_job_has_lengths(job)) return;
     if (!model_reads(run, "seq"))
-        tide_report(run->machine.diags, TIDE_WARNING, TIDE_ERR_CONFLICT, "/settings/lengths",
+        tide_report(run->machine.diags, TIDE_WARNING, TIDE_ERR_NO_EFFECT, "/settings/lengths",
                     "has no effect: the model does not read seq", NULL);
 }
 
@@ -176,7 +176,7 @@ void tide_check_unused(tide_run *run, const tide_job *job) {
         bool is_given = row->origin == TIDE_ORIGIN_USER && !row->is_default;
         bool is_idle = is_given && is_of_generation(run, job, row->id);
         if (is_idle || !is_said || (is_given && !is_marked(run, row->id) && !is_warned(m->diags, place)))
-            tide_report(m->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, place,
+            tide_report(m->diags, TIDE_WARNING, TIDE_ERR_NO_EFFECT, place,
                         is_idle ? "has no effect: inference of this class is one forward pass"
                                 : "has no effect: the model does not read it",
                         NULL);

@@ -169,7 +169,7 @@ static const char *strategy_of_plugin(tide_claims *c, const char *words) {
     const char *other = said == TIDE_FACT_fsdp_reshard ? tide_fact_of(c, said) : words;
     if (is_launched) return sharding_strategy(c, words);
     if (other && strcmp(sharding_strategy(c, other), "FULL_SHARD") != 0 && c->facts[said])
-        tide_report(c->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, c->fact_places[said],
+        tide_report(c->diags, TIDE_WARNING, TIDE_ERR_NO_EFFECT, c->fact_places[said],
                     tide_format(c->arena,
                                 "%s has no effect: for FSDP1 accelerate 1.15 uses FSDP_SHARDING_STRATEGY, or "
                                 "FULL_SHARD",
