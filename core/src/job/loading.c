@@ -25,11 +25,21 @@ static void skip_layers(tide_job_builder *b, tide_text type) {
  * whole: axolotl's loaders/constants.py, LLaMA-Factory's model/loader.py, swift/model, and TRL's
  * create_model_from_path() by the configuration's "architectures". */
 static void miss_tower(tide_job_builder *b, tide_text type) {
-    const char *asked = b->inputs.asked_model;
+    const char *asked = b->arguments.is_given[TIDE_SET_model] && !b->inputs.asked_model
+                            ? tide_argument_text(&b->arguments, TIDE_SET_model)
+                            : b->inputs.asked_model;
     if (!b->is_of_catalogue || !asked || !tide_text_is_among(type, "qwen3_5_text|qwen3_5_moe_text|llama4_text") ||
-        tide_text_ends(tide_text_of(tide_lowered(b->arena, tide_text_of(asked))), TIDE_TEXT("-text")) ||
-        !is_of_program(b, "axolotl|LLaMA-Factory|ms-swift|TRL"))
+        tide_text_ends(tide_text_of(tide_lowered(b->arena, tide_text_of(asked))), TIDE_TEXT("-text")))
         return;
+    if (!b->inputs.asked_model || !is_of_program(b, "axolotl|LLaMA-Factory|ms-swift|TRL")) {
+        tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/model",
+                    tide_format(b->arena,
+                                "only the text model of \"%s\", as AutoModelForCausalLM loads it; a program that "
+                                "loads the vision tower too needs more",
+                                tide_shown(b->arena, tide_text_of(asked))),
+                    "give its config.json for the whole model");
+        return;
+    }
     tide_report(b->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, b->inputs.asked_place,
                 tide_format(b->arena,
                             "%s loads \"%s\" with its vision tower, which is not described: the text model is taken",

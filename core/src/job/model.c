@@ -172,11 +172,11 @@ static void model_asked(tide_job_builder *b) {
     } else {
         const char *near = asked[0] == '$' ? NULL : tide_catalogue_near(b->arena, asked),
                    *file = "give its config.json too", *what = tide_model_undescribed(b->arena, asked);
-        if (what) {
+        const tide_source *base = asked[0] == '$' ? NULL : tide_catalogue_hub_base(b->arena, asked, &read);
+        if (what && !base) {
             refuse_undescribed(b, b->inputs.asked_place, asked, what);
             return;
         }
-        const tide_source *base = tide_catalogue_hub_base(b->arena, asked, &read);
         tide_error(b->diags, TIDE_ERR_MODEL_UNKNOWN, b->inputs.asked_place,
                    tide_format(b->arena, "\"%s\", named by a file, is not in the catalogue",
                                tide_shown(b->arena, tide_text_of(asked))),

@@ -90,12 +90,15 @@ static char *dashed(tide_arena *arena, const char *name) {
 const tide_source *tide_catalogue_hub_base(tide_arena *arena, const char *name, tide_hub_name *read) {
     const tide_source *source = NULL;
     const char *tried = "", *parted = strchr(name, ' ') ? dashed(arena, name) : name;
+    *read = tide_hub_name_read(arena, parted, TIDE_HUB_WORDS_MOST);
+    if (!strchr(name, '/')) source = catalogue_with(arena, tide_lowered(arena, tide_text_of(parted)));
     for (uint32_t kept = TIDE_HUB_WORDS_MOST + 1; kept-- > 0 && !source;) {
         *read = tide_hub_name_read(arena, parted, kept);
         if (strcmp(read->base, tried) == 0) continue;
         source = tide_catalogue_source(tried = read->base);
         if (!source) source = catalogue_spelled(tried);
         if (!source) source = catalogue_with(arena, read->base);
+        if (!source && strchr(tried, '_')) source = catalogue_with(arena, dashed(arena, tried));
     }
     return source;
 }

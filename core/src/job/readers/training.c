@@ -194,7 +194,19 @@ static void settle_fsdp1(tide_claims *c, const char *words, bool of_trainer) {
                     tide_format(c->arena, "%" PRId64, processes / machines));
 }
 
+/* torchao's optimizers accept DTensors; bitsandbytes', which are similar otherwise, do not. */
+static void settle_fsdp2_optimizer(tide_claims *c) {
+    tide_file_key *said = c->settings[TIDE_SET_optimizer];
+    const char *value = said && said->value ? said->value : "";
+    if (!tide_text_matches_one(tide_text_of(value), "adamw_torch_8bit|adamw_torch_4bit|ao_adamw_*")) return;
+    said->taken = "adamw_fused";
+    tide_report(
+        c->diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/optimizer",
+        tide_format(c->arena, "%s under FSDP2 is treated as adamw_fused, whose states are not quantised", value), NULL);
+}
+
 static void settle_fsdp2(tide_claims *c, const char *strategy) {
+    settle_fsdp2_optimizer(c);
     bool keeps = strategy && tide_text_same(tide_text_of(strategy), TIDE_TEXT("shard_grad_op"));
     tide_settle(c, TIDE_FACT_fsdp_reshard, TIDE_SET_parallel_reshard_after_forward,
                 tide_fact_is(c, TIDE_FACT_fsdp_reshard, "false") || keeps ? "false" : "true");
