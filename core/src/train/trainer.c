@@ -335,7 +335,9 @@ static bool prepare_trl(tide_trainer_run *t) {
     t->policy = tide_trainer_function(t, tide_format(arena, "%s_policy", kind->name));
     t->compute_loss = tide_trainer_function(t, tide_format(arena, "%s_loss", kind->name));
     if (kind->has_reference) t->reference = tide_trainer_function(t, tide_format(arena, "%s_reference", kind->name));
-    if (tide_sequences_of_row(t->job)) *tide_model_setting(&t->run->model, "packing") = tide_of_bool(true);
+    int64_t sequences = tide_sequences_of_row(t->job);
+    if (sequences) /* masking_utils.py: find_packed_sequence_indices() is None for a single one */
+        *tide_model_setting(&t->run->model, "packing") = tide_of_bool(sequences > 1);
     bool generates = tide_trainer_generates(t->job), precomputes = t->job->trainer_precompute_ref_log_probs,
          keeps_reference = generates ? tide_keeps_reference(t->job) : kind->has_reference && !precomputes;
     if (generates) tide_set_rollouts(t->run, t->job);

@@ -12,6 +12,7 @@ import functools
 import os
 import sys
 from typing import Any, Callable
+from unittest import mock
 
 import torch
 
@@ -25,8 +26,7 @@ FINITE_IN_FP16 = ("bart", "plbart", "marian", "mbart", "pegasus", "m2m_100", "bl
 def install(case: Case, model: Model) -> None:
     """In the process of a case, before its model is made."""
     os.environ["TRANSFORMERS_DISABLE_TORCH_CHECK"] = "1"  # counts of image tokens are compared on the device
-    if not case.packing:
-        unpacked_sequences()
+    sequences_are_packed(case.packing or sequences_of_row(case) > 1)
     empty_static_caches()
     batch_is_padded(bool(case.padding))
     masks_are_as_made()
@@ -85,15 +85,24 @@ def experts_are_chosen_evenly() -> None:
 # ---- masks and caches of transformers ----
 
 
-def unpacked_sequences() -> None:
-    """Position ids 0, 1, 2, ... hold one sequence per sample: no packed mask."""
+def sequences_of_row(case: Case) -> int:
+    """Of a batch that TRL's SFTTrainer makes one row of."""
+    plan = case.trainer
+    if plan is None or not (plan.packing or plan.padding_free):
+        return 1
+    return case.batch * (plan.documents if plan.packing else 1)
+
+
+def sequences_are_packed(are_packed: bool) -> None:
+    """Position ids 0, 1, 2, ... hold one sequence per sample: no packed mask. Others begin anew."""
     from transformers import masking_utils
 
     find = masking_utils.find_packed_sequence_indices
 
     @functools.wraps(find)
-    def found(position_ids: Any) -> None:
-        find(position_ids)
+    def found(position_ids: Any) -> Any:
+        with mock.patch.object(torch.Tensor, "__bool__", lambda is_one_sequence: not are_packed):
+            return find(position_ids)
 
     masking_utils.find_packed_sequence_indices = found
 

@@ -9,6 +9,7 @@ values that the phantom cannot compute (stand_ins.py), and the places in its loo
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 import os
 import shutil
@@ -20,7 +21,7 @@ import torch
 
 from ...case import Case
 from ...catalogue import Config, Model
-from ...plans import GENERATE
+from ...plans import GENERATE, Zero
 from .. import kernels, models
 from ..meter import Meter
 from ..parallel import deepspeed
@@ -94,6 +95,8 @@ def play(case: Case, model: Model, meter: Meter, state: dict[str, Any]) -> None:
 
     if plan.kind in HAVE_A_REFERENCE:
         home.create_model_from_path = second_model  # type: ignore[attr-defined]
+    if case.quant and hasattr(home, "prepare_model_for_kbit_training"):
+        mark_prepared(home, meter)
     if plan.reference == "precomputed":  # reads every weight back to the host: nothing on the device
         home.hash_module = lambda m: case.id  # type: ignore[attr-defined]
     phases: list[Phases] = []
@@ -126,6 +129,8 @@ def play(case: Case, model: Model, meter: Meter, state: dict[str, Any]) -> None:
         state["parameters"] = models.count_parameters(trainer.model)
         meter.owners(trainer.model, None)
         state["peak_setup"] = meter.phase(None)
+        if isinstance(case.parallel, Zero):
+            meter.watch(trainer.model.parameters())  # DeepSpeed's own hooks take gradients away
         if checkpoint:
             trainer.args.max_steps += 1  # that of the checkpoint
         trainer.train(resume_from_checkpoint=checkpoint)
@@ -134,6 +139,19 @@ def play(case: Case, model: Model, meter: Meter, state: dict[str, Any]) -> None:
         if "output_dir" not in case.trainer.args:
             shutil.rmtree(trainer.args.output_dir, ignore_errors=True)  # what it has saved
     state["inputs"] = {}
+
+
+def mark_prepared(home: Any, meter: Meter) -> None:
+    """Weights that peft takes to fp32 are parameters, though the trainer takes them back before it begins."""
+    prepare = home.prepare_model_for_kbit_training
+
+    @functools.wraps(prepare)  # the trainer asks for its signature
+    def prepared(*args: Any, **kwargs: Any) -> Any:
+        model = prepare(*args, **kwargs)
+        meter.owners(model, None)
+        return model
+
+    home.prepare_model_for_kbit_training = prepared
 
 
 def saved_checkpoint(case: Case, model: Model, meter: Meter, state: dict[str, Any]) -> str:
