@@ -43,15 +43,14 @@ static void files_show(const cJSON *answer) {
 
 static void model_show(const cJSON *answer) {
     const cJSON *model = cli_at(answer, "model"), *count = cli_at(model, "parameters");
-    cli_number total, trainable;
     const char *title = cli_text_at(model, "title");
-    cli_number rank;
-    bool is_of_rank = cli_at(count, "rank") != NULL;
-    printf("%s%s%s  %s parameters%s%s, %s of them train\n", cli_styled(CLI_BOLD),
-           title[0] ? title : cli_text_at(model, "name"), cli_styled_end(),
-           cli_count(total, cli_int_at(count, "total")), is_of_rank ? " on rank " : "",
-           is_of_rank ? cli_count(rank, cli_int_at(count, "rank")) : "",
-           cli_count(trainable, cli_int_at(count, "trainable")));
+    int64_t total = cli_int_at(count, "total"), trainable = cli_int_at(count, "trainable");
+    cli_number number;
+    printf("%s%s%s  %s parameters", cli_styled(CLI_BOLD), title[0] ? title : cli_text_at(model, "name"),
+           cli_styled_end(), cli_count(number, total));
+    if (cli_at(count, "rank")) printf(" on rank %s", cli_count(number, cli_int_at(count, "rank")));
+    if (trainable > 0 && trainable < total) printf(", %s trained", cli_count(number, trainable));
+    puts("");
 }
 
 /* used of whole, in bytes; an overflow fills the bar. */
