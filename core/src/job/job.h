@@ -254,6 +254,7 @@ int64_t tide_least_batch(const tide_job *job);
 bool tide_keeps_reference(const tide_job *job);
 /* Whether TRL's GRPOTrainer weights what vLLM generated (vllm_importance_sampling_correction). */
 bool tide_corrects_sampling(const tide_job *job);
+bool tide_finds_unused_parameters(const tide_job *job); /* of DistributedDataParallel */
 /* Whether vLLM generates in the trainer's process. */
 bool tide_has_colocated_engine(const tide_job *job);
 /* Whether log-probabilities of the policy that generated are computed separately (old_per_token_logps). */

@@ -44,7 +44,9 @@ static void check_dtensors(tide_job_builder *b) {
          "\"Operator aten._fused_adagrad_.default does not have a sharding strategy registered\"", "use adagrad"},
         {TIDE_optimizer_adafactor,
          "\"aten.pow_.Scalar: in-place operations that require placement changes are not supported\"",
-         "use adamw_fused, or parallel.kind=fsdp1"}};
+         "use adamw_fused, or parallel.kind=fsdp1"},
+        {TIDE_optimizer_adafactor_hf, "\"aten.add_.Tensor got mixed torch.Tensor and DTensor\": its states are plain",
+         "use adamw_fused, or parallel.kind=fsdp1 or zero2"}};
     const tide_job *job = b->job;
     bool has_dtensors =
         job->parallel_kind == TIDE_parallel_kind_fsdp2 || job->parallel_kind == TIDE_parallel_kind_tp ||
@@ -59,6 +61,22 @@ static void check_dtensors(tide_job_builder *b) {
                             job->values[TIDE_SET_optimizer]),
         remedy = "use adamw_fused, whose states need more";
     if (words) tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_optimizer, words, remedy);
+}
+
+/* csrc/distributed/c10d/reducer.cpp: what the outputs do not reach counts as ready before the backward pass, so that
+ * the gradients of a reentrant checkpoint, a backward pass of its own, come a second time. */
+static void check_ddp(tide_job_builder *b) {
+    const tide_job *job = b->job;
+    bool is_reentrant = job->checkpointing == TIDE_checkpointing_full_reentrant;
+    if (job->parallel_kind != TIDE_parallel_kind_ddp || job->mode != TIDE_mode_train || !is_reentrant) return;
+    if (tide_finds_unused_parameters(job) && !job->parallel_static_graph)
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_checkpointing,
+                            tide_job_sets(job, TIDE_SET_parallel_find_unused_parameters)
+                                ? "DDP with find_unused_parameters refuses reentrant checkpoints: \"Expected to mark a "
+                                  "variable ready only once\""
+                                : "DDP refuses reentrant checkpoints with find_unused_parameters, which transformers "
+                                  "sets for adapters: \"Expected to mark a variable ready only once\"",
+                            "use checkpointing=full (use_reentrant: false), or parallel.find_unused_parameters=false");
 }
 
 static void check_rank(tide_job_builder *b) {
@@ -241,6 +259,7 @@ bool tide_kind_refuses(const tide_job *job, tide_setting_id id) {
 
 void tide_check_rank_conflicts(tide_job_builder *b) {
     check_rank(b);
+    check_ddp(b);
     check_dtensors(b);
     check_refused(b);
     check_megatron_sgd(b);

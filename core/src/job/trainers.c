@@ -98,6 +98,13 @@ bool tide_corrects_sampling(const tide_job *job) {
            job->trainer_vllm_importance_sampling_correction;
 }
 
+/* Default: False; transformers/trainer.py, _build_accelerator_args: True for peft models and without checkpointing. */
+bool tide_finds_unused_parameters(const tide_job *job) {
+    if (tide_job_sets(job, TIDE_SET_parallel_find_unused_parameters)) return job->parallel_find_unused_parameters;
+    return job->trainer != TIDE_trainer_none &&
+           (job->checkpointing == TIDE_checkpointing_none || job->adapter != TIDE_adapter_none);
+}
+
 bool tide_has_colocated_engine(const tide_job *job) {
     return tide_trainer_generates(job) && job->trainer_use_vllm &&
            job->trainer_vllm_mode == TIDE_trainer_vllm_mode_colocate;

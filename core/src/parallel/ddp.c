@@ -76,13 +76,6 @@ static void ddp_gradient_ready(tide_machine *m, tide_tensor *leaf) {
     copy_to_bucket(d, i);
 }
 
-/* Default: False; transformers/trainer.py, _build_accelerator_args: True for peft models and without checkpointing. */
-static bool finds_unused_parameters(const tide_job *job) {
-    if (tide_job_sets(job, TIDE_SET_parallel_find_unused_parameters)) return job->parallel_find_unused_parameters;
-    return job->trainer != TIDE_trainer_none &&
-           (job->checkpointing == TIDE_checkpointing_none || job->adapter != TIDE_adapter_none);
-}
-
 static void ddp_wrap(tide_wrapper *w) {
     tide_machine *m = w->model->m;
     ddp *d = TIDE_NEW(m->arena, ddp, 1);
@@ -94,7 +87,7 @@ static void ddp_wrap(tide_wrapper *w) {
                .limits = {cap ? cap : 1 << 20, cap ? cap : 25 << 20},
                .has_views = w->job->parallel_gradient_as_bucket_view,
                .is_static = w->job->parallel_static_graph,
-               .finds_unused = finds_unused_parameters(w->job)};
+               .finds_unused = tide_finds_unused_parameters(w->job)};
     d->leaves = TIDE_NEW(m->arena, tide_tensor *, all + 1);
     d->order = TIDE_NEW(m->arena, tide_tensor *, all + 1);
     d->bucket_of = TIDE_NEW(m->arena, uint32_t, all + 1);
