@@ -183,16 +183,16 @@ static const struct {
 static const struct {
     const char *words, *code, *place, *word;
 } doubtful[] = {
-    {"model=gpt2 overrides.n_layers=1", "ERR_FIELD_UNKNOWN", "/settings/overrides.n_layers", "has no effect"},
-    {"model=llama-3.2-1b overrides.text_config.num_hidden_layers=1", "ERR_FIELD_UNKNOWN",
+    {"model=gpt2 overrides.n_layers=1", "ERR_NO_EFFECT", "/settings/overrides.n_layers", "has no effect"},
+    {"model=llama-3.2-1b overrides.text_config.num_hidden_layers=1", "ERR_NO_EFFECT",
      "/settings/overrides.text_config.num_hidden_layers", "has no effect"},
     {"model=gpt2 overrides.n_positions=100", "ERR_FIELD_RANGE", "/settings/seq", "100"},
-    {"model=gpt2 loss=liger", "ERR_UNSUPPORTED", "/settings/loss", "has no effect"},
-    {"model=gpt2 use_liger_kernel=true", "ERR_UNSUPPORTED", "/settings/use_liger_kernel", "has no effect"},
-    {"model=granite-3.0-2b loss=cut_cross_entropy", "ERR_UNSUPPORTED", "/settings/loss", "has no effect"},
-    {"model=gpt2 images=3", "ERR_FIELD_UNKNOWN", "/settings/images", "has no effect"},
-    {"model=clip-vit-b-32 images=2", "ERR_FIELD_UNKNOWN", "/settings/images", "has no effect"},
-    {"model=gpt2 image_size=8x8", "ERR_FIELD_UNKNOWN", "/settings/image_size", "has no effect"},
+    {"model=gpt2 loss=liger", "ERR_NO_EFFECT", "/settings/loss", "has no effect"},
+    {"model=gpt2 use_liger_kernel=true", "ERR_NO_EFFECT", "/settings/use_liger_kernel", "has no effect"},
+    {"model=granite-3.0-2b loss=cut_cross_entropy", "ERR_NO_EFFECT", "/settings/loss", "has no effect"},
+    {"model=gpt2 images=3", "ERR_NO_EFFECT", "/settings/images", "has no effect"},
+    {"model=clip-vit-b-32 images=2", "ERR_NO_EFFECT", "/settings/images", "has no effect"},
+    {"model=gpt2 image_size=8x8", "ERR_NO_EFFECT", "/settings/image_size", "has no effect"},
     {"model=gpt2 steps=1", "ERR_FIELD_RANGE", "/settings/steps", "1"},
 };
 
