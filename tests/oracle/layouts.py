@@ -20,7 +20,7 @@ README = ROOT / "README.md"
 RESULTS = ROOT / "tests" / "oracle" / "results" / "parallel"
 KINDS = {  # how a row of the table of runs begins
     "data parallel": ("ddp", "fsdp1", "fsdp2", "zero0", "zero1", "zero2", "zero3"),
-    "ranks of PyTorch's": ("tp", "pp", "native"),
+    "ranks of PyTorch's": ("tp", "pp", "native", "native_experts"),
     "ranks of Megatron-Core": ("megatron", "megatron_experts", "megatron_fp8"),
 }
 SIZES = ("tp", "cp", "pp", "dp")

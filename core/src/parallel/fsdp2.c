@@ -72,6 +72,14 @@ static uint32_t child_named(const tide_model *model, uint32_t parent, const char
     return 0;
 }
 
+/* The norm after the last block, by the names that families have for it. */
+static uint32_t final_norm(const tide_model *model, uint32_t parent) {
+    static const char *const names[] = {"norm", "final_layernorm", "embedding_norm"};
+    uint32_t norm = 0;
+    for (unsigned i = 0; i < TIDE_COUNT_OF(names) && !norm; i++) norm = child_named(model, parent, names[i]);
+    return norm;
+}
+
 /* Which modules have a state, except the root. Blocks are those that gradient checkpointing recomputes. */
 static bool choose_inner_states(fsdp2 *f) {
     tide_model *model = f->w->model;
@@ -104,7 +112,7 @@ static bool choose_inner_states(fsdp2 *f) {
         fsdp2_add_module(f, f->state_count - 1, i);
         blocks++;
     }
-    uint32_t norm = embedding ? child_named(model, model->instances[embedding].parent, "norm") : 0,
+    uint32_t norm = embedding ? final_norm(model, model->instances[embedding].parent) : 0,
              head = child_named(model, model->root, "lm_head");
     if (is_titan && norm && head) {
         if (!absent || !absent[head]) {
@@ -202,9 +210,11 @@ static fsdp2 *fsdp2_new(tide_wrapper *w) {
     /* FullyShardedDataParallelPlugin.set_mixed_precision() */
     tide_optional_dtype mixed =
         w->has_trainer && !job->parallel_param_dtype.is_set ? job->autocast : (tide_optional_dtype){0};
+    bool has_fsdp_mixed_precision = tide_job_has_auto_plan(job) && job->parallel_param_dtype.is_set;
     tide_dtype otherwise = tide_dtype_or(mixed, TIDE_DTYPE_COUNT),
                param_dtype = tide_dtype_or(job->parallel_param_dtype, tide_dtype_or(mixed, model->state.dtype)),
-               reduce_dtype = tide_dtype_or(job->parallel_reduce_dtype, otherwise);
+               reduce_dtype =
+                   tide_dtype_or(job->parallel_reduce_dtype, has_fsdp_mixed_precision ? TIDE_FP32 : otherwise);
     bool offloads = job->parallel_offload;
     if (w->ranks % shard_ranks)
         tide_fail_setting(m, TIDE_ERR_FIELD_RANGE, "parallel.hybrid", "must divide parallel.dp");

@@ -220,18 +220,19 @@ static tide_tensor *unsharded_grad_data(fsdp2 *f, const tide_tensor *leaf) {
     return placed;
 }
 
-/* Note [Wide gradients]: if gradients are reduced in a wider dtype than the compute dtype, they are cast as they
- * arrive, except those that are added to others or reduced in the same pass, which keep autograd's dtype (grad_dtype =
- * None); for a replicated DTensor all are cast (may_reduce_grad_outside_dp). FSDPParamGroup._set_unsharded_grad_dtypes.
+/* FSDPParam.unsharded_grad_dtype: gradients that are reduced in another dtype than the compute dtype are cast as they
+ * arrive. Note [Wide gradients]: not those of a wider one that are added to others or reduced in the same pass, which
+ * keep autograd's dtype (grad_dtype = None), unless the parameter is a replicated DTensor (may_reduce_grad_outside_dp).
+ * FSDPParamGroup._set_unsharded_grad_dtypes.
  */
 static void set_unsharded_grad_dtypes(fsdp2 *f, fsdp_param_group *u, bool defer_upcast) {
     for (uint32_t i = 0; i < u->count; i++) {
         tide_tensor *leaf = u->fsdp_params[i].unsharded_param;
-        tide_dtype wide = f->has_reduce_dtype ? f->reduce_dtype : u->fsdp_params[i].orig_dtype;
-        bool is_wider = tide_dtype_bytes(wide) > tide_dtype_bytes((tide_dtype)leaf->dtype);
-        bool is_deferred = defer_upcast && !leaf->is_replicated && (leaf->grad || f->reduce_grads);
-        if (!leaf->accumulator || !is_wider) continue;
-        leaf->accumulator->outputs[0].dtype = is_deferred ? leaf->dtype : (uint8_t)wide;
+        tide_dtype reduced = f->has_reduce_dtype ? f->reduce_dtype : u->fsdp_params[i].orig_dtype;
+        bool is_wider = tide_dtype_bytes(reduced) > tide_dtype_bytes((tide_dtype)leaf->dtype);
+        bool is_deferred = is_wider && defer_upcast && !leaf->is_replicated && (leaf->grad || f->reduce_grads);
+        if (!leaf->accumulator || reduced == (tide_dtype)leaf->dtype) continue;
+        leaf->accumulator->outputs[0].dtype = is_deferred ? leaf->dtype : (uint8_t)reduced;
         leaf->accumulator->of.accumulate_grad.keeps_dtype = is_deferred;
     }
 }

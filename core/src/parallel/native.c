@@ -2,6 +2,8 @@
 /* PyTorch's own parallelism, several kinds combined in the order in which torchtitan applies them: the model is split
  * into pipeline stages; each gets tensor parallelism, checkpointing and fully_shard. Pipeline ranks are farthest apart,
  * then data, context and tensor parallel ones. */
+#include <string.h>
+
 #include "base/rounding.h"
 #include "base/units.h"
 #include "parallel/fsdp2.h"
@@ -59,6 +61,22 @@ static bool refuse_what_is_not_described(tide_wrapper *w) {
             m, TIDE_ERR_CONFLICT, "seq", "%lld tokens do not divide into %lld tensor parallel ranks; write seq=%lld",
             (long long)job->seq, (long long)job->parallel_tp, (long long)TIDE_ROUND_UP(job->seq, job->parallel_tp));
     return !m->has_failed;
+}
+
+/* _backward.py, stage_backward_input(): of submod.parameters(), which are sharded again after forward. */
+static void warn_of_weights_without_gradient(const tide_wrapper *w) {
+    const tide_job *job = w->job;
+    if (job->parallel_pp > 1 && job->parallel_dp * job->parallel_cp > 1 &&
+        tide_pipeline_splits_backward(job->parallel_schedule) &&
+        tide_job_sets(job, TIDE_SET_parallel_reshard_after_forward) &&
+        strcmp(job->parallel_reshard_after_forward, "false") != 0)
+        tide_report(
+            w->model->m->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, "/settings/parallel.reshard_after_forward",
+            tide_format(w->model->m->arena,
+                        "%s looks for a stage's parameters when they are sharded again, and such a pass computes "
+                        "no gradients of their weights",
+                        job->values[TIDE_SET_parallel_schedule]),
+            "leave it out, as torchtitan does with a pipeline");
 }
 
 static bool parallelize(tide_wrapper *w, const native *n) {
@@ -124,6 +142,7 @@ static void native_wrap(tide_wrapper *w) {
     const char *why = "";
     native *n = TIDE_NEW(m->arena, native, 1);
     if (!refuse_what_is_not_described(w)) return;
+    warn_of_weights_without_gradient(w);
     if (!tide_topology_of(&n->topology, job, w->rank, &why, m->arena)) {
         tide_fail(m, TIDE_ERR_CONFLICT, "%s", why);
         return;

@@ -72,7 +72,8 @@ static void find_params_of(const tide_pipeline *p, uint32_t chunk) {
         if (!absent[model->parameters[i].module]) s->params[s->param_count++] = model->parameters[i].tensor;
 }
 
-/* Which of a head and an embedding with a shared weight releases it last: the one that is sharded or dropped later. */
+/* Which of a head and an embedding with a shared weight releases it last: the one that is sharded or dropped later.
+ * Module.to_empty() gives each a weight of its own. */
 static bool untie_head(tide_pipeline *p) {
     tide_wrapper *w = p->w;
     const tide_job *job = w->job;
@@ -83,15 +84,16 @@ static bool untie_head(tide_pipeline *p) {
         has_first = has_first || p->stages[i].is_first;
         has_last = has_last || p->stages[i].is_last;
     }
-    if (!tide_tied_head(w->model) || (!is_cut && p->ranks == 1)) return true;
-    if (p->ranks == 1 && job->parallel_tp == 1) {
+    bool is_on_meta = tide_job_is_on_meta(job);
+    if (!tide_tied_head(w->model) || (!is_cut && !is_on_meta && p->ranks == 1)) return true;
+    if (p->ranks == 1 && is_cut && job->parallel_tp == 1) {
         tide_fail(
             machine_of(p), TIDE_ERR_CONFLICT,
             "tie_word_embeddings: \"Parameter 'lm_head.weight' is shared with a parameter already managed by another "
             "FSDP group.\"; use parallel.kind=fsdp2, or overrides.tie_word_embeddings=false");
         return false;
     }
-    if (has_first && has_last && !is_cut) {
+    if (has_first && has_last && !is_cut && !is_on_meta) {
         tide_fail(
             machine_of(p), TIDE_ERR_UNSUPPORTED,
             "lm_head shares its weight with the embedding (tie_word_embeddings), and both are stages of one rank: "
@@ -467,6 +469,14 @@ void tide_stage_backward(tide_pipeline_stage *s, uint32_t mb) {
     tide_release(m, grad);
 }
 
+/* submod.parameters(): what fully_shard() has sharded again is another parameter, to which no graph leads. */
+static uint32_t graph_params(const tide_pipeline_stage *s, tide_tensor **params) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < s->param_count; i++)
+        if (!s->fsdp || !s->params[i]->storage->is_untracked) params[count++] = s->params[i];
+    return count;
+}
+
 void tide_stage_backward_first(tide_pipeline_stage *s, uint32_t mb) {
     tide_pipeline *p = s->of;
     tide_machine *m = machine_of(p);
@@ -478,8 +488,9 @@ void tide_stage_backward_first(tide_pipeline_stage *s, uint32_t mb) {
                                    .output_grad = s->is_last ? NULL : s->recv_backward[mb]};
     s->inputs[mb] = s->outputs[mb] = s->recv_backward[mb] = NULL;
     if (!s->is_first) {
+        tide_tensor **params = TIDE_NEW(m->arena, tide_tensor *, s->param_count + 1);
         enter_stage(s);
-        tide_stage_backward_input(m, state, s->params, s->param_count);
+        tide_stage_backward_input(m, state, params, graph_params(s, params));
         after_stage_backward(s);
         s->bwd_cache[mb] = tide_retain(state->input->grad);
     }

@@ -3,7 +3,7 @@
 
 results/FAMILY.jsonl        one device: training and inference, by the configuration's model_type
 results/parallel/KIND.jsonl one rank of a distributed job; KIND_fp8.jsonl of those in FP8,
-                            megatron_experts.jsonl of those with ranks of experts
+                            native_experts.jsonl and megatron_experts.jsonl of those with ranks of experts
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def kind_of(plan: Given) -> str:
     kind: str = plan["kind"]
     if plan.get("fp8"):
         return f"{kind}_fp8"
-    return "megatron_experts" if kind == "megatron" and plan.get("ep", 1) > 1 else kind
+    return f"{kind}_experts" if kind in ("native", "megatron") and plan.get("ep", 1) > 1 else kind
 
 
 def place(given: Given, folders: Iterable[Path] = ()) -> Path:

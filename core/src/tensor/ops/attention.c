@@ -532,18 +532,30 @@ static tide_value list_of(tide_machine *m, tide_tensor *const made[4]) {
     return list;
 }
 
-/* Without a node, which ring attention has itself. Only memory-efficient attention supports two different widths. */
+/* sdp_utils.cpp: use_flash_attention, of the query and value of a rank; else ring attention is memory-efficient. */
+static bool ring_is_flash(const tide_machine *m, const tide_tensor *q, const attention *a) {
+    return m->sdpa != TIDE_SDPA_EFFICIENT && flash_can(m, q, NULL, a);
+}
+
+static tide_value op_ring_is_flash(tide_machine *m, tide_value *arguments) {
+    const tide_tensor *q = tide_arg_tensor(m, arguments[0]), *v = tide_arg_tensor(m, arguments[1]);
+    attention a = {.width = q->shape->dim[3].size, .value_width = v->shape->dim[3].size};
+    return tide_of_bool(ring_is_flash(m, q, &a));
+}
+
+/* Without a node, which ring attention has itself. */
 static tide_value op_ring_block(tide_machine *m, tide_value *arguments) {
     tide_tensor *all[3], *made[4];
     for (int i = 0; i < 3; i++) all[i] = tide_arg_tensor(m, arguments[i]);
     attention a = {.dropout = 0};
     if (!attention_sizes(m, "ring_block", all, &a)) return tide_none();
-    if (a.width != a.value_width && a.queries % 32)
+    bool is_flash = ring_is_flash(m, all[0], &a);
+    if (!is_flash && a.queries % 32)
         tide_fail_setting(m, TIDE_ERR_CONFLICT, "seq",
                           "ring attention does not take off what rounds log-sum-exp up to "
                           "32 rows, of %lld; give a multiple of 64 x parallel.cp",
                           (long long)a.queries);
-    else if (a.width == a.value_width)
+    else if (is_flash)
         flash_forward(m, all[0], &a, made);
     else
         efficient_forward(m, all[0], all[2], true, &a, made);
@@ -573,6 +585,7 @@ static tide_value op_keep_attention(tide_machine *m, tide_value *arguments) {
 }
 
 static const tide_op attention_ops[] = {
+    {"ring_is_flash", "query, value", TIDE_CAST_NONE, op_ring_is_flash},
     {"ring_block", "query, key, value", TIDE_CAST_NONE, op_ring_block},
     {"efficient_workspace", "query, key, value", TIDE_CAST_NONE, op_efficient_workspace},
     {"kept_attention", "", TIDE_CAST_NONE, op_kept_attention},
