@@ -300,7 +300,7 @@ static void check_cuts(void) {
  * are buffers. With tensor parallel ranks norms and routers are copied. */
 static void check_titan_cuts(void) {
     static const char *const mixture =
-        "model=mixtral-8x7b overrides.num_hidden_layers=2 batch=1 seq=64 use_cache=false dtype=fp32";
+        "model=mixtral-8x7b overrides.num_hidden_layers=2 batch=1 seq=128 use_cache=false dtype=fp32";
     const int64_t norms_and_routers = 4 * 4096 * (5 + 2 * 8);
     check_cut(mixture, "parallel.kind=native dp=4 ep=4", 4, 0);
     check_cut(mixture, "parallel.kind=native dp=4 ep=2", 4, 0);

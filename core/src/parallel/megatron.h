@@ -74,8 +74,9 @@ void tide_megatron_wrap_ddp(tide_megatron *g);
 /* An attribute that Megatron-Core sets on a parameter, from the parameter's module; borrowed. */
 tide_value tide_megatron_attribute(const tide_model *model, uint32_t row, const char *name);
 
-/* After a step's backward passes, reduces the gradients of what all tensor parallel ranks have. */
-void tide_megatron_reduce_over_tp(const tide_megatron *g);
+/* After a step's backward passes, reduces the gradients of what all tensor parallel ranks have, and updates the biases
+ * of routers. */
+void tide_megatron_finalize_model_grads(const tide_megatron *g);
 
 /* ---- megatron_optimizer.c ---- */
 

@@ -186,7 +186,7 @@ static bool is_reduced_over_tp(const tide_megatron *g, uint32_t row) {
 }
 
 /* _allreduce_non_tensor_model_parallel_grads: reduces them in one flat copy. */
-void tide_megatron_reduce_over_tp(const tide_megatron *g) {
+static void reduce_over_tp(const tide_megatron *g) {
     tide_machine *m = g->w->model->m;
     int64_t elements = 0, grads = 0;
     if (g->topology.tp == 1) return;
@@ -198,4 +198,23 @@ void tide_megatron_reduce_over_tp(const tide_megatron *g) {
     if (grads < 2) return; /* a single one is a view of itself */
     tide_dtype dtype = g->has_fp32_grads ? TIDE_FP32 : (tide_dtype)g->w->model->state.dtype;
     tide_release(m, tide_flat_on(m, 0, "cat", elements, dtype, TIDE_FACTOR_TEMPORARY));
+}
+
+/* _update_router_expert_bias: those of all layers of a rank at once. */
+static void update_router_expert_bias(const tide_megatron *g) {
+    tide_model *model = g->w->model;
+    int64_t layers = 0;
+    tide_function *update = tide_function_find(model->descriptions, model->instances[model->root].of->description,
+                                               TIDE_TEXT("update_router_expert_bias"));
+    for (uint32_t i = 1; i < model->instance_count; i++)
+        if (tide_text_is(model->instances[i].of->name, "TopKRouter")) layers++;
+    if (!update || !layers) return;
+    model->m->module = 0;
+    tide_value_release(model->m, tide_model_run(model, update, (tide_value[]){tide_of_int(layers)}, 1));
+    model->m->module = model->m->statement = 0;
+}
+
+void tide_megatron_finalize_model_grads(const tide_megatron *g) {
+    reduce_over_tp(g);
+    update_router_expert_bias(g);
 }

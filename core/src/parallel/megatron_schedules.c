@@ -169,7 +169,7 @@ static void no_pipelining(tide_megatron *g) {
         tide_release(m, item);
         left -= fold_rounds(g, &rounds, losses, left);
     }
-    tide_megatron_reduce_over_tp(g);
+    tide_megatron_finalize_model_grads(g);
     tide_release(m, output);
     end(g, total, num_tokens);
 }
@@ -213,7 +213,7 @@ static void without_interleaving(tide_megatron *g) {
         set(g, &grad, is_last ? NULL : received(g));
         set(g, &input_grad, backward_step(g, input, &output, grad));
     }
-    tide_megatron_reduce_over_tp(g);
+    tide_megatron_finalize_model_grads(g);
     end(g, total, num_tokens);
     tide_tensor **names[] = {&input, &output, &grad, &input_grad};
     for (unsigned i = 0; i < TIDE_COUNT_OF(names); i++) set(g, names[i], NULL);
@@ -410,7 +410,7 @@ static void with_interleaving(tide_megatron *g) {
     if (overlaps) s.send_prev_wait_handle = tide_retain(s.input_grad);
     deallocate_output_tensor(g, s.output);
     cool_down(&s, remaining);
-    tide_megatron_reduce_over_tp(g);
+    tide_megatron_finalize_model_grads(g);
     /* locals are released in the order of their first assignment, those shared with inner functions after the others */
     tide_tensor **names[] = {&s.input_grad,      &s.input,  &s.output_grad,          &s.recv_next_wait_handle,
                              &s.bwd_recv_buffer, &s.output, &s.send_prev_wait_handle};
