@@ -239,7 +239,10 @@ static void check_spread_trainer(tide_job_builder *b, const char *kind) {
                             "use ddp, zero1, zero2, zero3, fsdp1 or fsdp2, or leave the trainer out");
     else if (is_zero3 && job->trainer_precompute_ref_log_probs)
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_precompute_ref_log_probs,
-                            tide_format(b->arena, "is not described with %s and zero3", kind),
+                            tide_format(b->arena,
+                                        "is not described with %s and zero3: TRL's engine for it leaves its hooks on "
+                                        "the model that is trained",
+                                        kind),
                             "use ddp, zero2 or fsdp2, or leave it out");
     else if (is_zero3 && !tide_job_has_zero_init(job) && !is_quantised)
         tide_builder_refuse(
