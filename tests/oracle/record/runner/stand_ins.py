@@ -171,7 +171,7 @@ def recurrent_masks_are_as_made() -> None:
         return attention_mask.contiguous() if mask is None else mask
 
     for module in list(sys.modules.values()):  # those that have imported it
-        if vars(module).get("create_recurrent_attention_mask") is make:
+        if module and vars(module).get("create_recurrent_attention_mask") is make:
             module.create_recurrent_attention_mask = made
     of_layers = masking_utils.LAYER_PATTERN_TO_MASK_FUNCTION_MAPPING
     for kinds in (of_layers, *(of for of in of_layers.values() if isinstance(of, dict))):
