@@ -127,6 +127,8 @@ static const struct {
     {"model=gpt2 seq=5000", "ERR_FIELD_RANGE", "/settings/seq", "n_positions, which is 1024"},
     {"model=gpt2 freeze=transfomer", "ERR_FIELD_RANGE", "/settings/freeze", "transfomer"},
     {"model=gpt2 train_only=nosuch", "ERR_FIELD_RANGE", "/settings/train_only", "nosuch"},
+    {"model=gpt2 train_only=^no.such", "ERR_FIELD_RANGE", "/settings/train_only", "matches no parameter"},
+    {"model=gpt2 freeze=^(wte", "ERR_FIELD_TYPE", "/settings/freeze", "regular expression"},
     {"model=gpt2 trainer=hf grad_accum=100000", "ERR_LIMIT", "/settings/grad_accum", "100000"},
     {"model=clip-vit-b-32 image_size=10x10", "ERR_UNSUPPORTED", "/settings/image_size", "leave it out"},
     {"model=llava-1.5-7b seq=100", "ERR_FIELD_RANGE", "/settings/seq", "576"},

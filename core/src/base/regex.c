@@ -26,6 +26,7 @@ typedef struct regex_matcher {
     const char *start, *end;
     uint32_t steps;
     int depth;
+    bool may_leave; /* some of the text after the match */
     bool is_wrong;
 } regex_matcher;
 
@@ -186,7 +187,7 @@ static bool match_rest(regex_matcher *m, const char *text, const rest *after) {
     m->depth++;
     bool fits = after->loop ? match_repeat(m, after->loop, text)
                 : after->at ? match_sequence(m, after->at, after->end, text, after->after)
-                            : text == m->end;
+                            : m->may_leave || text == m->end;
     m->depth--;
     return fits;
 }
@@ -203,9 +204,17 @@ static bool match_alternatives(regex_matcher *m, const char *at, const char *end
     return false;
 }
 
-tide_match tide_regex_covers(tide_text pattern, tide_text text) {
-    regex_matcher m = {.start = text.at, .end = text.at + text.length};
+static tide_match match_from_start(tide_text pattern, tide_text text, bool may_leave) {
+    regex_matcher m = {.start = text.at, .end = text.at + text.length, .may_leave = may_leave};
     rest whole = {NULL, NULL, NULL, NULL};
     bool fits = match_alternatives(&m, pattern.at, pattern.at + pattern.length, text.at, &whole);
     return m.is_wrong ? TIDE_MATCH_WRONG : fits ? TIDE_MATCH_YES : TIDE_MATCH_NO;
+}
+
+tide_match tide_regex_covers(tide_text pattern, tide_text text) {
+    return match_from_start(pattern, text, false);
+}
+
+tide_match tide_regex_begins(tide_text pattern, tide_text text) {
+    return match_from_start(pattern, text, true);
 }

@@ -78,6 +78,10 @@ const tide_source *tide_catalogue_find(tide_arena *arena, const char *name) {
     return source ? source : catalogue_spelled(lowered);
 }
 
+const tide_source *tide_catalogue_published(tide_arena *arena, const char *name) {
+    return strchr(name, '/') ? NULL : catalogue_with(arena, tide_lowered(arena, tide_text_of(name)));
+}
+
 /* With dashes for blanks and underscores. */
 static char *dashed(tide_arena *arena, const char *name) {
     char *text = tide_text_copy(arena, tide_text_of(name));
@@ -91,7 +95,7 @@ const tide_source *tide_catalogue_hub_base(tide_arena *arena, const char *name, 
     const tide_source *source = NULL;
     const char *tried = "", *parted = strchr(name, ' ') ? dashed(arena, name) : name;
     *read = tide_hub_name_read(arena, parted, TIDE_HUB_WORDS_MOST);
-    if (!strchr(name, '/')) source = catalogue_with(arena, tide_lowered(arena, tide_text_of(parted)));
+    source = tide_catalogue_published(arena, parted);
     for (uint32_t kept = TIDE_HUB_WORDS_MOST + 1; kept-- > 0 && !source;) {
         *read = tide_hub_name_read(arena, parted, kept);
         if (strcmp(read->base, tried) == 0) continue;

@@ -23,6 +23,9 @@ bool tide_is_size_word(tide_text word);
 /* Whether a word is the number of parameters of an entry, or of the base of a variant, within a tenth: "671b". */
 bool tide_catalogue_has_size(tide_arena *arena, const char *name, tide_text word);
 
+/* The entry of a name as it is published, without its organisation: "phi-3-mini-128k-instruct"; NULL: none. */
+const tide_source *tide_catalogue_published(tide_arena *arena, const char *name);
+
 /* Whether the catalogue has it, or its base. */
 bool tide_model_is_known(tide_arena *arena, const char *name);
 

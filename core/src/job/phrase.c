@@ -110,6 +110,10 @@ static bool may_be_of_name(const tide_phrase *p, uint32_t length) {
 static bool take_named(tide_phrase *p, uint32_t length) {
     const char *name = run_text(p, p->at, length, "-");
     const tide_source *source = tide_catalogue_find(p->arena, name);
+    if (!source && length > 1 && tide_catalogue_published(p->arena, name)) {
+        p->model = name;
+        return true;
+    }
     bool may_be = source || may_be_of_name(p, length);
     if (source || (may_be && tide_model_is_known(p->arena, name))) {
         p->model = source && !strchr(name, '/') ? source->name : name;

@@ -14,6 +14,7 @@ bool tide_is_named(const char *name, const char **prefixes, uint32_t count) {
     if (tide_text_starts(text, TIDE_TEXT("model."))) inner = (tide_text){text.at + 6, text.length - 6};
     for (uint32_t i = 0; i < count; i++) {
         tide_text prefix = tide_text_of(prefixes[i]);
+        if (prefixes[i][0] == '^' && tide_regex_begins(prefix, text) == TIDE_MATCH_YES) return true;
         if (tide_text_starts(text, prefix) || tide_text_starts(inner, prefix)) return true;
     }
     return false;

@@ -30,7 +30,8 @@ const tide_json *tide_adapter_class_for(const tide_model *model, const char *met
 /* What get_output_embeddings() returns; 0: None. */
 uint32_t tide_output_head(tide_model *model);
 
-/* Whether a parameter's name, with or without the leading "model.", starts with one of the prefixes. */
+/* Whether a parameter's name, with or without the leading "model.", starts with one of the prefixes; those that begin
+ * with ^ are regular expressions, as for re.match(), for the name itself. */
 bool tide_is_named(const char *name, const char **prefixes, uint32_t count);
 
 #endif

@@ -33,10 +33,28 @@ static const tide_json *axolotl_root(const tide_claims *c) {
     return file->root;
 }
 
+static bool is_given_in(const tide_json *root, const char *key) {
+    const tide_json *value = tide_json_at(root, key);
+    return value && value->kind != TIDE_JSON_NULL;
+}
+
+/* utils/config/__init__.py, normalize_config: checkpoints are reentrant unless a key suggests otherwise. */
+static void settle_axolotl_checkpoints(tide_claims *c) {
+    const tide_json *root = axolotl_root(c);
+    if (tide_fact_is(c, TIDE_FACT_checkpointing, "true") && !is_given_in(root, "gradient_checkpointing_kwargs") &&
+        !is_given_in(root, "unfrozen_parameters") && !is_given_in(root, "rl"))
+        tide_imply_fact(c, TIDE_FACT_reentrant, "use_reentrant", "true");
+    if (c->facts[TIDE_FACT_unfrozen] && tide_fact_is(c, TIDE_FACT_reentrant, "true")) /* schemas/validation.py */
+        tide_error(c->diags, TIDE_ERR_CONFLICT, c->fact_places[TIDE_FACT_reentrant],
+                   "axolotl refuses it: \"`use_reentrant` must be false when used with partially frozen model.\"",
+                   NULL);
+}
+
 /* schemas/validation.py, check_fsdp_version_in_fsdp_config and set_reward_model_defaults. */
 void tide_axolotl_facts(tide_claims *c) {
     const tide_json *fsdp = tide_json_at(axolotl_root(c), "fsdp_config");
     tide_file_key *head = c->facts[TIDE_FACT_head];
+    settle_axolotl_checkpoints(c);
     if (tide_json_is(fsdp, TIDE_JSON_OBJECT) && fsdp->first)
         tide_imply_fact(c, TIDE_FACT_fsdp_version, "fsdp_version", "1");
     if (!head) return;
@@ -101,20 +119,76 @@ static void settle_axolotl_types(tide_claims *c) {
                 NULL);
 }
 
+/* utils/freeze.py, _parse_pattern: rows, such as [:32000], follow a name; without them the length of the name. */
+static size_t without_rows(tide_text pattern) {
+    const char *end = pattern.at + pattern.length;
+    if (!pattern.length || end[-1] != ']') return pattern.length;
+    const char *at = end - 2;
+    while (at > pattern.at && (*at == ':' || (*at >= '0' && *at <= '9'))) at--;
+    size_t colons = 0;
+    for (const char *c = at + 1; c < end - 1; c++) colons += *c == ':';
+    return *at == '[' && at > pattern.at && colons < 2 ? (size_t)(at - pattern.at) : pattern.length;
+}
+
+/* LayerNamePattern: a regular expression for re.match(), in which a period is one, except before "+". */
+static const char *pattern_of_name(tide_claims *c, tide_text pattern) {
+    char *out = tide_arena_alloc(c->arena, 2 * pattern.length + 8), *to = out;
+    bool has_alternatives = memchr(pattern.at, '|', pattern.length) != NULL;
+    size_t length = without_rows(pattern);
+    *to++ = '^';
+    if (has_alternatives) memcpy(to, "(?:", 3), to += 3;
+    for (size_t i = 0; i < length; i++) {
+        if (i == 0 && pattern.at[i] == '^' && !has_alternatives) continue;
+        if (pattern.at[i] == '.' && (i + 1 == length || pattern.at[i + 1] != '+')) *to++ = '\\';
+        *to++ = pattern.at[i];
+    }
+    if (has_alternatives) *to++ = ')';
+    *to = 0;
+    return out;
+}
+
+/* train.py, setup_model_and_tokenizer: with these patterns the embeddings' output requires gradients, as it does with
+ * checkpointing anyway. Gradients of rows that do not train are zeroed in place. */
+static void settle_axolotl_inputs(tide_claims *c, const char *patterns) {
+    bool is_named = strstr(patterns, "lm_head") || strstr(patterns, "embed_tokens");
+    if (!is_named || tide_fact_is(c, TIDE_FACT_checkpointing, "true")) return;
+    c->facts[TIDE_FACT_unfrozen]->effect = TIDE_KEY_UNSUPPORTED;
+    tide_report(
+        c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, c->fact_places[TIDE_FACT_unfrozen],
+        "with lm_head or embed_tokens in unfrozen_parameters, axolotl lets gradients reach the embeddings, which "
+        "is described with checkpointing only",
+        "gradient_checkpointing: true");
+}
+
 /* utils/freeze.py, freeze_layers_except: patterns are matched from the beginning of names, which peft's wrapper
  * changes. */
 static void settle_axolotl_freezing(tide_claims *c) {
+    const tide_json *given = tide_json_at(axolotl_root(c), "unfrozen_parameters");
+    const char *place = c->fact_places[TIDE_FACT_unfrozen], *list = "", *name = c->at->summary->name;
     if (!c->facts[TIDE_FACT_unfrozen]) return;
-    bool adapts = c->settings[TIDE_SET_adapter] != NULL;
-    const char *name = c->at->summary->name;
-    tide_error(c->diags, TIDE_ERR_UNSUPPORTED, c->fact_places[TIDE_FACT_unfrozen],
-               adapts ? tide_format(c->arena,
-                                    "%s: unfrozen_parameters freezes the adapters too, whose names begin with "
-                                    "base_model.model: nothing trains",
-                                    name)
-                      : tide_format(c->arena, "%s: unfrozen_parameters has patterns, which are not described", name),
-               adapts ? "remove it: with an adapter, the model itself does not train"
-                      : "remove it, and say train_only=PREFIXES of the names of the parameters that train");
+    if (c->settings[TIDE_SET_adapter]) {
+        tide_error(c->diags, TIDE_ERR_UNSUPPORTED, place,
+                   tide_format(c->arena,
+                               "%s: unfrozen_parameters freezes the adapters too, whose names begin with "
+                               "base_model.model: nothing trains",
+                               name),
+                   "remove it: with an adapter, the model itself does not train");
+        return;
+    }
+    bool is_list = given->kind == TIDE_JSON_ARRAY;
+    for (const tide_json *one = is_list ? given->first : given; one; one = is_list ? one->next : NULL) {
+        if (!tide_json_is(one, TIDE_JSON_STRING) || !one->text.length || memchr(one->text.at, ',', one->text.length)) {
+            tide_error(c->diags, TIDE_ERR_UNSUPPORTED, place,
+                       tide_format(c->arena, "%s: unfrozen_parameters has \"%s\", which is not described", name,
+                                   tide_json_is(one, TIDE_JSON_STRING) ? tide_shown(c->arena, one->text)
+                                                                       : tide_json_kind_name(one)),
+                       "remove it, and say train_only=PREFIXES of the names of the parameters that train");
+            return;
+        }
+        list = tide_format(c->arena, "%s%s%s", list, *list ? "," : "", pattern_of_name(c, one->text));
+    }
+    tide_settle(c, TIDE_FACT_unfrozen, TIDE_SET_train_only, list);
+    settle_axolotl_inputs(c, list);
 }
 
 /* loaders/model.py, _resize_token_embeddings. */
