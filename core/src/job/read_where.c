@@ -61,6 +61,11 @@ static bool has_buckets(const tide_job *job) {
 static bool is_unfused(const tide_job *job) {
     return job->parallel_impl == TIDE_parallel_impl_local;
 }
+/* backends.py, UnfusedDotProductAttention: apply_qk_layer_scaling. */
+static bool can_scale_by_layer(const tide_job *job) {
+    return is_unfused(job) || (job->parallel_attention_backend == TIDE_parallel_attention_backend_unfused &&
+                               tide_dtype_or(job->dtype, TIDE_BF16) == TIDE_FP16);
+}
 static bool is_compiled(const tide_job *job) {
     return job->parallel_jit;
 }
@@ -229,6 +234,8 @@ static const struct {
     {MEGATRON, TIDE_SET_parallel_exp_avg_dtype, is_precision_aware, " without parallel.precision_aware"},
     {MEGATRON, TIDE_SET_parallel_exp_avg_sq_dtype, is_precision_aware, " without parallel.precision_aware"},
     {MEGATRON, TIDE_SET_parallel_softmax_fp32, is_unfused, " with Transformer Engine's attention"},
+    {MEGATRON, TIDE_SET_parallel_query_key_layer_scaling, can_scale_by_layer,
+     " with Transformer Engine's attention, except unfused in fp16"},
     {MEGATRON, TIDE_SET_parallel_bias_dropout_fusion, is_compiled, " without parallel.jit: it is computed alike"},
     {MEGATRON, TIDE_SET_parallel_etp, has_experts, ": the model has no experts"},
     {MEGATRON, TIDE_SET_parallel_grouped_gemm, has_experts, ": the model has no experts"},

@@ -247,6 +247,7 @@ class Megatron(Plan):
     bias_dropout_fusion: bool | None = None  # (as fusions)
     rope_fusion: bool = True  # rotary embedding in one kernel (te; not for MLA)
     softmax_fp32: bool = True
+    query_key_layer_scaling: bool = False  # of te: with NVTE_APPLY_QK_LAYER_SCALING
     cross_entropy_fusion: Literal["native", "te", "te_in_place"] | None = None  # te_in_place: as releases that
     # overwrote the logits
     extra_tokens: int = 0  # added by the tokenizer to the vocabulary before it is padded

@@ -124,7 +124,7 @@ static void check_nemo_model(tide_claims *c, const tide_json *model) {
 }
 
 /* build_transformer_config(): attention_softmax_in_fp32 is not read, and scaling by layers only with fp16. */
-static bool has_softmax_in_fp32(const tide_claims *c, const tide_json *model) {
+static bool scales_by_layer(const tide_claims *c, const tide_json *model) {
     const tide_file_key *dtype = c->settings[TIDE_SET_dtype];
     return tide_option_is_on(model, "apply_query_key_layer_scaling", false) && dtype &&
            strcmp(dtype->taken, "fp16") == 0;
@@ -147,8 +147,8 @@ static void settle_nemo(tide_claims *c) {
     tide_imply(c, TIDE_SET_dtype, "fp32");
     tide_imply(c, TIDE_SET_parallel_impl, "local");
     tide_imply(c, TIDE_SET_parallel_rope_fusion, "false");
-    if (!tide_option_is_on(model, "transformer_engine", false))
-        tide_imply(c, TIDE_SET_parallel_softmax_fp32, has_softmax_in_fp32(c, model) ? "true" : "false");
+    if (!tide_option_is_on(model, "transformer_engine", false)) tide_imply(c, TIDE_SET_parallel_softmax_fp32, "false");
+    if (scales_by_layer(c, model)) tide_imply(c, TIDE_SET_parallel_query_key_layer_scaling, "true");
     tide_imply(c, TIDE_SET_parallel_wgrad_fusion, "false");
     tide_imply(c, TIDE_SET_parallel_overlap_p2p, "false");
     tide_imply(c, TIDE_SET_parallel_wrap_on_side_stream, "false");

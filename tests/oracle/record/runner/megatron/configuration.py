@@ -107,6 +107,7 @@ def layers_of(plan: Megatron, config: Config) -> dict[str, Any]:
         "masked_softmax_fusion": plan.fusions and te and config["model_type"] != "gemma2",  # whose kernel is Apex's
         "apply_rope_fusion": plan.rope_fusion and te and rotates,
         "attention_softmax_in_fp32": plan.softmax_fp32,
+        "apply_query_key_layer_scaling": plan.query_key_layer_scaling,
         "cross_entropy_loss_fusion": bool(plan.cross_entropy_fusion),
         "cross_entropy_fusion_impl": (plan.cross_entropy_fusion or "native").removesuffix("_in_place"),
         "recompute_granularity": plan.recompute,

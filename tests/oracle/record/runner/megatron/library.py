@@ -18,7 +18,7 @@ import torch
 
 from ...plans import Megatron
 
-DECIDED = ("impl", "jit", "wgrad_fusion", "attention_backend")
+DECIDED = ("impl", "jit", "wgrad_fusion", "attention_backend", "query_key_layer_scaling")
 
 
 def decided_at_import(plan: Megatron) -> tuple[Any, ...]:
@@ -29,6 +29,7 @@ def prepare(plan: Megatron) -> None:
     """Before the first import of megatron."""
     os.environ["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
     os.environ["NVTE_TORCH_COMPILE"] = str(int(plan.jit))
+    os.environ["NVTE_APPLY_QK_LAYER_SCALING"] = str(int(plan.query_key_layer_scaling))
     if plan.impl == "local":
         sys.modules["transformer_engine"] = None  # type: ignore[assignment]  # as if it were not installed
     if plan.wgrad_fusion:
