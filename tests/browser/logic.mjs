@@ -34,7 +34,7 @@ const random = (/** @type {number} */ below) => {
 };
 
 test('job: a setting is read where it is assumed, or given and not said to have no effect', () => {
-  const said = [{ severity: 'warning', code: 'ERR_CONFLICT', place: '/settings/seq', message: 'has no effect: the model does not read it' }];
+  const said = [{ severity: 'warning', code: 'ERR_NO_EFFECT', place: '/settings/seq', message: '' }];
   const job = (/** @type {string} */ origin, /** @type {any[]} */ assumptions, /** @type {any[]} */ diagnostics) =>
     /** @type {any} */ ({ settings: [{ name: 'seq', value: '512', origin }], assumptions, diagnostics });
   assert.ok(reads(job('default', [{ setting: 'seq', value: '512', text: '' }], []), 'seq'));
