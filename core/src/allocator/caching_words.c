@@ -49,17 +49,14 @@ bool tide_caching_words(const tide_caching_allocator *a, tide_pool_kind pool, ti
     if (pool == TIDE_POOL_SMALL && a->pending_events)
         return false; /* with growing requests all events would be replayed */
     if (a->collect_bytes != UINT64_MAX || (a->pending_events && a->holds_events)) return false;
-    uint32_t *heads = tide_arena_grow(arena, NULL, 0, (a->segment_count + 1) * sizeof *heads), count = 0;
+    uint32_t *births = tide_arena_grow(arena, NULL, 0, (a->segment_count + 1) * sizeof *births), count = 0;
     for (uint32_t i = 0; i < a->segment_count; i++)
-        if (is_of_pool(a, i, pool)) heads[count++] = segment_at(a, i)->head;
-    uint32_t *births = tide_arena_grow(arena, NULL, 0, (count + 1) * sizeof *births);
-    for (uint32_t i = 0; i < count; i++) births[i] = a->blocks[heads[i]].born;
+        if (is_of_pool(a, i, pool)) births[count++] = a->blocks[segment_at(a, i)->head].born;
     qsort(births, count, sizeof *births, by_age);
-    for (uint32_t i = 0; i < count; i++)
-        for (uint32_t n = heads[i]; n; n = a->blocks[n].next)
+    for (uint32_t i = 0; i < a->segment_count; i++)
+        for (uint32_t n = is_of_pool(a, i, pool) ? segment_at(a, i)->head : 0; n; n = a->blocks[n].next)
             add_block(to, &a->blocks[n], age_rank(births, count, a->blocks[n].born), arena);
     tide_arena_drop(arena, births);
-    tide_arena_drop(arena, heads);
     if (a->pending_events) add_events(to, a, pool, arena);
     return true;
 }
