@@ -41,7 +41,7 @@ static tide_tensor *leaf(tide_machine *m) {
 static uint64_t live_matrices(const tide_machine *m) {
     uint64_t count = 0;
     for (uint32_t i = 0; i < m->timeline.allocation_count; i++)
-        count += tide_timeline_at(&m->timeline, i)->died == TIDE_NEVER;
+        count += *tide_timeline_died(&m->timeline, i) == TIDE_NEVER;
     return count;
 }
 

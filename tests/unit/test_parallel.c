@@ -51,7 +51,8 @@ static int64_t most_live(const tide_run *run, bool is_computed) {
         const tide_allocation *a = tide_timeline_at(t, i);
         if (is_computed && a->factor != TIDE_FACTOR_ACTIVATION && a->factor != TIDE_FACTOR_TEMPORARY) continue;
         change[a->born] += (int64_t)a->bytes;
-        if (a->died < t->event_count) change[a->died] -= (int64_t)a->bytes;
+        uint32_t died = *tide_timeline_died(t, i);
+        if (died < t->event_count) change[died] -= (int64_t)a->bytes;
     }
     for (uint32_t i = 0; i < t->event_count; i++) {
         live += change[i];
@@ -68,7 +69,7 @@ static void sum(held *h, const tide_run *run, tide_phase phase) {
         if (t->marks[i].phase == (uint8_t)phase) end = t->marks[i].event;
     for (uint32_t i = 0; i < t->allocation_count; i++) {
         const tide_allocation *a = tide_timeline_at(t, i);
-        if (a->born < end && a->died >= end) h->of[a->factor] += (int64_t)a->bytes;
+        if (a->born < end && *tide_timeline_died(t, i) >= end) h->of[a->factor] += (int64_t)a->bytes;
     }
     static const tide_factor state[] = {TIDE_FACTOR_PARAMETER, TIDE_FACTOR_GRADIENT, TIDE_FACTOR_OPTIMIZER,
                                         TIDE_FACTOR_MASTER, TIDE_FACTOR_GATHERED};

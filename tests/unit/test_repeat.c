@@ -37,7 +37,7 @@ static bool same_end(const tide_allocation *a, const tide_allocation *b) {
 
 static bool same_allocation(const tide_timeline *t, const tide_allocation *a, const tide_timeline *u,
                             const tide_allocation *b) {
-    return a->bytes == b->bytes && a->born == b->born && a->died == b->died && a->module == b->module &&
+    return a->bytes == b->bytes && a->born == b->born && a->module == b->module &&
            a->stream == b->stream && a->used_by == b->used_by && a->statement == b->statement &&
            a->factor == b->factor && a->dtype == b->dtype && a->dims == b->dims && strcmp(a->op, b->op) == 0 &&
            same_dims(&t->dims[a->shape], &u->dims[b->shape], a->dims) && same_end(a, b);
@@ -48,7 +48,9 @@ static const char *difference(const tide_run *one, const tide_run *other) {
     if (t->event_count != u->event_count || t->allocation_count != u->allocation_count) return "the number of events";
     if (memcmp(t->events, u->events, t->event_count * sizeof *t->events) != 0) return "the order of events";
     for (uint32_t i = 0; i < t->allocation_count; i++)
-        if (!same_allocation(t, tide_timeline_at(t, i), u, tide_timeline_at(u, i))) return "an allocation";
+        if (!same_allocation(t, tide_timeline_at(t, i), u, tide_timeline_at(u, i)) ||
+            *tide_timeline_died(t, i) != *tide_timeline_died(u, i))
+            return "an allocation";
     if (t->mark_count != u->mark_count) return "the number of marks";
     for (uint32_t i = 0; i < t->mark_count; i++)
         if (t->marks[i].event != u->marks[i].event || t->marks[i].step != u->marks[i].step ||
@@ -64,7 +66,7 @@ static bool adds_up(const tide_run *run, const tide_replay *r) {
     const tide_timeline *t = &run->machine.timeline;
     uint64_t sum = 0;
     for (uint32_t i = 0; i < t->allocation_count; i++)
-        if (tide_timeline_at(t, i)->born <= r->peak_event && r->peak_event < tide_timeline_at(t, i)->died)
+        if (tide_timeline_at(t, i)->born <= r->peak_event && r->peak_event < *tide_timeline_died(t, i))
             sum += r->block_bytes[i];
     return sum == r->allocated_peak;
 }

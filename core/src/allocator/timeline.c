@@ -46,17 +46,17 @@ static tide_allocation_page *page_at(tide_timeline *t, uint32_t which) {
 static tide_allocation *make_allocation(tide_timeline *t) {
     uint32_t which = t->allocation_count++;
     tide_allocation_page *page = page_at(t, which / TIDE_PAGE_ALLOCATIONS);
-    if (!page->records || page->saved)
+    if (!page->records || page->held)
         *page = (tide_allocation_page){
-            tide_arena_resize(t->arena, NULL, 0, TIDE_PAGE_ALLOCATIONS * sizeof *page->records), 0, 0};
+            .records = tide_arena_resize(t->arena, NULL, 0, TIDE_PAGE_ALLOCATIONS * sizeof *page->records)};
     return &page->records[which % TIDE_PAGE_ALLOCATIONS];
 }
 
-/* Adds a page of allocations saved by iterations, the first of which saved `first`. */
-static void make_saved_page(tide_timeline *t, tide_allocation *records, uint32_t first, uint32_t saved) {
+/* Adds a page of allocations held by iterations. */
+static void make_held_page(tide_timeline *t, tide_allocation_page of) {
     tide_allocation_page *page = page_at(t, t->allocation_count / TIDE_PAGE_ALLOCATIONS);
-    if (page->records && !page->saved) tide_arena_drop(t->arena, page->records);
-    *page = (tide_allocation_page){records, first, saved};
+    if (page->records && !page->held) tide_arena_drop(t->arena, page->records);
+    *page = of;
     t->allocation_count += TIDE_PAGE_ALLOCATIONS;
 }
 
@@ -88,7 +88,7 @@ uint32_t tide_timeline_alloc(tide_timeline *timeline, const tide_allocation *all
 
 void tide_timeline_free(tide_timeline *timeline, uint32_t allocation, const tide_freeing *freeing) {
     tide_allocation *a = tide_timeline_at(timeline, allocation);
-    a->died = timeline->event_count;
+    *tide_timeline_died(timeline, allocation) = timeline->event_count;
     a->freed_by = (uint8_t)freeing->by;
     a->freed_op = freeing->op;
     a->freed_module = freeing->module;
@@ -113,24 +113,34 @@ static tide_allocation held_allocation(const tide_timeline *t, const tide_repeti
     return made;
 }
 
-/* Adds what the iterations before the last one hold. What they saved is freed alike, except by the last one, where it
- * may be as in the stored iteration. */
-static void hold_of_iterations(tide_timeline *t, const tide_repetition *of) {
-    uint32_t others = of->held_count - of->saved_count, end = of->first_held + of->times * of->saved_count;
+static uint32_t *alive(tide_arena *arena) {
+    uint32_t *died = tide_arena_resize(arena, NULL, 0, TIDE_PAGE_ALLOCATIONS * sizeof *died);
+    for (uint32_t i = 0; i < TIDE_PAGE_ALLOCATIONS; i++) died[i] = TIDE_NEVER;
+    return died;
+}
+
+/* Adds `count` allocations of each iteration before the last one: of what it holds, those from `which` on. */
+static void hold_of_each(tide_timeline *t, const tide_repetition *of, uint32_t which, uint32_t count, bool is_saved) {
+    uint32_t first = t->allocation_count, end = first + of->times * count;
     tide_allocation *records = NULL;
     while (t->allocation_count < end) {
         if (t->allocation_count % TIDE_PAGE_ALLOCATIONS == 0 &&
-            t->allocation_count + TIDE_PAGE_ALLOCATIONS + of->saved_count <= end) {
-            if (!records) records = TIDE_NEW(t->arena, tide_allocation, of->saved_count);
-            make_saved_page(t, records, of->first_held, of->saved_count);
+            t->allocation_count + TIDE_PAGE_ALLOCATIONS + count <= end) {
+            if (!records) records = TIDE_NEW(t->arena, tide_allocation, count);
+            make_held_page(t, (tide_allocation_page){records, is_saved ? NULL : alive(t->arena), first, count});
         } else {
-            uint32_t which = (t->allocation_count - of->first_held) % of->saved_count;
-            *make_allocation(t) = held_allocation(t, of, which);
+            uint32_t next = which + (t->allocation_count - first) % count;
+            *make_allocation(t) = held_allocation(t, of, next);
         }
     }
-    for (uint32_t i = 0; records && i < of->saved_count; i++) records[i] = held_allocation(t, of, i);
-    for (uint32_t i = 0; i < of->times * others; i++)
-        *make_allocation(t) = held_allocation(t, of, of->saved_count + i % others);
+    for (uint32_t i = 0; records && i < count; i++) records[i] = held_allocation(t, of, which + i);
+}
+
+/* Adds what the iterations before the last one hold. What they saved is freed alike, except by the last one, where it
+ * may be as in the stored iteration. */
+static void hold_of_iterations(tide_timeline *t, const tide_repetition *of) {
+    hold_of_each(t, of, 0, of->saved_count, true);
+    hold_of_each(t, of, of->saved_count, of->held_count - of->saved_count, false);
 }
 
 /* What a repetition saved is freed by `by`, its backward; except what the stored iteration of that frees. */
@@ -141,7 +151,7 @@ static void end_saved(tide_timeline *t, tide_repetition *of, const tide_repetiti
         const tide_allocation *last = tide_timeline_at(t, tide_saved_slot(of, i, kept));
         for (int64_t iteration = -(int64_t)by->lags[i]; iteration < kept; iteration++) {
             tide_allocation *a = tide_timeline_at(t, tide_saved_slot(of, i, iteration));
-            a->died = by->last_event;
+            *tide_timeline_died(t, tide_saved_slot(of, i, iteration)) = by->last_event;
             a->freed_by = last->freed_by;
             a->freed_op = last->freed_op;
             a->freed_module = last->freed_module;
@@ -178,7 +188,7 @@ void tide_timeline_repeat(tide_timeline *t, uint32_t first_event, uint32_t last_
         tide_allocation *made =
             event & TIDE_FREE_BIT ? tide_timeline_at(t, (event & ~TIDE_FREE_BIT) + moved) : make_allocation(t);
         if (event & TIDE_FREE_BIT) {
-            made->died = at;
+            *tide_timeline_died(t, (event & ~TIDE_FREE_BIT) + moved) = at;
             made->freed_by = of->freed_by;
             made->freed_op = of->freed_op;
             made->freed_module = modules ? modules[of->freed_module] : of->freed_module;
@@ -229,7 +239,7 @@ static bool same_request(const tide_allocation *a, const tide_allocation *b) {
 static bool is_handed_on(const tide_timeline *t, uint32_t which, uint32_t own, uint32_t end) {
     for (uint32_t next = which + own; next < end; next += own)
         if (!same_bytes(tide_timeline_at(t, which), tide_timeline_at(t, next)) ||
-            tide_timeline_at(t, next)->died != TIDE_NEVER)
+            *tide_timeline_died(t, next) != TIDE_NEVER)
             return false;
     return true;
 }
@@ -278,7 +288,7 @@ bool tide_timeline_repeats(const tide_timeline *t, tide_timeline_place oldest, t
         if (now & TIDE_FREE_BIT ? a->used_by != b->used_by : !same_bytes(a, b)) return false;
     }
     for (uint32_t i = second.allocation; i < t->allocation_count; i++)
-        left -= tide_timeline_at(t, i)->died == TIDE_NEVER;
+        left -= *tide_timeline_died(t, i) == TIDE_NEVER;
     return left == 0;
 }
 
@@ -305,7 +315,7 @@ bool tide_timeline_grows(const tide_timeline *t, tide_timeline_place first, uint
             return false;
     }
     for (uint32_t i = second.allocation; i < t->allocation_count; i++)
-        left -= tide_timeline_at(t, i)->died == TIDE_NEVER;
+        left -= *tide_timeline_died(t, i) == TIDE_NEVER;
     return left == 0;
 }
 
@@ -314,7 +324,7 @@ void tide_timeline_take_back(tide_timeline *t, tide_timeline_place from) {
         uint32_t which = t->events[i] & ~TIDE_FREE_BIT;
         if (!(t->events[i] & TIDE_FREE_BIT) || which >= from.allocation) continue;
         tide_allocation *a = tide_timeline_at(t, which);
-        a->died = TIDE_NEVER;
+        *tide_timeline_died(t, which) = TIDE_NEVER;
         a->freed_by = TIDE_FREED_BY_NONE;
         a->freed_op = NULL;
         a->freed_module = a->freed_statement = 0;
@@ -329,7 +339,7 @@ bool tide_timeline_is_closed(const tide_timeline *t, tide_timeline_place from) {
     for (uint32_t i = from.event; i < t->event_count; i++)
         if ((t->events[i] & ~TIDE_FREE_BIT) < from.allocation) return false;
     for (uint32_t i = from.allocation; i < t->allocation_count; i++)
-        if (tide_timeline_at(t, i)->died == TIDE_NEVER) return false;
+        if (*tide_timeline_died(t, i) == TIDE_NEVER) return false;
     return true;
 }
 
@@ -439,8 +449,9 @@ static void free_of_iteration(tide_timeline *t, const tide_repetition *of, const
         uint32_t from = tide_saved_slot(of, i, -1), to = tide_saved_slot(of, i, (int64_t)of->times - 1);
         const tide_allocation *was = tide_timeline_at(t, from);
         tide_allocation *is = tide_timeline_at(t, to);
-        t->events[was->died] = to | TIDE_FREE_BIT;
-        is->died = was->died;
+        uint32_t event = *tide_timeline_died(t, from);
+        t->events[event] = to | TIDE_FREE_BIT;
+        *tide_timeline_died(t, to) = event;
         is->freed_by = was->freed_by;
         is->freed_op = was->freed_op;
         is->freed_module = was->freed_module;
@@ -461,7 +472,7 @@ static bool unwinds_as_before(tide_timeline *t, unwinding_events *u, tide_timeli
             return false;
     u->carried += held;
     for (uint32_t i = second.allocation; i < t->allocation_count; i++)
-        u->carried -= tide_timeline_at(t, i)->died == TIDE_NEVER;
+        u->carried -= *tide_timeline_died(t, i) == TIDE_NEVER;
     return !u->carried && (!u->lags || u->saved == t->repetitions[u->saving].saved_count);
 }
 

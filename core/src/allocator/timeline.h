@@ -58,7 +58,7 @@ typedef struct tide_freeing {
 /* One request to the allocator, and where it came from. */
 typedef struct tide_allocation {
     uint64_t bytes;      /* requested */
-    uint32_t born, died; /* indices of its events; died is TIDE_NEVER while it is alive */
+    uint32_t born, died; /* indices of its events; died is TIDE_NEVER while it is alive: read by tide_timeline_died */
     uint32_t module;     /* the module instance that was running; 0: none */
     uint32_t statement;  /* the line of the description; 0: none */
     uint32_t shape;      /* index of the first dimension in timeline->dims */
@@ -116,12 +116,13 @@ typedef struct tide_repetition {
                             then there are no lags */
 } tide_repetition;
 
-/* Adjacent allocations: with a record each, or, if all were saved by iterations of a repetition, with a record for each
- * one that an iteration saves. */
+/* Adjacent allocations: with a record each, or, if all are held by iterations of a repetition, with a record for each
+ * one that an iteration holds. What backward frees has the same record in every iteration; the rest is freed one by
+ * one. */
 typedef struct tide_allocation_page {
     tide_allocation *records;
-    uint32_t first,
-        saved; /* of a repetition: its first saved allocation, and how many an iteration saves; 0: a record each */
+    uint32_t *died;       /* of each allocation; NULL: as its record says */
+    uint32_t first, held; /* of a repetition: its first allocation, and how many an iteration holds; 0: a record each */
 } tide_allocation_page;
 
 enum { TIDE_PAGE_ALLOCATIONS = 512 };
@@ -168,7 +169,13 @@ typedef struct tide_timeline_place {
 
 static inline tide_allocation *tide_timeline_at(const tide_timeline *t, uint32_t allocation) {
     const tide_allocation_page *page = &t->pages[allocation / TIDE_PAGE_ALLOCATIONS];
-    return &page->records[page->saved ? (allocation - page->first) % page->saved : allocation % TIDE_PAGE_ALLOCATIONS];
+    return &page->records[page->held ? (allocation - page->first) % page->held : allocation % TIDE_PAGE_ALLOCATIONS];
+}
+
+/* The event that frees an allocation; TIDE_NEVER while it is alive. */
+static inline uint32_t *tide_timeline_died(const tide_timeline *t, uint32_t allocation) {
+    const tide_allocation_page *page = &t->pages[allocation / TIDE_PAGE_ALLOCATIONS];
+    return page->died ? &page->died[allocation % TIDE_PAGE_ALLOCATIONS] : &tide_timeline_at(t, allocation)->died;
 }
 
 /* The slot of the `which`th allocation held by an iteration, which is not the last. What is saved comes first,

@@ -156,7 +156,7 @@ static bool list_item(held_of_loop *held, const tide_timeline *t, tide_value v, 
     const tide_storage *g = v.tensor->storage;
     bool is_own = !g->is_untracked && g->allocation >= a->place.allocation && g->allocation < b->place.allocation;
     if (!is_own || g->references != 1 || v.tensor->references != 1 || held->listed_count == HELD_BY_ITERATION ||
-        tide_timeline_at(t, g->allocation)->died != TIDE_NEVER)
+        *tide_timeline_died(t, g->allocation) != TIDE_NEVER)
         return false;
     for (uint32_t i = 0; i < held->listed_count; i++)
         if (held->listed[i] == g->allocation) return false;
@@ -181,7 +181,7 @@ static bool find_held_of_loop(held_of_loop *held, const tide_frame *f, const loo
             if (!list_item(held, t, f->locals[i].list->items[k], a, b)) return false;
     }
     for (uint32_t i = a->place.allocation; i < b->place.allocation; i++) {
-        if (tide_timeline_at(t, i)->died != TIDE_NEVER || is_in_list_of_loop(held, i)) continue;
+        if (*tide_timeline_died(t, i) != TIDE_NEVER || is_in_list_of_loop(held, i)) continue;
         if (held->saved_count == HELD_BY_ITERATION) return false;
         held->saved[held->saved_count++] = i;
     }

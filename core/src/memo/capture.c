@@ -388,7 +388,7 @@ static bool capture_entry(capture *k, const tide_call_arguments *arguments, tide
                                .cast_count = k->cast_count};
     if (!tide_call_key_walk(&k->after, arguments)) return false;
     for (uint32_t i = kept->first_allocation; i < t->allocation_count; i++) {
-        k->alive += tide_timeline_at(t, i)->died == TIDE_NEVER;
+        k->alive += *tide_timeline_died(t, i) == TIDE_NEVER;
         if (!tide_call_key_has_module(&k->after, tide_timeline_at(t, i)->module) ||
             (tide_timeline_at(t, i)->freed_by &&
              !tide_call_key_has_module(&k->after, tide_timeline_at(t, i)->freed_module)))

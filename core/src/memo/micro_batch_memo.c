@@ -133,7 +133,7 @@ void tide_micro_batch_end(tide_micro_batch_memo *memo, const tide_model *model, 
     bool is_kept = memo->count < TIDE_MICRO_BATCH_LIMIT && frees_its_own(memo, t, p);
     uint32_t alive = 0;
     for (uint32_t i = p->first_allocation; i < p->last_allocation; i++)
-        alive += tide_timeline_at(t, i)->died == TIDE_NEVER;
+        alive += *tide_timeline_died(t, i) == TIDE_NEVER;
     p->left = TIDE_NEW(m->arena, tide_left, (size_t)alive + model->parameter_count + 1);
     leave(p, NULL, loss);
     for (uint32_t i = 0; i < model->parameter_count; i++)
@@ -143,7 +143,7 @@ void tide_micro_batch_end(tide_micro_batch_memo *memo, const tide_model *model, 
     for (uint32_t i = 0; i < p->left_count; i++) is_known[p->left[i].allocation - p->first_allocation] = 1;
     p->with_loss = memo->with_loss = alive - p->left_count;
     for (uint32_t i = p->first_allocation; i < p->last_allocation; i++)
-        if (tide_timeline_at(t, i)->died == TIDE_NEVER && !is_known[i - p->first_allocation])
+        if (*tide_timeline_died(t, i) == TIDE_NEVER && !is_known[i - p->first_allocation])
             p->left[p->left_count++] = (tide_left){.allocation = i};
     if (is_kept && p->left_count == alive && p->with_loss <= HELD_LIMIT) memo->played[memo->count++] = *p;
 }
@@ -161,9 +161,9 @@ static int by_death_event(const void *a, const void *b) {
 static bool order_deaths(const tide_timeline *t, tide_micro_batch_entry *p) {
     death deaths[HELD_LIMIT];
     tide_left *held = p->left + p->left_count - p->with_loss;
-    uint32_t died = tide_timeline_at(t, p->left[0].allocation)->died;
+    uint32_t died = *tide_timeline_died(t, p->left[0].allocation);
     for (uint32_t i = 0; i < p->with_loss; i++)
-        deaths[i] = (death){tide_timeline_at(t, held[i].allocation)->died, held[i].allocation};
+        deaths[i] = (death){*tide_timeline_died(t, held[i].allocation), held[i].allocation};
     qsort(deaths, p->with_loss, sizeof *deaths, by_death_event);
     for (uint32_t i = 0; i < p->with_loss; i++) {
         if (deaths[i].event != died - p->with_loss + i) return false;

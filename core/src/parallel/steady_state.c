@@ -37,7 +37,7 @@ static bool find_held(const tide_steady_state *s, tide_tensor *const *held, uint
         if (!held[i] || held[i]->storage->is_untracked) return false;
         allocations[i] = held[i]->storage->allocation;
         bool is_own = allocations[i] >= s->begun[s->count - 1].allocation;
-        if (!is_own || tide_timeline_at(t, allocations[i])->died != TIDE_NEVER) return false;
+        if (!is_own || *tide_timeline_died(t, allocations[i]) != TIDE_NEVER) return false;
         for (uint32_t k = 0; k < i; k++)
             if (allocations[k] == allocations[i]) return false;
     }
@@ -59,7 +59,7 @@ static uint32_t *find_saved_by_round(const tide_steady_state *s, uint32_t *count
     uint32_t first = s->begun[s->count - 2].allocation, end = s->begun[s->count - 1].allocation;
     uint32_t *saved = tide_arena_grow(t->arena, NULL, 0, (end - first + ROUND_HOLDS_LIMIT) * sizeof *saved);
     for (uint32_t i = first; i < end; i++)
-        if (tide_timeline_at(t, i)->died == TIDE_NEVER) saved[(*count)++] = i + (end - first);
+        if (*tide_timeline_died(t, i) == TIDE_NEVER) saved[(*count)++] = i + (end - first);
     return saved;
 }
 

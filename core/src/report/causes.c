@@ -23,7 +23,7 @@ static void measure_causes(const tide_job_report *r, uint64_t *logits, uint64_t 
     *logits = *reference = 0;
     for (uint32_t i = 0; i < t->allocation_count; i++) {
         const tide_allocation *a = tide_timeline_at(t, i);
-        if (!tide_is_live(a, r->replay.peak_event)) continue;
+        if (!tide_is_live(t, i, r->replay.peak_event)) continue;
         if (is_of_logits(r->run, a, vocabulary)) *logits += r->replay.block_bytes[i];
         if (strcmp(a->op, "reference model") == 0) *reference += r->replay.block_bytes[i];
     }

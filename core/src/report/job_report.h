@@ -72,8 +72,8 @@ static inline bool tide_leaves_spare(uint64_t need, uint64_t there) {
     return need <= there - there / 100 * 3;
 }
 
-static inline bool tide_is_live(const tide_allocation *a, uint32_t event) {
-    return a->born <= event && event < a->died;
+static inline bool tide_is_live(const tide_timeline *t, uint32_t allocation, uint32_t event) {
+    return tide_timeline_at(t, allocation)->born <= event && event < *tide_timeline_died(t, allocation);
 }
 
 #endif

@@ -83,7 +83,7 @@ void tide_factors_at_peak(const tide_job_report *r, uint64_t *factors) {
     const tide_timeline *t = &r->run->machine.timeline;
     memset(factors, 0, sizeof *factors * TIDE_FACTOR_COUNT);
     for (uint32_t i = 0; i < t->allocation_count; i++)
-        if (tide_is_live(tide_timeline_at(t, i), r->replay.peak_event))
+        if (tide_is_live(t, i, r->replay.peak_event))
             factors[tide_timeline_at(t, i)->factor] += r->replay.block_bytes[i];
 }
 
@@ -95,7 +95,7 @@ tide_part_bytes *tide_parts_at_peak(const tide_job_report *r, uint32_t *count, t
                     *parts = TIDE_NEW(arena, tide_part_bytes, model->part_count + 1);
     for (uint32_t i = 0; i < t->allocation_count; i++) {
         const tide_allocation *a = tide_timeline_at(t, i);
-        if (!tide_is_live(a, r->replay.peak_event)) continue;
+        if (!tide_is_live(t, i, r->replay.peak_event)) continue;
         tide_part_bytes *of = &sums[tide_part_of(run, a->module)];
         of->factors[a->factor] += r->replay.block_bytes[i];
         of->part = "";
@@ -142,7 +142,7 @@ static layer_bytes *find_layers(const tide_job_report *r, uint32_t *count) {
     *count = 0;
     for (uint32_t i = 0; i < t->allocation_count; i++) {
         const tide_allocation *a = tide_timeline_at(t, i);
-        if (!tide_is_live(a, r->replay.peak_event)) continue;
+        if (!tide_is_live(t, i, r->replay.peak_event)) continue;
         const tide_instance *of = &model->instances[a->module < model->instance_count ? a->module : 0];
         uint32_t part = a->module ? of->part : 0, layer = a->module ? of->layer : 0;
         uint32_t *slot = &slots[part * model->layer_count + layer];

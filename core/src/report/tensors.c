@@ -49,13 +49,13 @@ static tensor_group *find_groups(const tide_job_report *r, const tide_filter *fi
     const tide_timeline *t = &run->machine.timeline;
     uint32_t slot_count = 256, capacity = 0;
     for (uint32_t live = 0, i = 0; i < t->allocation_count; i++)
-        if (tide_is_live(tide_timeline_at(t, i), filter->event) && ++live * 2 > slot_count) slot_count *= 2;
+        if (tide_is_live(t, i, filter->event) && ++live * 2 > slot_count) slot_count *= 2;
     uint32_t *slots = TIDE_NEW(t->arena, uint32_t, slot_count);
     tensor_group *groups = NULL;
     *count = 0;
     for (uint32_t i = 0; i < t->allocation_count; i++) {
         const tide_allocation *a = tide_timeline_at(t, i);
-        if (!tide_is_live(a, filter->event) || !is_in(run, a, filter)) continue;
+        if (!tide_is_live(t, i, filter->event) || !is_in(run, a, filter)) continue;
         uint32_t hash =
             ((uint32_t)a->bytes ^ (uint32_t)(a->bytes >> 32)) * 2654435761u ^ a->statement * 40503u ^ a->factor;
         uint32_t at = hash & (slot_count - 1);

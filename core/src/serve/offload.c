@@ -53,13 +53,13 @@ void tide_serve_offload(tide_serve_run *run) {
     tide_timeline_reserve(t, events + count);
     for (uint32_t i = 0; i <= events; i++) {
         for (; next < count && list[next].at <= i; next++) {
-            tide_timeline_at(t, list[next].allocation)->died = put;
+            *tide_timeline_died(t, list[next].allocation) = put;
             tide_timeline_at(t, list[next].allocation)->freed_by = TIDE_FREED_BY_LOOP;
             t->events[put++] = list[next].allocation | TIDE_FREE_BIT;
         }
         if (i == events) break;
         uint32_t event = all[i], allocation = event & ~TIDE_FREE_BIT;
-        if (event != TIDE_EMPTY_CACHE && event & TIDE_FREE_BIT) tide_timeline_at(t, allocation)->died = put;
+        if (event != TIDE_EMPTY_CACHE && event & TIDE_FREE_BIT) *tide_timeline_died(t, allocation) = put;
         if (event != TIDE_EMPTY_CACHE && !(event & TIDE_FREE_BIT)) tide_timeline_at(t, allocation)->born = put;
         t->events[put++] = event;
     }

@@ -329,22 +329,23 @@ static int64_t events_of_steps(const growing_steps *g, int64_t end) {
 }
 
 /* Whether an allocation of a step, which ends before event `last`, is freed in it. */
-static bool is_passing(const tide_allocation *a, uint32_t last) {
-    return a->died != TIDE_NEVER && a->died < last;
+static bool is_passing(const tide_timeline *t, uint32_t which, uint32_t last) {
+    return *tide_timeline_died(t, which) < last;
 }
 
 /* Whether such an allocation is taken to have the size of the last step. */
-static bool is_taken_as_last(const tide_allocation *a, uint32_t last, int64_t events) {
-    return a->bytes <= SMALL_REQUEST && (events > LONGEST_PLAY || (events > LONG_PLAY && is_passing(a, last)));
+static bool is_taken_as_last(const tide_timeline *t, uint32_t which, uint32_t last, int64_t events) {
+    return tide_timeline_at(t, which)->bytes <= SMALL_REQUEST &&
+           (events > LONGEST_PLAY || (events > LONG_PLAY && is_passing(t, which, last)));
 }
 
 /* The last step before `end` in which requests so treated are small, if they are small now. */
 static int64_t last_small(const growing_steps *g, int64_t end, int64_t events) {
     const tide_timeline *t = &g->m->timeline;
     for (uint32_t i = 0; i < t->allocation_count - g->place.allocation; i++) {
-        const tide_allocation *a = tide_timeline_at(t, g->place.allocation + i);
-        if (!g->bytes[i] || !is_taken_as_last(a, g->last, events)) continue;
-        int64_t last = g->step + (int64_t)((SMALL_REQUEST - a->bytes) / g->bytes[i]);
+        uint32_t which = g->place.allocation + i;
+        if (!g->bytes[i] || !is_taken_as_last(t, which, g->last, events)) continue;
+        int64_t last = g->step + (int64_t)((SMALL_REQUEST - tide_timeline_at(t, which)->bytes) / g->bytes[i]);
         if (last < end && last > g->step + FEWEST_STEPS) end = last;
     }
     return end;
@@ -359,18 +360,18 @@ static uint64_t keep_small_as_last(growing_steps *g, tide_timeline_place at, int
         uint32_t number = t->events[e] & ~TIDE_FREE_BIT;
         if (number < at.allocation) continue;
         const tide_allocation *a = tide_timeline_at(t, number);
-        if (!g->bytes[number - at.allocation] || !is_taken_as_last(a, t->event_count, events)) continue;
+        if (!g->bytes[number - at.allocation] || !is_taken_as_last(t, number, t->event_count, events)) continue;
         uint64_t larger = g->bytes[number - at.allocation] * (uint64_t)times;
-        if (!is_passing(a, t->event_count)) {
+        if (!is_passing(t, number, t->event_count)) {
             stay += a->born == e ? larger : 0;
             continue;
         }
         live += a->born == e ? larger : 0;
         most = live > most ? live : most;
-        live -= a->died == e ? larger : 0;
+        live -= *tide_timeline_died(t, number) == e ? larger : 0;
     }
     for (uint32_t i = at.allocation; i < t->allocation_count; i++)
-        if (is_taken_as_last(tide_timeline_at(t, i), t->event_count, events)) g->bytes[i - at.allocation] = 0;
+        if (is_taken_as_last(t, i, t->event_count, events)) g->bytes[i - at.allocation] = 0;
     return most + stay;
 }
 

@@ -58,7 +58,7 @@ static void make_weights(tide_reference *r) {
 /* Labels the allocations of the reference model. */
 static void name_allocations(tide_machine *m, uint32_t first) {
     for (uint32_t i = first; i < m->timeline.allocation_count; i++)
-        if (tide_timeline_at(&m->timeline, i)->died == TIDE_NEVER)
+        if (*tide_timeline_died(&m->timeline, i) == TIDE_NEVER)
             tide_timeline_at(&m->timeline, i)->op = "reference model";
 }
 

@@ -55,7 +55,7 @@ static void run_engine(tide_vllm_generation *v, tide_machine *m) {
 static uint64_t live_bytes(const tide_timeline *t) {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < t->allocation_count; i++)
-        if (tide_timeline_at(t, i)->died == TIDE_NEVER) bytes += tide_timeline_at(t, i)->bytes;
+        if (*tide_timeline_died(t, i) == TIDE_NEVER) bytes += tide_timeline_at(t, i)->bytes;
     return bytes;
 }
 
