@@ -37,9 +37,9 @@ static bool same_end(const tide_allocation *a, const tide_allocation *b) {
 
 static bool same_allocation(const tide_timeline *t, const tide_allocation *a, const tide_timeline *u,
                             const tide_allocation *b) {
-    return a->bytes == b->bytes && a->born == b->born && a->module == b->module &&
-           a->stream == b->stream && a->used_by == b->used_by && a->statement == b->statement &&
-           a->factor == b->factor && a->dtype == b->dtype && a->dims == b->dims && strcmp(a->op, b->op) == 0 &&
+    return a->bytes == b->bytes && a->born == b->born && a->module == b->module && a->stream == b->stream &&
+           a->used_by == b->used_by && a->statement == b->statement && a->factor == b->factor && a->dtype == b->dtype &&
+           a->dims == b->dims && strcmp(a->op, b->op) == 0 &&
            same_dims(&t->dims[a->shape], &u->dims[b->shape], a->dims) && same_end(a, b);
 }
 

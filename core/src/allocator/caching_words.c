@@ -22,10 +22,21 @@ static uint32_t age_rank(const uint32_t *births, uint32_t count, uint32_t born) 
     return low;
 }
 
-static void add_block(tide_words *to, const caching_block *b, uint32_t rank, tide_arena *arena) {
-    const uint64_t words[] = {b->address, b->size,
-                              (uint64_t)b->flags | (uint64_t)b->stream << 8 | (uint64_t)rank << 32};
-    for (int i = 0; i < 3; i++) tide_words_add(to, words[i], arena);
+enum { WORDS_OF_BLOCK = 3, BORN_FROM_BIT = 32 };
+
+static void add_block(tide_words *to, const caching_block *b, tide_arena *arena) {
+    const uint64_t words[WORDS_OF_BLOCK] = {
+        b->address, b->size, (uint64_t)b->flags | (uint64_t)b->stream << 8 | (uint64_t)b->born << BORN_FROM_BIT};
+    for (int i = 0; i < WORDS_OF_BLOCK; i++) tide_words_add(to, words[i], arena);
+}
+
+/* Of the births of segments only their order matters. */
+static void rank_births(tide_words *words, uint32_t first, uint32_t *births, uint32_t count) {
+    qsort(births, count, sizeof *births, by_age);
+    for (uint32_t i = first + WORDS_OF_BLOCK - 1; i < words->count; i += WORDS_OF_BLOCK) {
+        uint64_t rank = age_rank(births, count, (uint32_t)(words->at[i] >> BORN_FROM_BIT));
+        words->at[i] = (words->at[i] & UINT32_MAX) | rank << BORN_FROM_BIT;
+    }
 }
 
 /* Blocks that wait for their streams; at the next request they return in this order. */
@@ -50,12 +61,13 @@ bool tide_caching_words(const tide_caching_allocator *a, tide_pool_kind pool, ti
         return false; /* with growing requests all events would be replayed */
     if (a->collect_bytes != UINT64_MAX || (a->pending_events && a->holds_events)) return false;
     uint32_t *births = tide_arena_grow(arena, NULL, 0, (a->segment_count + 1) * sizeof *births), count = 0;
-    for (uint32_t i = 0; i < a->segment_count; i++)
-        if (is_of_pool(a, i, pool)) births[count++] = a->blocks[segment_at(a, i)->head].born;
-    qsort(births, count, sizeof *births, by_age);
-    for (uint32_t i = 0; i < a->segment_count; i++)
-        for (uint32_t n = is_of_pool(a, i, pool) ? segment_at(a, i)->head : 0; n; n = a->blocks[n].next)
-            add_block(to, &a->blocks[n], age_rank(births, count, a->blocks[n].born), arena);
+    uint32_t first = to->count;
+    for (uint32_t i = 0; i < a->segment_count; i++) {
+        if (!is_of_pool(a, i, pool)) continue;
+        births[count++] = a->blocks[segment_at(a, i)->head].born;
+        for (uint32_t n = segment_at(a, i)->head; n; n = a->blocks[n].next) add_block(to, &a->blocks[n], arena);
+    }
+    rank_births(to, first, births, count);
     tide_arena_drop(arena, births);
     if (a->pending_events) add_events(to, a, pool, arena);
     return true;

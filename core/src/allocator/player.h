@@ -146,6 +146,8 @@ void tide_player_forget_skipping(tide_player *p);
 void tide_player_hand_on(tide_player *p, const tide_repetition *of, tide_pool_kind pool);
 /* Moves the blocks that an iteration holds to slots of their own. */
 void tide_player_set_aside(tide_player *p, const tide_repetition *of);
+/* Moves the blocks that this iteration of a backward frees to where the first one finds them. */
+void tide_player_take_back(tide_player *p, const tide_repetition *of);
 /* Whether the block of a slot, or its last one, is of the small pool. */
 bool tide_player_is_small(const tide_player *p, uint32_t slot);
 /* Plays up to event `until` and fills the columns, of which `from` is given. */

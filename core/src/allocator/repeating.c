@@ -11,8 +11,9 @@
  * iteration first; what micro-batches of a pipeline save is freed in order.
  *
  * If requests grow from one iteration to the next, only the state of the small pool can recur; if each iteration leaves
- * small blocks alive, only that of the large pool: see skipping.c. In a growing loop the small pool can take thousands
- * of iterations to recur; where the repetition says so (`settles`), it is assumed to after SETTLED. */
+ * small blocks alive, or backward frees them, only that of the large pool: see skipping.c. In a growing loop the small
+ * pool can take thousands of iterations to recur; where the repetition says so (`settles`), it is assumed to after
+ * SETTLED. */
 
 #include <string.h>
 
@@ -36,9 +37,14 @@ static void find_carried(tide_player *p, const tide_repetition *of) {
     }
 }
 
+/* Whether only one pool's state can recur. */
+static bool is_in_part(const tide_repetition *of) {
+    return of->growth || of->held_count || of->unwinds;
+}
+
 /* The pool whose state can recur. */
 static tide_pool_kind pool_of_rounds(const tide_repetition *of) {
-    return of->growth ? TIDE_POOL_SMALL : of->held_count ? TIDE_POOL_LARGE : TIDE_POOL_ALL;
+    return of->growth ? TIDE_POOL_SMALL : is_in_part(of) ? TIDE_POOL_LARGE : TIDE_POOL_ALL;
 }
 
 /* Reads the state of that pool. False: it cannot be compared. */
@@ -61,7 +67,7 @@ static uint64_t carried_key(const tide_player *p, const tide_repetition *of) {
     uint64_t key = 0;
     for (uint32_t i = 0; i < p->repeating.carried_count; i++) {
         tide_block block = p->blocks[p->repeating.carried[i].slot + of->own];
-        if (of->held_count && tide_player_is_small(p, p->repeating.carried[i].slot + of->own)) continue;
+        if (is_in_part(of) && tide_player_is_small(p, p->repeating.carried[i].slot + of->own)) continue;
         key = (key ^ tide_caching_address(p->allocator, block)) * UINT64_C(0x9e3779b97f4a7c15);
         key ^= key >> 29;
     }
@@ -85,9 +91,7 @@ static void repeat_figures(tide_player *p, const tide_repetition *of, uint32_t r
 static void leave_out_rounds(tide_player *p, const tide_repetition *of) {
     tide_repeating *r = &p->repeating;
     uint32_t played = r->iteration + 1, left = of->times - r->iteration;
-    if (!left || of->unwinds) return; /* fewer blocks are held after each iteration */
-    bool is_in_part = of->growth || of->held_count;
-    if (is_in_part && !tide_player_may_skip(p, of)) return;
+    if (!left || (is_in_part(of) && !tide_player_may_skip(p, of))) return;
     if (of->settles && played >= SETTLED && look_at_state(p, of)) {
         tide_player_skip(p, of, 1);
         return;
@@ -95,13 +99,13 @@ static void leave_out_rounds(tide_player *p, const tide_repetition *of) {
     uint64_t key = of->growth ? 0 : carried_key(p, of);
     bool is_kept = !r->then_iteration || ((played - r->looked_from) & (played - r->looked_from - 1)) == 0;
     if ((key != r->then_key && !is_kept) || !look_at_state(p, of)) return;
-    if (!r->then_iteration) r->looked_from = is_in_part ? r->iteration : 0;
+    if (!r->then_iteration) r->looked_from = is_in_part(of) ? r->iteration : 0;
     /* including the inner ones */
     uint64_t retries = tide_caching_counters(p->allocator).alloc_retries + p->outer.unplayed;
     if (r->then_iteration && r->now.count == r->then.count &&
         (!r->now.count || memcmp(r->now.at, r->then.at, r->now.count * sizeof *r->now.at) == 0)) {
         uint32_t round = played - r->then_iteration, rounds = left / round;
-        if (is_in_part) {
+        if (is_in_part(of)) {
             if (of->growth || retries == r->then_retries) tide_player_skip(p, of, round);
             return;
         }
@@ -115,15 +119,6 @@ static void leave_out_rounds(tide_player *p, const tide_repetition *of) {
         r->then_iteration = played;
         r->then_key = key;
         r->then_retries = retries;
-    }
-}
-
-/* Moves the blocks that this iteration of a backward frees to where the first one finds them. */
-static void take_back(tide_player *p, const tide_repetition *of) {
-    const tide_repetition *saving = of - of->unwinds;
-    for (uint32_t i = 0; of->unwinds && i < saving->saved_count; i++) {
-        int64_t first = (int64_t)saving->times - of->lags[i];
-        move_block(p, tide_unwound_slot(of, i, p->repeating.iteration), tide_saved_slot(saving, i, first));
     }
 }
 
@@ -167,7 +162,7 @@ static bool play_again(tide_player *p, const tide_repetition *of) {
     p->cursor.to_come = of->times - r->iteration;
     tide_player_hand_on(p, of, TIDE_POOL_ALL);
     tide_player_set_aside(p, of);
-    take_back(p, of);
+    tide_player_take_back(p, of);
     p->figures.events = p->cursor.event = of->first_event;
     p->mark = of->first_mark;
     p->next -= of->inner;

@@ -4,9 +4,9 @@
  * Note [Skipping]: the two pools of the allocator share nothing but the device. If all growing requests are of the
  * large pool, and the state of the small pool recurs, then the small pool serves its requests alike in every round:
  * they are skipped. What they add to allocated memory between two events of the large pool is known, and the events of
- * the large pool are played. If each iteration leaves something alive in the small pool and the state of the large pool
- * recurs after one iteration, it is the other way round. The pools interact only when the device is full and both
- * release their caches: a round in which that happens is undone and played in full. */
+ * the large pool are played. If each iteration leaves something alive in the small pool, or is a backward that frees
+ * it, and the state of the large pool recurs after one iteration, it is the other way round. The pools interact only
+ * when the device is full and both release their caches: a round in which that happens is undone and played in full. */
 #include "allocator/play_event.h"
 
 /* An event that is played, with the skipped events before it. */
@@ -44,6 +44,13 @@ static bool is_played(const tide_player *p, const tide_repetition *of, uint32_t 
     return tide_player_is_small(p, slot) == (played_pool(of) == TIDE_POOL_SMALL);
 }
 
+/* Where an event of the last iteration finds its block: what it hands on is in the next one's slot. */
+static uint32_t slot_in_last(const tide_repetition *of, const tide_event *e) {
+    const tide_repetition *saving = of - of->unwinds;
+    uint32_t end_of_saved = of->unwinds ? saving->first_held + saving->times * saving->held_count : 0;
+    return e->slot < of->first_allocation && e->slot >= end_of_saved ? e->slot + of->own : e->slot;
+}
+
 /* Adds a skipped event that allocates or frees so many bytes. */
 static void pass_over(struct tide_kept_event *k, const tide_event *e, uint32_t event, uint64_t bytes,
                       uint64_t requested) {
@@ -62,7 +69,8 @@ static void pass_over(struct tide_kept_event *k, const tide_event *e, uint32_t e
 /* The bytes requested for the slot of an event; for a carried slot, for the block that moves there. */
 static uint64_t requested_of(const tide_player *p, const tide_repetition *of, const tide_event *e) {
     if (e->kind == TIDE_EVENT_ALLOC) return e->bytes;
-    if (e->slot < of->first_allocation) return tide_caching_requested_bytes(p->allocator, p->blocks[e->slot + of->own]);
+    if (e->slot < of->first_allocation)
+        return tide_caching_requested_bytes(p->allocator, p->blocks[slot_in_last(of, e)]);
     tide_event_cursor cursor = {.source = p->source, .event = e->other};
     return tide_cursor_next(&cursor).bytes;
 }
@@ -101,7 +109,7 @@ static void find_kept(tide_player *p, const tide_repetition *of) {
     for (uint32_t i = of->first_event; i < of->last_event; i++) {
         tide_event e = tide_cursor_next(&cursor);
         bool is_either = e.kind == TIDE_EVENT_ALLOC || e.kind == TIDE_EVENT_FREE;
-        uint32_t slot = is_either && e.slot < of->first_allocation ? e.slot + of->own : e.slot;
+        uint32_t slot = is_either ? slot_in_last(of, &e) : e.slot;
         bool is_kept = is_either && (grows_by(of, slot) || is_played(p, of, slot));
         /* Blocks that wait for a stream return at the next request of either pool. */
         if (!is_either || (e.used_by && of->growth)) r->can_skip = false;
@@ -147,11 +155,14 @@ static uint32_t find_large_from(const tide_player *p, const tide_repetition *of)
     return from < of->times ? (uint32_t)from : of->times;
 }
 
-/* Whether all that is held is small, and no figures by step are needed. */
+/* Whether all that is held, or freed of what another repetition saved, is small, and no figures by step are needed. */
 static bool holds_small(const tide_player *p, const tide_repetition *of) {
-    if (of->steps || of->inner || p->conf.backend != TIDE_ALLOC_NATIVE) return false;
+    const tide_repetition *saving = of - of->unwinds;
+    if (of->steps || of->inner || saving->is_in_order || p->conf.backend != TIDE_ALLOC_NATIVE) return false;
     for (uint32_t i = 0; i < of->held_count; i++)
         if (!tide_player_is_small(p, of->first_allocation + of->held[i])) return false;
+    for (uint32_t i = 0; of->unwinds && i < saving->saved_count; i++)
+        if (!tide_player_is_small(p, saving->first_allocation + saving->held[i])) return false;
     return true;
 }
 
@@ -180,6 +191,14 @@ void tide_player_set_aside(tide_player *p, const tide_repetition *of) {
     uint32_t before = p->repeating.iteration - 1;
     for (uint32_t i = 0; i < of->held_count; i++)
         move_block(p, of->first_allocation + of->held[i], tide_held_slot(of, i, before));
+}
+
+void tide_player_take_back(tide_player *p, const tide_repetition *of) {
+    const tide_repetition *saving = of - of->unwinds;
+    for (uint32_t i = 0; of->unwinds && i < saving->saved_count; i++) {
+        int64_t first = (int64_t)saving->times - of->lags[i];
+        move_block(p, tide_unwound_slot(of, i, p->repeating.iteration), tide_saved_slot(saving, i, first));
+    }
 }
 
 /* Accounts for skipped events; `transient`: the size of the transient block before them. */
@@ -259,6 +278,7 @@ static bool skip_round(tide_player *p, const tide_repetition *of, uint32_t round
         p->cursor.to_come = of->times - r->iteration;
         tide_player_hand_on(p, of, played_pool(of));
         tide_player_set_aside(p, of);
+        tide_player_take_back(p, of);
         if (!skip_iteration(p)) return false;
     }
     return true;
@@ -284,7 +304,7 @@ static bool try_round(tide_player *p, const tide_repetition *of, uint32_t round)
 
 void tide_player_skip(tide_player *p, const tide_repetition *of, uint32_t round) {
     tide_repeating *r = &p->repeating;
-    if (of->held_count) { /* a large block may be larger than its request, depending on the place in the round */
+    if (!of->growth) { /* a large block may be larger than its request, depending on the place in the round */
         r->can_skip = round == 1;
         r->kept_count = 0;
         if (!r->can_skip) return;

@@ -287,8 +287,7 @@ bool tide_timeline_repeats(const tide_timeline *t, tide_timeline_place oldest, t
         /* which streams use it is known only when it is freed */
         if (now & TIDE_FREE_BIT ? a->used_by != b->used_by : !same_bytes(a, b)) return false;
     }
-    for (uint32_t i = second.allocation; i < t->allocation_count; i++)
-        left -= *tide_timeline_died(t, i) == TIDE_NEVER;
+    for (uint32_t i = second.allocation; i < t->allocation_count; i++) left -= *tide_timeline_died(t, i) == TIDE_NEVER;
     return left == 0;
 }
 
@@ -314,8 +313,7 @@ bool tide_timeline_grows(const tide_timeline *t, tide_timeline_place first, uint
             !has_grown(tide_timeline_at(t, from), tide_timeline_at(t, now), &growth[now - second.allocation], times))
             return false;
     }
-    for (uint32_t i = second.allocation; i < t->allocation_count; i++)
-        left -= *tide_timeline_died(t, i) == TIDE_NEVER;
+    for (uint32_t i = second.allocation; i < t->allocation_count; i++) left -= *tide_timeline_died(t, i) == TIDE_NEVER;
     return left == 0;
 }
 

@@ -88,7 +88,8 @@ void tide_write_shape(tide_writer *w, tide_run *run, const tide_allocation *a) {
 static void settle_forward_pass(tide_timeline *t, const tide_forward_pass *pass) {
     for (uint32_t i = pass->first; i < pass->last; i++) {
         tide_allocation *a = tide_timeline_at(t, i);
-        if (a->factor == TIDE_FACTOR_TEMPORARY && *tide_timeline_died(t, i) >= pass->event) a->factor = TIDE_FACTOR_ACTIVATION;
+        if (a->factor == TIDE_FACTOR_TEMPORARY && *tide_timeline_died(t, i) >= pass->event)
+            a->factor = TIDE_FACTOR_ACTIVATION;
     }
 }
 
@@ -107,7 +108,8 @@ void tide_settle_factors(tide_timeline *t) {
         while (mark < t->mark_count && t->marks[mark].event <= a->born) mark++;
         if (a->factor != TIDE_FACTOR_TEMPORARY || mark == t->mark_count) continue;
         const tide_mark *end = &t->marks[mark];
-        if (end->phase == TIDE_PHASE_FORWARD && *tide_timeline_died(t, i) > end->event) a->factor = TIDE_FACTOR_ACTIVATION;
+        if (end->phase == TIDE_PHASE_FORWARD && *tide_timeline_died(t, i) > end->event)
+            a->factor = TIDE_FACTOR_ACTIVATION;
     }
     for (uint32_t i = 0; i < t->repetition_count; i++) settle_held(t, &t->repetitions[i]);
 }
