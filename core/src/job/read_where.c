@@ -197,6 +197,8 @@ static const struct {
     {PP | NATIVE | MEGATRON, TIDE_SET_use_cache, never, ": layers are called without a cache"},
     {TP, TIDE_SET_parallel_param_dtype, has_data_ranks, " with parallel.dp=1: fully_shard casts"},
     {TP, TIDE_SET_parallel_reduce_dtype, has_data_ranks, " with parallel.dp=1: fully_shard casts"},
+    {TP, TIDE_SET_parallel_reduce_dtype, has_own_plan,
+     " with parallel.tp_plan=auto: transformers' fsdp_mixed_precision is bf16, reduced in fp32"},
     {TP, TIDE_SET_parallel_meta_init, has_own_plan, " with parallel.tp_plan=auto: each rank reads its own parts"},
     {TP, TIDE_SET_load, has_own_plan, " with parallel.tp_plan=auto: from_pretrained() begins with one block of all"},
     {TP, TIDE_SET_parallel_wrap, has_data_ranks, " with parallel.dp=1"},

@@ -92,12 +92,36 @@ static tide_value dispatch_to_ranks(tide_model *model, uint32_t instance, tide_e
     return call_library(model, "dispatch_tokens", arguments, TIDE_COUNT_OF(arguments));
 }
 
+/* _use_local_dtensor_params(): forward() reads DTensor.to_local() of its parameters, whose gradients are accumulated
+ * after all that follows has run backward. */
+static void use_local_params(tide_model *model, uint32_t instance, tide_experts *e) {
+    tide_machine *m = model->m;
+    tide_instance *of = &model->instances[instance];
+    const tide_redistribute to_local = {.ranks = 1};
+    uint32_t count = of->of->parameter_count + of->of->member_count;
+    e->local_count = 0;
+    for (uint32_t i = of->of->parameter_count; i < count && e->local_count < TIDE_EXPERTS_PARAMETERS; i++) {
+        if (of->slots[i].kind != TIDE_VALUE_TENSOR || !of->slots[i].tensor->is_parameter) continue;
+        e->locals[e->local_count++] = (tide_local_param){i, of->slots[i].tensor};
+        of->slots[i].tensor = tide_dtensor_redistribute(m, of->slots[i].tensor, &to_local);
+    }
+}
+
+static void restore_params(tide_model *model, uint32_t instance, tide_experts *e) {
+    for (; e->local_count; e->local_count--) {
+        const tide_local_param *local = &e->locals[e->local_count - 1];
+        tide_release(model->m, model->instances[instance].slots[local->slot].tensor);
+        model->instances[instance].slots[local->slot].tensor = local->parameter;
+    }
+}
+
 void tide_experts_before(tide_model *model, uint32_t instance, tide_experts *e, tide_value *positional,
                          uint32_t count) {
     tide_machine *m = model->m;
     tide_value tokens[3], made = tide_none();
     if (count < 3 || positional[0].kind != TIDE_VALUE_TENSOR) return;
     e->dtype = (tide_dtype)positional[0].tensor->dtype;
+    if (e->style != TIDE_EXPERTS_SHARED) use_local_params(model, instance, e);
     for (int i = 0; i < 3; i++) tokens[i] = tide_value_retain(positional[i]);
     if (e->style == TIDE_EXPERTS_SENT)
         made = dispatch_to_ranks(model, instance, e, tokens);
@@ -109,6 +133,7 @@ void tide_experts_before(tide_model *model, uint32_t instance, tide_experts *e, 
         if (i >= EXPERTS_STATE)
             exchange_value(m, &made.list->items[i], tide_none()); /* of the frame of dispatch_tokens() */
     }
+    if (e->style == TIDE_EXPERTS_SHARED) use_local_params(model, instance, e);
     e->given = positional;
     if (e->style == TIDE_EXPERTS_SENT)
         exchange_value(m, &e->state, made);
@@ -136,7 +161,8 @@ static void combine(tide_model *model, tide_experts *e, tide_value *output) {
     exchange_value(m, output, call_library(model, "cast_tokens", cast, TIDE_COUNT_OF(cast)));
 }
 
-void tide_experts_after(tide_model *model, tide_experts *e, tide_value *output) {
+void tide_experts_after(tide_model *model, uint32_t instance, tide_experts *e, tide_value *output) {
+    restore_params(model, instance, e);
     if (output->kind != TIDE_VALUE_TENSOR) return;
     if (e->style != TIDE_EXPERTS_SENT)
         exchange_value(model->m, output, call_library(model, "reduce_tokens", output, 1));

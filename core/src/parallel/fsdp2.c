@@ -19,7 +19,7 @@ static fsdp_param *fsdp_param_of(const fsdp2 *f, const tide_tensor *leaf) {
 
 int64_t tide_fsdp2_sharded_bytes(const fsdp2 *f, const tide_tensor *leaf) {
     const fsdp_param *s = fsdp_param_of(f, leaf);
-    return s && !s->is_tied ? numel_bytes(s->sharded_numel, s->orig_dtype) : 0;
+    return s && !s->tied_to ? numel_bytes(s->sharded_numel, s->orig_dtype) : 0;
 }
 
 /* Only the part, without padding. Module._apply swaps a DTensor with the converted one (torch.utils.swap_tensors), and
@@ -28,7 +28,7 @@ void tide_fsdp2_empty_sharded_param(tide_model *model, uint32_t instance, tide_t
     tide_machine *m = model->m;
     fsdp2 *f = m->wrapper;
     fsdp_param *s = fsdp_param_of(f, leaf);
-    if (!s || s->is_tied) return;
+    if (!s || s->tied_to) return;
     m->module = instance;
     m->op = "to_empty";
     m->state.factor = TIDE_FACTOR_PARAMETER;
@@ -41,12 +41,16 @@ void tide_fsdp2_empty_sharded_param(tide_model *model, uint32_t instance, tide_t
     s->is_on_meta = false;
 }
 
+/* Each of two that are tied pads the part anew; the first one's _sharded_param_data keeps what it made. */
 static void pad_sharded_params(fsdp2 *f, const fsdp_param_group *u) {
     tide_machine *m = fsdp2_machine(f);
     for (uint32_t i = 0; i < u->count; i++) {
         fsdp_param *s = &u->fsdp_params[i];
-        if (s->is_on_meta || s->is_padded || s->sharded_numel == s->padded_sharded_numel) continue;
+        bool is_on_meta = s->tied_to ? s->tied_to->is_on_meta : s->is_on_meta;
+        if (is_on_meta || s->is_padded || s->sharded_numel == s->padded_sharded_numel) continue;
         s->is_padded = true;
+        const fsdp_param *other = s->tied_to ? s->tied_to : s->tied_from;
+        if (other && other->is_padded) s->sharded_param_data = tide_alias(m, s->sharded_param);
         tide_tensor *padded =
             tide_flat_on(m, 0, tide_fsdp2_name, s->padded_sharded_numel, s->orig_dtype, TIDE_FACTOR_PARAMETER);
         tide_set_data(m, s->sharded_param, padded);
@@ -210,11 +214,11 @@ static fsdp2 *fsdp2_new(tide_wrapper *w) {
     /* FullyShardedDataParallelPlugin.set_mixed_precision() */
     tide_optional_dtype mixed =
         w->has_trainer && !job->parallel_param_dtype.is_set ? job->autocast : (tide_optional_dtype){0};
-    bool has_fsdp_mixed_precision = tide_job_has_auto_plan(job) && job->parallel_param_dtype.is_set;
     tide_dtype otherwise = tide_dtype_or(mixed, TIDE_DTYPE_COUNT),
                param_dtype = tide_dtype_or(job->parallel_param_dtype, tide_dtype_or(mixed, model->state.dtype)),
-               reduce_dtype =
-                   tide_dtype_or(job->parallel_reduce_dtype, has_fsdp_mixed_precision ? TIDE_FP32 : otherwise);
+               reduce_dtype = tide_dtype_or(job->parallel_reduce_dtype, otherwise);
+    if (tide_job_has_auto_plan(job)) /* fsdp.py, _get_fsdp_policy_kwargs: fsdp_mixed_precision */
+        reduce_dtype = job->parallel_param_dtype.is_set ? TIDE_FP32 : TIDE_DTYPE_COUNT;
     bool offloads = job->parallel_offload;
     if (w->ranks % shard_ranks)
         tide_fail_setting(m, TIDE_ERR_FIELD_RANGE, "parallel.hybrid", "must divide parallel.dp");
@@ -327,7 +331,7 @@ static void fsdp2_replace_members(tide_wrapper *w, tide_tensor *const *sharded_p
     tide_optimizer_members(w->optimizer, members);
     for (uint32_t i = 0; i < count; i++) {
         const fsdp_param *s = fsdp_param_of(w->state, members[i].tensor);
-        if (!s || !s->is_tied) members[left++] = members[i];
+        if (!s || !s->tied_to) members[left++] = members[i];
     }
     count = left;
     for (uint32_t i = 0; i < count; i++)

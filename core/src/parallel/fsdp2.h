@@ -37,7 +37,8 @@ typedef struct fsdp_param {
     tide_layout *sharded_layout; /* without padding */
     tide_dtype orig_dtype;
     bool is_on_meta, is_padded;
-    bool is_tied; /* shares sharded_param with another */
+    struct fsdp_param *tied_to, *tied_from; /* one whose sharded_param this shares, and the reverse */
+    tide_tensor *sharded_param_data;        /* the padded part that only all-gathers read */
 } fsdp_param;
 
 /* FSDPParamGroup */

@@ -85,7 +85,8 @@ void tide_fsdp2_tie_parts(fsdp2 *f) {
     if (!ends[0] || !ends[1]) return;
     tide_release(fsdp2_machine(f), ends[1]->sharded_param);
     ends[1]->sharded_param = tide_retain(ends[0]->sharded_param);
-    ends[1]->is_tied = true;
+    ends[1]->tied_to = ends[0];
+    ends[0]->tied_from = ends[1];
 }
 
 /* A variable refers to the parameter as it was on the device. */

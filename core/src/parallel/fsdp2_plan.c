@@ -89,21 +89,40 @@ static void keep(fsdp2 *f, uint32_t first, uint32_t second) {
     fsdp2_add_module(f, state, second);
 }
 
-/* A head that is tied and has a bias keeps that as a parameter of its own. */
-static bool has_tied_weight_and_bias(const tide_model *model, uint32_t head) {
-    bool has_weight = false, has_bias = false;
-    for (uint32_t i = 0; i < model->parameter_count; i++)
-        if (head && model->parameters[i].module == head)
-            *(strcmp(strrchr(model->parameters[i].name, '.'), ".weight") ? &has_bias : &has_weight) = true;
-    return has_bias && !has_weight;
+/* Other weights that are tied than that of a head without bias, which tide_untie_head() has separated. */
+static bool has_other_ties(const tide_model *model) {
+    for (uint32_t i = 1; i < model->instance_count; i++) {
+        const tide_instance *of = &model->instances[i];
+        for (uint32_t k = 0; k < of->of->member_count; k++) {
+            const tide_value *slot = &of->slots[of->of->parameter_count + k];
+            bool is_own = slot->kind != TIDE_VALUE_TENSOR || !slot->tensor->is_parameter;
+            for (uint32_t p = 0; p < model->parameter_count && !is_own; p++)
+                is_own = model->parameters[p].module == i && model->parameters[p].tensor == slot->tensor;
+            if (!is_own) return true;
+        }
+    }
+    return false;
 }
 
 static bool refuse_ties(const tide_model *model) {
     tide_fail_setting(model->m, TIDE_ERR_UNSUPPORTED, "parallel.tp_plan",
-                      "how %s's embedding is gathered by transformers' fsdp_plan, which names neither it nor the head "
-                      "that is tied to it, is not described; parallel.kind=fsdp2, zero3 and ddp run it as it is",
+                      "how %s's embedding is gathered by transformers' fsdp_plan, where several weights, or one "
+                      "beside a bias, are tied, is not described; parallel.kind=fsdp2, zero3 and ddp run it as it is",
                       tide_root_name(model));
     return false;
+}
+
+/* init_parallel_plans(): a PreTrainedModel within the base adds embed_tokens and layers.* of its own, as OPT's decoder,
+ * and a base whose modules have other names adds nothing. False: there are several, as encoder and decoder. */
+static bool find_base(const tide_model *model, uint32_t input, uint32_t *base) {
+    uint32_t within = input ? model->instances[input].parent : *base;
+    for (uint32_t i = 1; i < model->instance_count; i++) {
+        const tide_instance *of = &model->instances[i];
+        bool is_planned = tide_text_is(of->name, "embed_tokens") || tide_text_starts(of->name, TIDE_TEXT("layers."));
+        if (is_planned && of->parent != *base && of->parent != within) return false;
+        if (is_planned && of->parent == within) *base = within;
+    }
+    return true;
 }
 
 /* PreTrainedConfig.base_model_fsdp_plan: embed_tokens, layers.* and, kept after forward, norm; most classes with a head
@@ -119,9 +138,8 @@ bool tide_fsdp2_plan_states(fsdp2 *f) {
          has_plans = adds_head || tide_json_at(plans, "tp_plan");
     uint32_t input = tide_fsdp2_embeddings_of(model, false), output = tide_fsdp2_embeddings_of(model, true),
              base = base_of(model, output), norm = 0;
-    bool is_tied = output && (tide_head_tied_again(model) == output || (input && tide_tied_head(model) == output)),
-         is_nested = input && model->instances[input].parent != base;
-    if (has_tied_weight_and_bias(model, output) || (!has_plans && (is_tied || is_nested))) return refuse_ties(model);
+    bool is_tied = output && (tide_head_tied_again(model) == output || (input && tide_tied_head(model) == output));
+    if (has_other_ties(model) || (!has_plans && !find_base(model, input, &base))) return refuse_ties(model);
     for (uint32_t i = 1; i < model->instance_count; i++)
         if (is_child(model, i, base, "norm")) norm = i;
     f->embeddings[0] = input;

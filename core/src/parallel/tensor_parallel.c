@@ -146,7 +146,7 @@ static void after_forward(tide_model *model, uint32_t instance, tide_value *outp
                         output->kind == TIDE_VALUE_TENSOR && !output->tensor->node && output->tensor->requires_grad;
     if (is_made_leaf) output->tensor->requires_grad = false;
     if (of == STYLE_EXPERTS)
-        tide_experts_after(model, &p->experts, output);
+        tide_experts_after(model, instance, &p->experts, output);
     else if (of == STYLE_LATENT)
         tide_mla_after(model, p->plan.rotary, output);
     else

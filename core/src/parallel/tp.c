@@ -11,6 +11,9 @@ static bool check_auto_plan(tide_wrapper *w, tide_tensor_parallel_plan *plan) {
         tide_fail_setting(m, TIDE_ERR_UNSUPPORTED, "parallel.tp_plan",
                           "transformers' plans are not described with %s; leave it out, or use none",
                           plan->sequence_parallel ? "parallel.sequence_parallel" : "parallel.loss_parallel");
+    else if (plan->is_sharded && tide_dtype_or(w->job->parallel_param_dtype, TIDE_BF16) != TIDE_BF16)
+        tide_fail_setting(m, TIDE_ERR_CONFLICT, "parallel.param_dtype",
+                          "transformers' fsdp_mixed_precision gathers in bf16 alone; give bf16, or leave it out");
     else
         return tide_tp_plan_of(w, plan);
     return false;

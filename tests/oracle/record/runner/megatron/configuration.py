@@ -119,7 +119,7 @@ def layers_of(plan: Megatron, config: Config) -> dict[str, Any]:
         "transformer_impl": "transformer_engine" if te else "local",
         "fp8": "hybrid" if plan.fp8 else None,
         "fp8_recipe": plan.fp8 or "delayed",
-        "perform_initialization": False,
+        "perform_initialization": True,
     }
 
 
