@@ -64,12 +64,20 @@ static bool refuse_what_is_not_described(tide_wrapper *w) {
 }
 
 /* _backward.py, stage_backward_input(): of submod.parameters(), which are sharded again after forward. */
-static void warn_of_weights_without_gradient(const tide_wrapper *w) {
+static bool check_weights_without_gradient(const tide_wrapper *w) {
     const tide_job *job = w->job;
-    if (job->parallel_pp > 1 && job->parallel_dp * job->parallel_cp > 1 &&
-        tide_pipeline_splits_backward(job->parallel_schedule) &&
-        tide_job_sets(job, TIDE_SET_parallel_reshard_after_forward) &&
-        strcmp(job->parallel_reshard_after_forward, "false") != 0)
+    bool is_resharded = job->parallel_pp > 1 && job->parallel_dp * job->parallel_cp > 1 &&
+                        tide_pipeline_splits_backward(job->parallel_schedule) &&
+                        tide_job_sets(job, TIDE_SET_parallel_reshard_after_forward) &&
+                        strcmp(job->parallel_reshard_after_forward, "false") != 0;
+    if (is_resharded && (tide_job_sets(job, TIDE_SET_freeze) || tide_job_sets(job, TIDE_SET_train_only))) {
+        tide_fail_setting(w->model->m, TIDE_ERR_UNSUPPORTED, "parallel.reshard_after_forward",
+                          "when frozen parameters are gathered is not described where %s computes gradients of inputs "
+                          "and weights apart; leave it out, as torchtitan does with a pipeline",
+                          job->values[TIDE_SET_parallel_schedule]);
+        return false;
+    }
+    if (is_resharded)
         tide_report(
             w->model->m->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, "/settings/parallel.reshard_after_forward",
             tide_format(w->model->m->arena,
@@ -77,6 +85,7 @@ static void warn_of_weights_without_gradient(const tide_wrapper *w) {
                         "no gradients of their weights",
                         job->values[TIDE_SET_parallel_schedule]),
             "leave it out, as torchtitan does with a pipeline");
+    return true;
 }
 
 static bool parallelize(tide_wrapper *w, const native *n) {
@@ -141,8 +150,7 @@ static void native_wrap(tide_wrapper *w) {
     const tide_job *job = w->job;
     const char *why = "";
     native *n = TIDE_NEW(m->arena, native, 1);
-    if (!refuse_what_is_not_described(w)) return;
-    warn_of_weights_without_gradient(w);
+    if (!refuse_what_is_not_described(w) || !check_weights_without_gradient(w)) return;
     if (!tide_topology_of(&n->topology, job, w->rank, &why, m->arena)) {
         tide_fail(m, TIDE_ERR_CONFLICT, "%s", why);
         return;

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Iterable, Literal, Mapping
 
 from . import schema
-from .plans import INTERLEAVED, READ_BY, Compile, Dtype, Fsdp1, Lora, Plan, Trainer, read_plan
+from .plans import INTERLEAVED, READ_BY, Compile, Dtype, Fsdp1, Lora, Mixed, Plan, Trainer, read_plan
 from .schema import CaseError, key, listed, mapped
 
 Given = dict[str, Any]  # a case as it was written
@@ -178,6 +178,9 @@ def refuse_unread(case: Case, plan: Trainer) -> None:
         raise CaseError("TRL makes the adapter: neither also_train nor autocast_adapter_dtype is read")
     if case.compile and case.compile != Compile(mode=case.compile.mode):
         raise CaseError("of compile a trainer reads mode")
+    if isinstance(case.parallel, Mixed):
+        if {case.parallel.param_dtype, case.parallel.reduce_dtype} - {None, case.autocast}:
+            raise CaseError("accelerate takes FSDP's dtypes from autocast: neither param_dtype nor reduce_dtype is read")
     for name, kinds in READ_BY.items():
         if plan.kind not in kinds and getattr(plan, name) != getattr(Trainer, name):
             raise CaseError(f"{plan.kind} does not read {name}")

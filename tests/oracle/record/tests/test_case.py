@@ -58,6 +58,9 @@ class Reading(unittest.TestCase):
         self.refused({**of("sft"), "images": 2}, "no images")
         self.refused({**of("hf"), "checkpointing": "selective"}, "selective checkpointing")
         self.refused({**of("sft"), "compile": {"what": "layers"}}, "of compile a trainer reads mode")
+        mixed = {"kind": "fsdp2", "dp": 2, "param_dtype": "bf16"}
+        self.refused({**of("hf"), "parallel": mixed}, "takes FSDP's dtypes from autocast")
+        self.assertEqual(case.read({**of("hf"), "parallel": mixed, "autocast": "bf16"}).autocast, "bf16")
         self.refused(of("sft", generations=8), "sft does not read generations")
         self.refused(of("rloo", loss_type="grpo"), "rloo does not read loss_type")
         self.refused(of("hf", prompt=16), "hf does not read prompt")
