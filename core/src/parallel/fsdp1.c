@@ -127,6 +127,13 @@ static bool init_flat_param_and_metadata(fsdp1 *f, flat_param_handle *u) {
     u->casts = fsdp1_param_dtype(f, u) != u->dtype;
     u->requires_grad = u->param_infos[0].param->requires_grad;
     if (!validate_tensors_to_flatten(f, u)) return false;
+    if (f->use_orig_params && f->w->job->quant != TIDE_quant_none && f->sharding_strategy == FSDP_SHARD_GRAD_OP) {
+        tide_fail_setting(m, TIDE_ERR_CONFLICT, "parallel.use_orig_params",
+                          "bitsandbytes' layers replace their weights, which FSDP1 refuses: \"FSDP does not support "
+                          "changing the parameters between forward and backward for %s\"; use FULL_SHARD",
+                          f->w->job->values[TIDE_SET_parallel_sharding_strategy]);
+        return false;
+    }
     int64_t aligned = f->use_orig_params ? 16 / tide_dtype_bytes(fsdp1_param_dtype(f, u)) : 0;
     for (uint32_t i = 0; i < u->count; i++) {
         flat_param_info *p = &u->param_infos[i];

@@ -63,7 +63,10 @@ void tide_fsdp1_move_module_to_device(fsdp1 *f, uint32_t instance) {
  * resharded. */
 static void upcast_handle(fsdp1 *f, flat_param_handle *u) {
     tide_machine *m = fsdp1_machine(f);
-    tide_tensor *upcast = tide_flat_of(m, tide_fsdp1_name, u->sharded_numel, TIDE_FP32, TIDE_FACTOR_PARAMETER);
+    tide_shape shape = tide_shape1((tide_dim){u->sharded_numel, 0});
+    tide_tensor *upcast = f->offload_params
+                              ? tide_empty_host(m, &shape, TIDE_FP32)
+                              : tide_flat_of(m, tide_fsdp1_name, u->sharded_numel, TIDE_FP32, TIDE_FACTOR_PARAMETER);
     for (uint32_t i = 0; i < u->count; i++) {
         flat_param_info *p = &u->param_infos[i];
         if (!f->use_orig_params) tide_set_data(m, p->param, upcast);

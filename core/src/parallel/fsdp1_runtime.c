@@ -71,27 +71,30 @@ void tide_fsdp1_set_param_dtypes(const flat_param_handle *u, tide_dtype dtype) {
     for (uint32_t i = 0; i < u->count; i++) u->param_infos[i].param->dtype = (uint8_t)dtype;
 }
 
-/* _unshard. */
+/* _unshard. With offload_params, pre_unshard() moves the shard to the device, or casts it, even if the whole is there
+ * already; flat_param_to() makes original parameters views of what it moved. */
 static void handle_unshard(fsdp1 *f, flat_param_handle *u, bool is_forward) {
     tide_machine *m = fsdp1_machine(f);
-    bool needs = fsdp1_uses_sharded_strategy(f) ? !u->is_unsharded : u->casts || f->offload_params;
+    bool is_cut = fsdp1_uses_sharded_strategy(f), gathers = is_cut && !u->is_unsharded;
     if (!u->count) return;
-    tide_tensor *upload =
-        needs && f->offload_params ? flat_on(f, CAST_STREAM, u->sharded_numel, u->dtype, TIDE_FACTOR_GATHERED) : NULL;
-    if (needs && u->casts) {
+    bool casts = u->casts && (gathers || !is_cut || f->offload_params),
+         uploads = f->offload_params && (casts || !u->is_on_device);
+    tide_tensor *upload = uploads ? flat_on(f, CAST_STREAM, u->sharded_numel, u->dtype, TIDE_FACTOR_GATHERED) : NULL;
+    if (casts) {
         alloc_storage(f, CAST_STREAM, u->mp_shard, u->sharded_numel, TIDE_FACTOR_GATHERED);
         tide_release_at(m, &upload);
     }
-    if (needs && fsdp1_uses_sharded_strategy(f)) {
+    if (gathers)
         alloc_storage(f, GATHER_STREAM, u->full_param_padded, u->sharded_numel * f->shard_ranks, TIDE_FACTOR_GATHERED);
-        if (u->casts) {
-            tide_record_stream(m, u->mp_shard, fsdp1_stream(f, GATHER_STREAM));
-            tide_drop_storage(m, u->mp_shard);
-        }
-        if (upload) tide_record_stream(m, upload, fsdp1_stream(f, GATHER_STREAM));
+    if (casts && is_cut) {
+        tide_record_stream(m, u->mp_shard, fsdp1_stream(f, GATHER_STREAM));
+        tide_drop_storage(m, u->mp_shard);
     }
-    tide_release(m, upload);
-    u->is_unsharded = true;
+    if (gathers && upload) tide_record_stream(m, upload, fsdp1_stream(f, GATHER_STREAM));
+    tide_release(m, u->upload);
+    u->upload = f->use_orig_params ? upload : NULL;
+    if (!f->use_orig_params) tide_release(m, upload);
+    u->is_unsharded = u->is_on_device = true;
     tide_fsdp1_set_param_dtypes(u, fsdp1_param_dtype(f, u));
     if (is_forward) use_unsharded_views(f, u);
 }
@@ -105,11 +108,12 @@ static void handle_reshard(fsdp1 *f, flat_param_handle *u, bool frees, bool in_f
         tide_drop_storage(m, goes);
         u->is_unsharded = false;
     }
-    u->prefetched = false;
+    u->prefetched = u->is_on_device = false;
     bool skips = m->state.grad_enabled && in_forward && f->sharding_strategy == FSDP_SHARD_GRAD_OP;
     if (!f->use_orig_params || skips) return;
     tide_fsdp1_set_param_dtypes(u, u->dtype); /* _use_sharded_views */
     tide_release_at(m, &u->orig_shard);
+    tide_release_at(m, &u->upload);
 }
 
 /* ---- backward ---- */
@@ -184,7 +188,7 @@ static bool frees_in_backward(const fsdp1 *f) {
  * its parameter, which is sharded by then, one of those is made first for it to replace. */
 static void use_unsharded_grad_views(fsdp1 *f, const flat_param_handle *u) {
     tide_machine *m = fsdp1_machine(f);
-    if (!f->use_orig_params || f->w->micro > 0) return;
+    if (!f->use_orig_params || f->w->micro > 0 || f->offload_params) return;
     for (uint32_t i = 0; i < u->count; i++) {
         const flat_param_info *p = &u->param_infos[i];
         bool is_alike = p->orig_param && p->param->shape->dims == 1 && tide_count(p->orig_param) == p->numel &&

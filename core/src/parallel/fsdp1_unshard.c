@@ -11,18 +11,25 @@ static tide_tensor *unshard_full_precision(fsdp1 *f, flat_param_handle *u) {
     tide_fsdp1_reset_grad_info(f, u);
     tide_fsdp1_set_param_dtypes(u, u->dtype);
     tide_release_at(m, &u->orig_shard);
-    tide_tensor *whole = u->casts ? u->full_prec_full_param_padded : u->full_param_padded;
-    if (u->is_unsharded && !u->casts) return whole;
-    if (u->is_unsharded) tide_drop_storage(m, u->full_param_padded);
-    m->op = tide_fsdp1_name;
-    m->state.factor = TIDE_FACTOR_GATHERED;
-    tide_fill_storage(m, whole, u->sharded_numel * f->shard_ranks);
-    m->state.factor = TIDE_FACTOR_TEMPORARY;
+    tide_tensor *whole = u->casts ? u->full_prec_full_param_padded : u->full_param_padded, *upload = NULL;
+    if (f->offload_params) upload = tide_flat_of(m, tide_fsdp1_name, u->sharded_numel, u->dtype, TIDE_FACTOR_GATHERED);
+    if (!u->is_unsharded || u->casts) {
+        if (u->is_unsharded) tide_drop_storage(m, u->full_param_padded);
+        m->op = tide_fsdp1_name;
+        m->state.factor = TIDE_FACTOR_GATHERED;
+        tide_fill_storage(m, whole, u->sharded_numel * f->shard_ranks);
+        m->state.factor = TIDE_FACTOR_TEMPORARY;
+    }
+    if (f->use_orig_params)
+        u->upload = upload;
+    else
+        tide_release(m, upload);
     return whole;
 }
 
 static void reshard_full_precision(fsdp1 *f, flat_param_handle *u, const tide_tensor *whole) {
     tide_drop_storage(fsdp1_machine(f), whole);
+    tide_release_at(fsdp1_machine(f), &u->upload);
     u->is_unsharded = u->prefetched = false;
 }
 
@@ -94,10 +101,17 @@ static void gather_orig_param_states(fsdp1 *f, const flat_param_handle *u, int s
 /* _communicate_optim_state(): a full tensor for each state, and a copy of 0-dim states. */
 static void gather_flat_param_states(fsdp1 *f, const flat_param_handle *u, int states) {
     tide_machine *m = fsdp1_machine(f);
-    tide_tensor **wholes = TIDE_NEW(m->arena, tide_tensor *, (size_t)states + 1);
-    for (int k = 0; k < states; k++)
+    tide_tensor **wholes = TIDE_NEW(m->arena, tide_tensor *, (size_t)states + 1), *value = NULL;
+    for (int k = 0; k < states; k++) {
+        tide_tensor *upload = f->offload_params ? tide_flat_of(m, "optim_state_dict", u->sharded_numel, u->dtype,
+                                                               TIDE_FACTOR_COMMUNICATION)
+                                                : NULL;
+        tide_release(m, value);
+        value = upload;
         wholes[k] =
             tide_flat_of(m, "optim_state_dict", u->sharded_numel * f->shard_ranks, u->dtype, TIDE_FACTOR_GATHERED);
+    }
+    tide_release(m, value);
     tide_tensor *step = tide_optimizer_has_step(f->w->optimizer) ? tide_scalar(m, TIDE_FP32) : NULL;
     tide_release(m, step);
     for (int k = 0; k < states; k++) tide_release(m, wholes[k]);

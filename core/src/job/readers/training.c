@@ -248,18 +248,6 @@ static void settle_fsdp_units(tide_claims *c, bool of_trainer) {
     tide_settle(c, TIDE_FACT_fsdp_policy, TIDE_SET_parallel_wrap, wraps ? "layer" : "root");
 }
 
-/* With adapters the units are those of the Trainer, which are not described with offloaded parameters. */
-static void refuse_offloaded_adapters(tide_claims *c) {
-    if (!c->settings[TIDE_SET_adapter] || !trains_adapters(c) || !tide_claims_train(c) ||
-        !is_known_as(c, TIDE_SET_parallel_offload, "true") || !is_known_as(c, TIDE_SET_parallel_kind, "fsdp1"))
-        return;
-    const tide_file_key *said = c->settings[TIDE_SET_parallel_offload];
-    tide_error(c->diags, TIDE_ERR_UNSUPPORTED,
-               said && said->key ? tide_claims_place(c, said->key) : "/settings/parallel.offload",
-               "adapters under FSDP1 with parameters on the host are not described",
-               "similar: parallel.kind=fsdp2, or parallel.offload=false");
-}
-
 /* Accelerator.prepare_model and fsdp2_prepare_model: with mixed precision, trainable parameters are kept in fp32. */
 static void settle_fsdp(tide_claims *c) {
     bool of_trainer = c->facts[TIDE_FACT_fsdp] != NULL;
@@ -277,7 +265,6 @@ static void settle_fsdp(tide_claims *c) {
     else
         settle_fsdp1(c, strategy, of_trainer);
     settle_fsdp_units(c, of_trainer);
-    refuse_offloaded_adapters(c);
     if (!mixed || (strcmp(mixed, "bf16") != 0 && strcmp(mixed, "fp16") != 0)) return;
     tide_settle(c, tide_mixed_precision_fact(c), TIDE_SET_parallel_param_dtype, mixed);
     tide_imply(c, TIDE_SET_parallel_reduce_dtype, mixed);

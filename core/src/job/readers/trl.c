@@ -67,7 +67,7 @@ static bool has_described_strategy(const tide_claims *c) {
     const char *kind = strategy_of(c), *offload = tide_known_of(c, TIDE_SET_parallel_offload);
     bool is_described = false;
     for (size_t i = 0; i < TIDE_COUNT_OF(described); i++) is_described |= strcmp(kind, described[i]) == 0;
-    return is_described && !(offload && strcmp(offload, "true") == 0 && strncmp(kind, "fsdp", 4) == 0);
+    return is_described && !(offload && strcmp(offload, "true") == 0 && strcmp(kind, "fsdp2") == 0);
 }
 
 /* Played as a plain loop, which supports every strategy. */
@@ -224,7 +224,7 @@ static void settle_plain(tide_claims *c) {
         tide_report(c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, c->fact_places[TIDE_FACT_trl],
                     tide_format(c->arena, "TRL's SFTTrainer is not described with %s of these: a plain loop is played",
                                 strategy_of(c)),
-                    "it is described with ddp, zero0 to zero3, and fsdp1 and fsdp2 without offloading");
+                    "it is described with ddp, zero0 to zero3, fsdp1, and fsdp2 without offloading");
 }
 
 static void settle_kind(tide_claims *c, const char *kind) {
