@@ -218,6 +218,27 @@ static void check_spread_quant(tide_job_builder *b) {
                             "leave it out");
 }
 
+/* axolotl: monkeypatch/moe_quant.py. */
+static void check_quantised_experts(tide_job_builder *b) {
+    const tide_job *job = b->job;
+    const int kinds = 1 << TIDE_parallel_kind_none | 1 << TIDE_parallel_kind_ddp | 1 << TIDE_parallel_kind_zero0 |
+                      1 << TIDE_parallel_kind_zero1 | 1 << TIDE_parallel_kind_zero2;
+    bool is_8bit = job->quant == TIDE_quant_int8;
+    if (!job->quant_experts || job->quant == TIDE_quant_none) return;
+    if (!tide_is_of_kinds(job, kinds))
+        tide_builder_refuse(
+            b, TIDE_ERR_UNSUPPORTED, TIDE_SET_quant_experts,
+            tide_format(b->arena, "is not described with parallel.kind=%s", job->values[TIDE_SET_parallel_kind]),
+            "parallel.kind=ddp has such experts whole on each rank");
+    if (is_8bit && job->mode == TIDE_mode_train && job->checkpointing != TIDE_checkpointing_none &&
+        !tide_job_is_reentrant(job))
+        tide_report(b->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, "/settings/quant.experts",
+                    "with int8 and checkpoints that are not reentrant, recomputing a layer whose experts come last "
+                    "skips the hook that clears PyTorch's cache of parametrizations: the dequantised experts of all "
+                    "layers stay, in fp32",
+                    "checkpointing=full_reentrant, or quant=nf4");
+}
+
 static void check_quant(tide_job_builder *b) {
     const tide_job *job = b->job;
     bool is_training = job->mode == TIDE_mode_train, is_packed = tide_job_packs_weights(job);
@@ -234,6 +255,7 @@ static void check_quant(tide_job_builder *b) {
     if (is_packed && job->quant != TIDE_quant_fp8 && bits != 2 && bits != 3 && bits != 4 && bits != 8)
         tide_builder_refuse(b, TIDE_ERR_FIELD_RANGE, TIDE_SET_quant_bits, "must be 2, 3, 4 or 8", NULL);
     check_spread_quant(b);
+    check_quantised_experts(b);
     if (is_training && job->adapter_merged)
         tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_adapter_merged, "merged adapters do not train",
                             "use mode=infer, or adapter.merged=false");

@@ -137,6 +137,10 @@ static bool has_no_prefix(const tide_job *job) {
 static bool adds_decay(const tide_job *job) {
     return !strstr(job->values[TIDE_SET_optimizer], "adamw");
 }
+/* axolotl: patch_moe_quantization_on_load() disables caching_allocator_warmup(). */
+static bool warms_up(const tide_job *job) {
+    return !job->quant_experts;
+}
 static bool never(const tide_job *job) {
     (void)job;
     return false;
@@ -167,6 +171,7 @@ static const struct {
     {ALL_KINDS, TIDE_SET_adapter_task_type, is_zero3, " without parallel.kind=zero3"},
     {ALL_KINDS, TIDE_SET_adapter_encoder_hidden_size, makes_prompts, " without adapter.prefix_projection"},
     {ALL_KINDS, TIDE_SET_adapter_autocast_adapter_dtype, has_no_prompts, ": prompts are of the model's type"},
+    {ALL_KINDS, TIDE_SET_load, warms_up, " with quant.experts: experts are quantised one by one"},
     {ALL_KINDS, TIDE_SET_trainer_sequences_per_row, packs_rows, " without packing"},
     {ALL_KINDS, TIDE_SET_trainer_beta, generates, ": it is a number in the loss"},
     {ALL_KINDS, TIDE_SET_trainer_label_smoothing, never, ": it is a number in the loss"},

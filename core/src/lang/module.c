@@ -295,7 +295,9 @@ int64_t tide_model_count(tide_model *model, const tide_parameter_row *parameter)
                          tide_text_ends(tide_text_of(parameter->name), TIDE_TEXT(".weight")); /* in a storage dtype */
     tide_function *numel =
         may_be_packed ? tide_method_find(model->instances[parameter->module].of, TIDE_TEXT("numel")) : NULL;
-    tide_value made = numel ? tide_call_module(model, parameter->module, numel, NULL, 0, NULL, NULL, 0) : tide_none();
+    const char *dot = strrchr(parameter->name, '.');
+    tide_value name = {.kind = TIDE_VALUE_TEXT, .text = tide_text_of(dot ? dot + 1 : parameter->name)};
+    tide_value made = numel ? tide_call_module(model, parameter->module, numel, &name, 1, NULL, NULL, 0) : tide_none();
     return made.kind == TIDE_VALUE_INT ? made.integer : tide_count(parameter->tensor);
 }
 

@@ -13,6 +13,9 @@ bool tide_quantise(tide_model *model, const tide_job *job);
 /* Whether a weight is in bitsandbytes' 4 bits, whatever dtype stores it. */
 bool tide_is_params4bit(const tide_model *model, uint32_t parameter);
 
+/* Whether a parameter in 4 bits has a QuantState: such a weight, or experts that are one parameter. */
+bool tide_has_quant_state(const tide_model *model, uint32_t parameter);
+
 /* peft.prepare_model_for_kbit_training, and emptying the allocator's cache. */
 void tide_prepare_kbit(tide_model *model);
 

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/rounding.h"
 #include "lang/lang.h"
 #include "train/train.h"
 
@@ -189,9 +190,10 @@ void tide_write_lint(tide_writer *w, tide_arena *arena, tide_text text) {
     const tide_json *name = tide_json_at(root, "architecture");
     if (name && name->kind == TIDE_JSON_STRING) l.name = name->text;
     l.root = root;
-    tide_text model = tide_text_of(
-        tide_format(arena, "model=%s", tide_catalogue_sources[0].name)); /* any job, so that settings have values */
-    tide_job *job = root ? tide_job_build(arena, &model, 1, NULL, 0, &scratch) : NULL;
+    /* any job, so that settings have values, with quantised layers, which a description may extend */
+    const tide_text words[] = {tide_text_of(tide_format(arena, "model=%s", tide_catalogue_sources[0].name)),
+                               TIDE_TEXT("quant=nf4")};
+    tide_job *job = root ? tide_job_build(arena, words, TIDE_COUNT_OF(words), NULL, 0, &scratch) : NULL;
     errors += write_found(w, &l, &diags, 0, NULL);
     if (job) {
         tide_run *run = TIDE_NEW(arena, tide_run, 1);

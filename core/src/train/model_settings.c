@@ -30,7 +30,7 @@ static const char *const unset[] = {
     "paged_layers",      "paged_full_mask",      "paged_sliding_mask",  "paged_rows",
     "paged_read",        "packing_is_read",      "flash_is_read",       "ulysses_is_read",
     "router_experts",    "router_top_k",         "loss_types",          "given_shift_labels",
-    "weighs_tail",       "f_divergence"};
+    "weighs_tail",       "f_divergence",         "parameter_caches"};
 
 static tide_setting_value number_of(tide_machine *m, const char *name, int64_t value) {
     tide_value number = {.kind = TIDE_VALUE_INT, .symbol = tide_symbol_name(m, tide_text_of(name)), .integer = value};
@@ -83,6 +83,8 @@ static uint32_t add_quant(tide_machine *m, const tide_job *job, tide_setting_val
     s[n++] = number_of(m, "quant_storage_bytes", tide_dtype_bytes(storage));
     s[n++] =
         (tide_setting_value){.name = "quant_is_float", .value = tide_of_bool(job->quant_type == TIDE_quant_type_float)};
+    tide_text quant = tide_text_of(job->values[TIDE_SET_quant]);
+    s[n++] = (tide_setting_value){.name = "quant_as", .value = {.kind = TIDE_VALUE_TEXT, .text = quant}};
     return n;
 }
 

@@ -44,8 +44,8 @@ static void say_whole_experts(const tide_model *model, const tide_job *job) {
                             "%s quantises layers, but experts are a single parameter per block: %d %% of the "
                             "weights are not quantised",
                             job->values[TIDE_SET_quant], (int)(100.0 * (double)whole / (double)all)),
-                "with experts=modules they are layers, as before transformers 5; with mode=serve they are quantised"
-                " by vLLM");
+                "quant.experts=true quantises them too, as axolotl can; with experts=modules they are layers, as "
+                "before transformers 5");
 }
 
 /* transformers replaces nn.Linear itself (integrations/bitsandbytes.py, type(module) is nn.Linear): layers of
@@ -73,6 +73,42 @@ static void say_whole_layers(const tide_model *model, const tide_job *job) {
                 "transformers loads it so too: leave quant out");
 }
 
+static bool is_of_experts(const tide_parameter_row *row) {
+    return row->tensor->shape->dims >= 3 && strstr(row->name, "expert");
+}
+
+static bool is_parametrized(const tide_model *model, const tide_parameter_row *row) {
+    return tide_text_starts(model->instances[row->module].of->name, TIDE_TEXT("Parametrized"));
+}
+
+/* bitsandbytes/nn/parametrize.py, replace_parameter_4bit(), and axolotl's equivalent for 8 bits: monkeypatch/
+ * moe_quant.py, which takes parameters of three dimensions with "expert" in their names. */
+static bool quantise_experts(tide_model *model, const tide_value *shared) {
+    uint32_t count, taken = 0, *modules = tide_model_modules(model, &count);
+    tide_diagnostics *diags = model->m->diags;
+    for (uint32_t i = 0; i < count && !model->m->has_failed; i++) {
+        const tide_json *name = tide_adapter_class_for(model, "experts", model->instances[modules[i]].of->name);
+        if (name) tide_model_wrap(model, modules[i], name->text, shared, 1);
+    }
+    tide_model_list_parameters(model);
+    for (uint32_t i = 0; i < model->parameter_count; i++) {
+        tide_parameter_row *row = &model->parameters[i];
+        if (!is_of_experts(row)) continue;
+        if (!is_parametrized(model, row)) {
+            model->m->has_failed = true;
+            return tide_error(diags, TIDE_ERR_UNSUPPORTED, "/settings/quant.experts",
+                              tide_format(model->m->arena, "is not described for %s", row->name),
+                              "leave it out: then experts are not quantised");
+        }
+        row->tensor->requires_grad = false;
+        taken++;
+    }
+    if (!taken)
+        tide_report(diags, TIDE_WARNING, TIDE_ERR_NO_EFFECT, "/settings/quant.experts",
+                    "has no effect: no experts of this model are a single parameter", NULL);
+    return !model->m->has_failed;
+}
+
 bool tide_quantise(tide_model *model, const tide_job *job) {
     uint32_t count, head = tide_output_head(model), *modules = tide_model_modules(model, &count);
     const char *besides = tide_format(model->m->arena, job->quant_from_pretrained ? "%s_loaded" : "%s_by_hand",
@@ -91,6 +127,7 @@ bool tide_quantise(tide_model *model, const tide_job *job) {
             if (v.kind == TIDE_VALUE_TENSOR) v.tensor->requires_grad = false;
         }
     }
+    if (job->quant_experts && !quantise_experts(model, &shared)) return false;
     tide_model_list_parameters(model);
     say_whole_experts(model, job);
     say_whole_layers(model, job);
@@ -101,6 +138,11 @@ bool tide_is_params4bit(const tide_model *model, uint32_t parameter) {
     const tide_parameter_row *row = &model->parameters[parameter];
     return tide_text_is(model->instances[row->module].of->name, "Linear4bit") &&
            tide_text_ends(tide_text_of(row->name), TIDE_TEXT(".weight"));
+}
+
+bool tide_has_quant_state(const tide_model *model, uint32_t parameter) {
+    const tide_parameter_row *row = &model->parameters[parameter];
+    return tide_is_params4bit(model, parameter) || (row->tensor->dtype == TIDE_UINT8 && is_parametrized(model, row));
 }
 
 typedef struct upcast {

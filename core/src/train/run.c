@@ -71,7 +71,7 @@ tide_description *tide_run_description(tide_run *run, const tide_job *job, tide_
 /* modeling_utils.py, caching_allocator_warmup: one block of the size of the weights as they will be stored. */
 static void warm_up(tide_run *run, const tide_job *job) {
     int64_t bytes = 0;
-    if (job->load != TIDE_load_warmup) return;
+    if (job->load != TIDE_load_warmup || job->quant_experts) return;
     for (uint32_t i = 0; i < run->model.parameter_count; i++) {
         const tide_tensor *t = run->model.parameters[i].tensor;
         bytes += tide_is_params4bit(&run->model, i) ? tide_count(t) / 2 : tide_bytes(t); /* two 4-bit values per byte */

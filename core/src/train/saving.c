@@ -24,7 +24,7 @@ static void call_of_count(tide_trainer_run *t, const char *name, int64_t count) 
 static void copy_quant_maps(tide_trainer_run *t) {
     const tide_model *model = &t->run->model;
     int64_t count = 0;
-    for (uint32_t i = 0; i < model->parameter_count; i++) count += tide_is_params4bit(model, i);
+    for (uint32_t i = 0; i < model->parameter_count; i++) count += tide_has_quant_state(model, i);
     if (count && t->job->quant_double) call_of_count(t, "nested_quant_maps", count);
 }
 

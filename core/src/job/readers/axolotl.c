@@ -205,7 +205,21 @@ static void settle_axolotl_storage(tide_claims *c) {
     if (is_sharded && quant && strcmp(quant->taken, "nf4") == 0) tide_imply(c, TIDE_SET_quant_storage, "bf16");
 }
 
+/* utils/schemas/config.py, check_quantize_moe_experts. */
+static void settle_axolotl_experts(tide_claims *c) {
+    const tide_json *root = axolotl_root(c);
+    const char *why = tide_json_is_true(tide_json_at(root, "lora_target_linear"))
+                          ? "lora_target_linear is not compatible with quantize_moe_experts."
+                      : !c->settings[TIDE_SET_adapter] ? "quantize_moe_experts requires adapter: lora or qlora"
+                      : !c->settings[TIDE_SET_quant]   ? "quantize_moe_experts requires load_in_4bit or load_in_8bit"
+                                                       : NULL;
+    if (why && tide_json_is_true(tide_json_at(root, "quantize_moe_experts")))
+        tide_error(c->diags, TIDE_ERR_CONFLICT, tide_claims_place(c, "quantize_moe_experts"),
+                   tide_format(c->arena, "axolotl refuses it: \"%s\"", why), NULL);
+}
+
 void tide_axolotl_settings(tide_claims *c) {
+    settle_axolotl_experts(c);
     settle_axolotl_accumulation(c);
     settle_axolotl_loss(c);
     settle_axolotl_storage(c);

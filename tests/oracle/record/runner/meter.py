@@ -89,15 +89,22 @@ class Meter:
     def owners(self, model: Any, optimizer: Any) -> None:
         """Marks parameters, gradients, buffers and the optimizer's state."""
         parameters = list(model.parameters())
-        self.mark("parameters", [t for p in parameters for t in tensors_of_parameter(p)])
+        owners = [*parameters, *parametrizations(model)]
+        self.mark("parameters", [t for p in owners for t in tensors_of_parameter(p)])
         self.mark("gradients", [p.grad for p in parameters if p.grad is not None])
-        self.mark("buffers", model.buffers())
+        self.mark("buffers", [b for name, b in model.named_buffers() if not name.endswith(".row_stats")])
         self.mark("optimizer", state_tensors(optimizer))
 
 
 def is_wrapper(t: Any) -> bool:
     """A tensor subclass without storage of its own."""
     return hasattr(t, "__tensor_flatten__") and type(t) not in (torch.Tensor, torch.nn.Parameter)
+
+
+def parametrizations(model: Any) -> list[Any]:
+    """Modules that dequantise a parameter of another one."""
+    lists = [m for m in model.modules() if isinstance(m, torch.nn.utils.parametrize.ParametrizationList)]
+    return [m for of in lists for m in of]
 
 
 def tensors_of_parameter(p: Any) -> list[Any]:
@@ -108,7 +115,7 @@ def tensors_of_parameter(p: Any) -> list[Any]:
     state = getattr(p, "quant_state", None)  # bitsandbytes
     for holder in (state, getattr(state, "state2", None)):
         found += [v for v in vars(holder).values() if isinstance(v, torch.Tensor)] if holder is not None else []
-    return found + [t for t in (getattr(p, n, None) for n in ("SCB", "CB", "ds_tensor")) if isinstance(t, torch.Tensor)]
+    return found + [t for t in (getattr(p, n, None) for n in ("SCB", "CB", "row_stats", "ds_tensor")) if isinstance(t, torch.Tensor)]
 
 
 def tensors_in(value: Any) -> list[Any]:

@@ -31,7 +31,7 @@ def build(case: Case, config: Config, partition: Any = None, on_host: bool = Fal
         warm_up(model)
     if is_on_meta(case):
         return prepared(model, case)
-    materialise(model, {}, "cpu" if on_host else "cuda")
+    materialise(model, {}, "cpu" if on_host else "cuda", quantize.of_experts(model, case))
     if case.quant in quantize.TORCHAO:
         quantize.convert_weights(model, case.quant)
     return prepared(model, case)
@@ -114,16 +114,19 @@ def keep_in_fp32(model: Any, dtype: Any) -> None:
             parameter.data = parameter.data.float()
 
 
-def materialise(module: Any, made: dict[int, Any], device: str = "cuda") -> None:
-    """Gives every meta (or host) tensor storage on the device, in the order in which module.to("cuda") does."""
+def materialise(module: Any, made: dict[int, Any], device: str = "cuda", replace: Any = None) -> None:
+    """Gives every meta (or host) tensor storage on the device, in the order in which module.to("cuda") does; replace:
+    called with the module and the name of each parameter that has moved."""
     for child in module.children():
-        materialise(child, made, device)
-    for name, p in module._parameters.items():
+        materialise(child, made, device, replace)
+    for name, p in list(module._parameters.items()):
         if p is None or p.is_cuda:
             continue
         if id(p) not in made:
             made[id(p)] = move_parameter(p, device)
         module._parameters[name] = made[id(p)]
+        if replace and replace(module, name):
+            del made[id(p)]
     for name, b in module._buffers.items():
         if b is not None and not b.is_cuda:
             module._buffers[name] = torch.empty_like(b, device=device) if b.is_meta else b.to(device)
@@ -188,7 +191,7 @@ def count_parameters(model: Any) -> dict[str, Any]:
     total = trainable = 0
     parts: dict[str, int] = {}
     for name, p in model.named_parameters():
-        state = getattr(p, "quant_state", None)
+        state = getattr(p, "quant_state", None) or quantize.state_of_experts(model, name)
         n = state.shape.numel() if state is not None else getattr(p, "ds_numel", p.numel())
         total += n
         trainable += n if p.requires_grad else 0

@@ -89,6 +89,64 @@ def layer(linear: Any, case: Case, dtype: Any) -> Any:
     return made
 
 
+class Int8Parametrization(nn.Module):
+    """axolotl's: rows of all experts, dequantised when the parameter is read."""
+
+    def __init__(self, row_stats: Any) -> None:
+        super().__init__()
+        self.register_buffer("row_stats", row_stats)
+
+    @torch.no_grad()
+    def forward(self, quantized: Any) -> Any:
+        import bitsandbytes as bnb
+
+        rows = quantized.reshape(-1, quantized.shape[-1])
+        return bnb.functional.int8_vectorwise_dequant(rows, self.row_stats).reshape(quantized.shape)
+
+
+def replace_parameter_8bit(module: Any, name: str) -> None:
+    """What axolotl does: bitsandbytes has replace_parameter_4bit alone."""
+    import bitsandbytes as bnb
+    from bitsandbytes.nn import parametrize
+    from torch.nn.utils.parametrize import register_parametrization
+
+    data, row_stats, _ = bnb.functional.int8_vectorwise_quant(getattr(module, name).data.to(torch.float16))
+    setattr(module, name, nn.Parameter(data, requires_grad=False))
+    register_parametrization(module, name, Int8Parametrization(row_stats), unsafe=True)
+    if len(module.parametrizations) == 1:
+        module.register_forward_pre_hook(parametrize._enable_parametrization_cache)
+        module.register_forward_hook(parametrize._disable_parametrization_cache)
+
+
+def of_experts(model: Any, case: Case) -> Callable[[Any, str], bool] | None:
+    """axolotl's patch_moe_quantization_on_load: quantises parameters of experts as they arrive."""
+    if not case.quant_experts:
+        return None
+    names = {module: name for name, module in model.named_modules()}
+
+    def replace(module: Any, name: str) -> bool:
+        from bitsandbytes.nn import parametrize
+
+        if module._parameters[name].ndim < 3 or "expert" not in f"{names[module]}.{name}".lower():
+            return False
+        if case.quant == "int8":
+            replace_parameter_8bit(module, name)
+        else:
+            parametrize.replace_parameter_4bit(
+                module, name, compress_statistics=case.quant_double, quant_type=case.quant, blocksize=case.quant_blocksize
+            )
+        torch.cuda.empty_cache()
+        return True
+
+    return replace
+
+
+def state_of_experts(model: Any, name: str) -> Any:
+    """The QuantState of the parameter of this name, "...experts.parametrizations.down_proj.original"."""
+    path, _, leaf = name.rpartition(".")
+    return getattr(model.get_submodule(path)[0], "quant_state", None) if leaf == "original" else None
+
+
 def bytes_on_device(p: Any) -> float:
     """Of a parameter that may still be on the host, in its type: HfQuantizer.param_element_size."""
     per_weight = {"Params4bit": 0.5, "Int8Params": 1.0}.get(type(p).__name__, p.element_size())
