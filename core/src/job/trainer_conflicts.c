@@ -297,6 +297,59 @@ static void check_quantised_reward(tide_job_builder *b) {
                         "use autocast=bf16, as RewardConfig does");
 }
 
+/* Options that TRL had another code for while it built the logits. */
+static void check_logits_trainer(tide_job_builder *b) {
+    const tide_job *job = b->job;
+    tide_text rest = tide_text_of(job->trainer_loss_type ? job->trainer_loss_type : ""), one;
+    bool has_sft = false;
+    while (tide_piece_next(&rest, ',', &one)) has_sft |= tide_text_is(one, "sft");
+    const struct {
+        bool is_set;
+        tide_setting_id id;
+        const char *what;
+    } rows[] = {
+        {job->use_liger_kernel == TIDE_use_liger_kernel_true_, TIDE_SET_use_liger_kernel,
+         "a preference loss of Liger's"},
+        {job->offload_activations != TIDE_offload_activations_none, TIDE_SET_offload_activations,
+         "activation_offloading of logits"},
+        {job->parallel_kind == TIDE_parallel_kind_fsdp1, TIDE_SET_parallel_kind,
+         "fsdp1, whose reference model keeps its logits' dtype,"},
+        {has_sft, TIDE_SET_trainer_loss_type, "sft, the cross entropy of the chosen rows' logits,"},
+    };
+    for (size_t i = 0; i < TIDE_COUNT_OF(rows); i++)
+        if (rows[i].is_set)
+            tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, rows[i].id,
+                                tide_format(b->arena, "%s is not described with TRL %s", rows[i].what,
+                                            tide_shown(b->arena, tide_text_of(job->values[TIDE_SET_trl]))),
+                                "use another, or give trl=1.16");
+}
+
+/* The releases whose trainers are described; compared as sources. From 1.15 on DPO and KTO have the fused head, and
+ * KTO's batches hold their labels on the device since 1.9. */
+static void check_trl_version(tide_job_builder *b, const char *kind) {
+    static const struct {
+        tide_trainer_choice trainer;
+        int first, last;
+    } described[] = {{TIDE_trainer_dpo, 1008, 1013},   {TIDE_trainer_dpo, 1015, 1016},  {TIDE_trainer_kto, 1009, 1013},
+                     {TIDE_trainer_kto, 1015, 1016},   {TIDE_trainer_orpo, 1009, 1009}, {TIDE_trainer_cpo, 1009, 1009},
+                     {TIDE_trainer_reward, 1009, 1009}};
+    const tide_job *job = b->job;
+    const char *given = job->values[TIDE_SET_trl];
+    int number = tide_version_number(given);
+    bool is_described = number == tide_version_number(tide_setting_default(TIDE_SET_trl));
+    if (job->trainer <= TIDE_trainer_hf) return;
+    for (size_t i = 0; i < TIDE_COUNT_OF(described); i++)
+        is_described |=
+            described[i].trainer == job->trainer && number >= described[i].first && number <= described[i].last;
+    if (!is_described)
+        tide_builder_refuse(
+            b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trl,
+            tide_format(b->arena, "%s is not described with %s", tide_shown(b->arena, tide_text_of(given)), kind),
+            "leave it out for the figures of TRL 1.16; dpo is described from 1.8 to 1.13 as well, kto "
+            "from 1.9 to 1.13");
+    if (tide_trl_builds_logits(job)) check_logits_trainer(b);
+}
+
 static void check_trainer(tide_job_builder *b) {
     const tide_job *job = b->job;
     if (job->trainer == TIDE_trainer_none) return;
@@ -305,6 +358,7 @@ static void check_trainer(tide_job_builder *b) {
         tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer, "trainers train",
                             "use mode=train, or leave it out");
     check_spread_trainer(b, kind);
+    check_trl_version(b, kind);
     int64_t rows = job->batch * (job->trainer == TIDE_trainer_dpo ? 2 : 1);
     bool scores_tokens =
         job->trainer > TIDE_trainer_hf && job->trainer != TIDE_trainer_reward && !tide_trainer_generates(job);

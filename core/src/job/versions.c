@@ -127,6 +127,13 @@ void tide_read_versions(tide_job_builder *b) {
     read_defaults(b);
 }
 
+bool tide_trl_builds_logits(const tide_job *job) {
+    enum { FUSED_SINCE = 1014 }; /* as tide_version_number() returns it */
+    int number = tide_version_number(job->values[TIDE_SET_trl]);
+    bool is_of_preferences = job->trainer == TIDE_trainer_dpo || job->trainer == TIDE_trainer_kto;
+    return is_of_preferences && number && number < FUSED_SINCE;
+}
+
 /* ---- what takes part ---- */
 
 static bool is_server(const tide_job *job) {
@@ -194,7 +201,7 @@ static bool takes_liger(const tide_job *job) {
 }
 
 static bool takes_trl(const tide_job *job) {
-    return job->mode == TIDE_mode_train && job->trainer > TIDE_trainer_hf;
+    return job->mode == TIDE_mode_train && job->trainer > TIDE_trainer_hf && !tide_trl_builds_logits(job);
 }
 
 static bool takes_schedulefree(const tide_job *job) {

@@ -100,6 +100,7 @@ static bool replace_in(liger_patch *p, tide_description *description, const tide
 }
 
 bool tide_trl_fuses_head(const tide_job *job) {
+    if (tide_trl_builds_logits(job)) return false;
     return job->trainer == TIDE_trainer_sft || job->trainer == TIDE_trainer_dpo || job->trainer == TIDE_trainer_kto ||
            job->trainer == TIDE_trainer_grpo || job->trainer == TIDE_trainer_rloo;
 }

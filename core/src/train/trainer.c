@@ -289,19 +289,25 @@ static void prepare_for_precomputing(tide_trainer_run *t) {
 }
 
 /* aux_loss_enabled of sft_trainer.py and others: if the configuration has router_aux_loss_coef, the router's
- * load-balancing loss is added. */
-static void add_aux_loss(tide_run *run, const tide_job *job) {
+ * load-balancing loss is added. False after an error. */
+static bool add_aux_loss(tide_run *run, const tide_job *job) {
     tide_model *model = &run->model;
-    for (uint32_t i = 0; i < model->scope_count && tide_trl_fuses_head(job); i++) {
+    bool builds_logits = tide_trl_builds_logits(job), balances = tide_trl_fuses_head(job) || builds_logits;
+    for (uint32_t i = 0; i < model->scope_count && balances; i++) {
         if (!tide_size_find(model->descriptions, model->scopes[i].description, TIDE_TEXT("balances"))) continue;
         const tide_json *coefficient = tide_json_at(model->scopes[i].config, "router_aux_loss_coef");
         tide_value experts = tide_size_in(model, i, "experts");
         bool has_router = experts.kind == TIDE_VALUE_INT && experts.integer > 0;
         if (!has_router || (coefficient && coefficient->number == 0)) continue;
+        if (builds_logits)
+            return tide_error(model->m->diags, TIDE_ERR_UNSUPPORTED, "/settings/trl",
+                              "the router's load-balancing loss is not described with a TRL that builds the logits",
+                              "give trl=1.16 for the figures of that release");
         *tide_model_setting(model, "router_experts") = experts;
         *tide_model_setting(model, "router_top_k") = tide_size_in(model, i, "top_k");
-        return;
+        break;
     }
+    return true;
 }
 
 /* dpo_trainer.py: the limit of the alpha-divergence at 1 is the reverse KL. */
@@ -323,18 +329,20 @@ static void set_loss_types(tide_trainer_run *t) {
     *tide_model_setting(&t->run->model, "loss_types") = types;
     *tide_model_setting(&t->run->model, "weighs_tail") = tide_of_bool(tide_job_sets(t->job, TIDE_SET_trainer_ld_alpha));
     *tide_model_setting(&t->run->model, "f_divergence") = f_divergence(t->job);
+    *tide_model_setting(&t->run->model, "centers_rewards") =
+        tide_of_bool(tide_job_sets(t->job, TIDE_SET_trainer_center_rewards_coefficient));
 }
 
 static bool prepare_trl(tide_trainer_run *t) {
     const tide_trl *kind = t->kind;
     tide_arena *arena = t->run->machine.arena;
     if (!tide_trainer_generates(t->job) || t->job->trainer_use_vllm) tide_keep_barrier(t);
-    if (!tide_find_parts(t)) return false;
-    add_aux_loss(t->run, t->job);
+    if (!tide_find_parts(t) || !add_aux_loss(t->run, t->job)) return false;
     set_loss_types(t);
-    t->policy = tide_trainer_function(t, tide_format(arena, "%s_policy", kind->name));
-    t->compute_loss = tide_trainer_function(t, tide_format(arena, "%s_loss", kind->name));
-    if (kind->has_reference) t->reference = tide_trainer_function(t, tide_format(arena, "%s_reference", kind->name));
+    const char *name = tide_trl_builds_logits(t->job) ? tide_format(arena, "%s_logits", kind->name) : kind->name;
+    t->policy = tide_trainer_function(t, tide_format(arena, "%s_policy", name));
+    t->compute_loss = tide_trainer_function(t, tide_format(arena, "%s_loss", name));
+    if (kind->has_reference) t->reference = tide_trainer_function(t, tide_format(arena, "%s_reference", name));
     int64_t sequences = tide_sequences_of_row(t->job);
     if (sequences) /* masking_utils.py: find_packed_sequence_indices() is None for a single one */
         *tide_model_setting(&t->run->model, "packing") = tide_of_bool(sequences > 1);

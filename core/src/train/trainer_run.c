@@ -249,7 +249,7 @@ tide_dtype tide_loss_dtype(const tide_trainer_run *t) {
 }
 
 static bool is_mixed_unwrapped(const tide_job *job) {
-    return job->parallel_kind == TIDE_parallel_kind_fsdp2 && job->autocast.is_set;
+    return job->parallel_kind == TIDE_parallel_kind_fsdp2 && job->autocast.is_set && !tide_trl_builds_logits(job);
 }
 
 void tide_accelerator_autocast_begin(tide_trainer_run *t) {
@@ -336,7 +336,7 @@ bool tide_find_parts(tide_trainer_run *t) {
                           tide_format(model->m->arena, "%s of TRL is described for causal language models",
                                       t->job->values[TIDE_SET_trainer]),
                           "use trainer=hf");
-    bool is_whole = t->kind->builds_logits;
+    bool is_whole = t->kind->builds_logits || tide_trl_builds_logits(t->job);
     t->base_model = (tide_value){.kind = TIDE_VALUE_MODULE, .module = is_whole ? model->root : base};
     t->lm_head = (tide_value){.kind = TIDE_VALUE_MODULE, .module = head};
     return true;

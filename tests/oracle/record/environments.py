@@ -28,6 +28,7 @@ class Group:
     bare: list[str] = field(default_factory=list)
     compiled: list[str] = field(default_factory=list)
     apart: list[str] = field(default_factory=list)
+    folder: str | None = None
 
 
 def groups() -> dict[str, Group]:
@@ -47,6 +48,12 @@ def python_of(environment: str) -> Path:
 def apart_of(environment: str) -> Path:
     """Packages that only the process of a case that needs them looks into."""
     return folder() / environment / "apart"
+
+
+def trl_of(given: Given) -> Path | None:
+    """The folder of the TRL that a case asks for, if it is not the environment's own."""
+    version = (given.get("trainer") or {}).get("trl")
+    return folder() / f"trl-{version}" if version else None
 
 
 def environment_of(given: Given) -> str:
@@ -69,7 +76,8 @@ def batches_of(cases: Iterable[Given]) -> list[tuple[str, list[Given]]]:
             if serving_case.is_one(given)
             else []
         )
-        found.setdefault((name, *decided), []).append(given)
+        trl = trl_of(given)
+        found.setdefault((name, *decided, *([trl.name] if trl else [])), []).append(given)
     return [(key[0], batch) for key, batch in found.items()]
 
 
@@ -97,12 +105,13 @@ def install(names: Iterable[str]) -> None:
 
 
 def install_group(group: Group, pip: list[str]) -> None:
+    apart = folder() / group.folder if group.folder else apart_of(group.environment)
     slowly = {**os.environ, "MAX_JOBS": os.environ.get("MAX_JOBS", "1"), "NVTE_BUILD_THREADS_PER_JOB": "1"}
     for packages, options in (
         (group.packages, []),
         (group.bare, ["--no-deps"]),
         (group.compiled, ["--no-deps", "--no-build-isolation"]),
-        (group.apart, ["--no-deps", "--upgrade", "--target", str(apart_of(group.environment))]),
+        (group.apart, ["--no-deps", "--upgrade", "--target", str(apart)]),
     ):
         if packages:
             subprocess.run([*pip, *options, *packages], check=True, env=slowly)
@@ -110,4 +119,6 @@ def install_group(group: Group, pip: list[str]) -> None:
 
 def missing(cases: Iterable[Given]) -> list[str]:
     """Environments that these cases need and that are not installed."""
-    return sorted({e for e in map(environment_of, cases) if not python_of(e).exists()})
+    cases = list(cases)
+    older = {path.name for path in map(trl_of, cases) if path and not path.exists()}
+    return sorted(older | {e for e in map(environment_of, cases) if not python_of(e).exists()})

@@ -86,6 +86,8 @@ def variables(environment: str, cases: Sequence[Given], options: Options) -> dic
     python = environments.python_of(environment)
     if any((c.get("parallel") or {}).get("spmd_backend") == "spmd_types" for c in cases):
         made["PYTHONPATH"] = str(environments.apart_of(environment))  # torch looks for spmd_types as it is imported
+    for trl in filter(None, map(environments.trl_of, cases[:1])):
+        made["PYTHONPATH"] = str(trl)
     return {
         **os.environ,
         **made,

@@ -100,7 +100,8 @@ static bool case_trainer(case_reader *r, const tide_json *plan) {
                                            {"compute_metrics", "trainer.compute_metrics"},
                                            {"preprocess", "trainer.preprocess_logits_for_metrics"},
                                            {"steps_per_generation", "trainer.steps_per_generation"},
-                                           {"temperature", "trainer.temperature"}};
+                                           {"temperature", "trainer.temperature"},
+                                           {"trl", "trl"}};
     static const char *const without_effect[] = {"load_best_model_at_end"};
     static const char *const of_rollouts[][3] = {{"generations", "trainer.num_generations", "4"},
                                                  {"completion", "trainer.max_completion_length", "64"},

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Installed packages: requirements.txt, the output of `pip freeze`, environment.yml of conda, pyproject.toml, a
- * Dockerfile. Reads the versions of PyTorch and transformers. */
+ * Dockerfile. Reads the versions of PyTorch, transformers and TRL. */
 #include <string.h>
 
 #include "base/units.h"
@@ -35,6 +35,7 @@ static tide_text without_comment(tide_text line) {
 
 static tide_setting_id library_of(tide_text name) {
     if (tide_text_same(name, TIDE_TEXT("torch")) || tide_text_same(name, TIDE_TEXT("pytorch"))) return TIDE_SET_torch;
+    if (tide_text_same(name, TIDE_TEXT("trl"))) return TIDE_SET_trl;
     return tide_text_same(name, TIDE_TEXT("transformers")) ? TIDE_SET_transformers : TIDE_SET_COUNT;
 }
 
@@ -84,7 +85,7 @@ static void read_requirement(tide_reading *r, tide_text line) {
             NULL);
 }
 
-/* Whether text is a list of packages, with options of pip on separate lines, that contains one of the two libraries. */
+/* Whether text is a list of packages, with options of pip on separate lines, that contains one of these libraries. */
 static bool is_requirements(tide_text text) {
     tide_text line, name, rest;
     bool has_library = false;

@@ -129,9 +129,9 @@ static const own_trainer *own_trainer_of(const tide_claims *c, const char *said)
         {TIDE_PROGRAM_axolotl, "orpo", "orpo", NULL},
         {TIDE_PROGRAM_axolotl, "simpo", "cpo", NULL},
         {TIDE_PROGRAM_axolotl, "reward", "reward", NULL},
-        {TIDE_PROGRAM_axolotl, "dpo", "dpo", ALL_LOGITS},
-        {TIDE_PROGRAM_axolotl, "ipo", "dpo", ALL_LOGITS},
-        {TIDE_PROGRAM_axolotl, "kto", "kto", ALL_LOGITS},
+        {TIDE_PROGRAM_axolotl, "dpo", "dpo", NULL},
+        {TIDE_PROGRAM_axolotl, "ipo", "dpo", NULL},
+        {TIDE_PROGRAM_axolotl, "kto", "kto", NULL},
         {TIDE_PROGRAM_axolotl, "grpo", "grpo", ALL_LOGITS},
         /* train/dpo/trainer.py, train/kto/trainer.py, train/rm/trainer.py */
         {TIDE_PROGRAM_llama_factory, "dpo", "dpo", ALL_IN_FP32},
@@ -177,11 +177,9 @@ static const char *own_kind(tide_claims *c, const char *said) {
                                "not described",
                                what),
                    "run the program with `tidemark dry-run`, which needs no description");
-    } else if (asked && strcmp(asked, own->trainer) == 0) {
+    } else if (own->why && asked && strcmp(asked, own->trainer) == 0) {
         tide_report(c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, place,
-                    tide_format(c->arena, "%s %s: TRL 1.16's trainer=%s is played", what,
-                                own->why ? own->why : "is TRL's", asked),
-                    NULL);
+                    tide_format(c->arena, "%s %s: TRL 1.16's trainer=%s is played", what, own->why, asked), NULL);
         return own->trainer;
     } else if (own->why) {
         tide_error(c->diags, TIDE_ERR_UNSUPPORTED, place,
@@ -196,13 +194,24 @@ static const char *own_kind(tide_claims *c, const char *said) {
     return NULL;
 }
 
+/* axolotl 0.19: the metadata of its wheel; core/trainers/dpo/trainer.py, training_step(). */
+static void settle_axolotl(tide_claims *c, const char *kind) {
+    bool is_dpo = strcmp(kind, "dpo") == 0;
+    if (is_dpo || strcmp(kind, "kto") == 0) tide_imply(c, TIDE_SET_trl, "1.9");
+    if (is_dpo)
+        tide_report(c->diags, TIDE_ASSUMPTION, TIDE_OK, c->fact_places[TIDE_FACT_trl],
+                    "axolotl empties the cache after each micro-batch, which is not played: less is reserved", NULL);
+}
+
 void tide_own_trainer_settle(tide_claims *c, const char *said) {
     const char *kind = own_kind(c, said);
     for (unsigned id = TIDE_SET_trainer_prompt_length; !kind && id <= TIDE_SET_trainer_batch_eval_metrics; id++)
         c->settings[id] = NULL;
     if (!kind) return;
     tide_settle(c, TIDE_FACT_trl, TIDE_SET_trainer, kind);
-    if (strcmp(said, "simpo") == 0) tide_settle(c, TIDE_FACT_trl, TIDE_SET_trainer_loss_type, said);
+    if (strcmp(said, "simpo") == 0 || strcmp(said, "ipo") == 0)
+        tide_settle(c, TIDE_FACT_trl, TIDE_SET_trainer_loss_type, said);
+    if (tide_claims_have(c, TIDE_PROGRAM_axolotl)) settle_axolotl(c, kind);
     if (strcmp(kind, "grpo") == 0 || strcmp(kind, "rloo") == 0) tide_rollouts_settle(c);
 }
 

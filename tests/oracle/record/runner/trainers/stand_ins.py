@@ -32,6 +32,13 @@ def counted_selections(count: Callable[[Any], int]) -> Iterator[None]:
             if out.grad_fn is not None:  # its backward counts again
                 during_backward(out, selected)
             return out
+        if caller == "_compute_loss" and (self.dim() == 3 or self.dtype == torch.int64):  # logits of one half of DPO's pairs, before TRL 1.14
+            selected = count(torch.Size((2 * index.shape[0], index.shape[1]))) // 2
+            with phantom.counts(selected):
+                out = take(self, index)
+            if out.grad_fn is not None:
+                during_backward(out, selected)
+            return out
         if caller in ("nanmin", "nanmax") and not index.dim():
             return take(self, True)
         if caller in ("nanmin", "nanmax", "get_high_entropy_mask"):
