@@ -49,6 +49,10 @@ static void test_config_file(void) {
     CHECK(job && config_int(job, NULL, "hidden_size") == 64);
     job = build_file("overrides.hidden_size=8", "config.json", LLAMA);
     CHECK(job && config_int(job, NULL, "hidden_size") == 8);
+    job = build_file(NULL, "config.json", "{\"model_type\": \"gpt2\", \"hidden_size\": 8, \"n_embd\": 16}");
+    CHECK(job && config_int(job, NULL, "n_embd") == 8); /* another name is set after the key's own */
+    job = build_file("overrides.hidden_size=8", "config.json", "{\"model_type\": \"gpt2\", \"n_embd\": 16}");
+    CHECK(job && config_int(job, NULL, "n_embd") == 8);
     job = build_file(NULL, "c.json",
                      "{\"name\": \"mine\", \"title\": \"Mine\", \"parameters\": 7, \"config\": " LLAMA "}");
     CHECK(job && strcmp(job->model, "mine") == 0 && strcmp(job->model_title, "Mine") == 0 &&

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* transformers' defaults for keys missing in a config.json, from models/config_defaults.json: for a part of a
- * configuration PreTrainedConfig only saves what differs from its class (configuration_utils.py, to_diff_dict). */
+/* What transformers makes of a config.json, from models/config_defaults.json: other names of keys, and defaults for
+ * keys that are missing, since of a part of a configuration PreTrainedConfig only saves what differs from its class
+ * (configuration_utils.py, to_diff_dict). */
 #include "job/builder.h"
 
 #include <string.h>
@@ -12,16 +13,15 @@ enum { FILLED_LIMIT = 64 };
 
 typedef struct config_filling {
     tide_job_builder *b;
-    tide_text all;
     const char *place; /* of the object being filled */
     uint32_t *parts;   /* filled so far */
 } config_filling;
 
 /* The object of a model type; NULL: there is none. Parses only its text, not the whole file. */
-static const tide_json *defaults_of(const config_filling *x, tide_text model_type) {
-    tide_arena *arena = x->b->arena;
+static const tide_json *defaults_of(tide_arena *arena, tide_text model_type, tide_diagnostics *diags) {
+    const tide_source all = tide_source_whole(arena, &tide_config_defaults_source);
     const char *quoted = tide_format(arena, "\"%.*s\": {", (int)model_type.length, model_type.at),
-               *start = strstr(x->all.at, quoted);
+               *start = strstr(all.text, quoted);
     if (!start || memchr(model_type.at, '"', model_type.length)) return NULL;
     const char *open = strchr(start, '{'), *end = open;
     int depth = 0;
@@ -29,7 +29,7 @@ static const tide_json *defaults_of(const config_filling *x, tide_text model_typ
         depth += *end == '{' ? 1 : *end == '}' ? -1 : 0;
         end++;
     } while (depth && *end);
-    return tide_json_parse(arena, (tide_text){open, (size_t)(end - open)}, "/config_defaults", x->b->diags);
+    return tide_json_parse(arena, (tide_text){open, (size_t)(end - open)}, "/config_defaults", diags);
 }
 
 /* Reports assumed sizes: transformers saves all keys of a model, but few of its parts. */
@@ -40,14 +40,17 @@ static void say_filled(const config_filling *x, const char *sizes) {
                 "give the complete config.json if these are wrong");
 }
 
-static void fill_keys(const config_filling *x, tide_json *config, const tide_json *defaults) {
-    tide_arena *arena = x->b->arena;
+/* PreTrainedConfig's attribute_map: another name sets the key, after those given by their own names. */
+static void rename_keys(const config_filling *x, tide_json *config, const tide_json *defaults) {
     const tide_json *names = tide_json_at(defaults, "@names");
     for (const tide_json *name = names ? names->first : NULL; name; name = name->next) {
         const tide_json *given = tide_json_find(config, name->key);
-        if (given && !tide_json_find(config, name->text))
-            tide_json_put(arena, config, name->text, tide_json_clone(arena, given));
+        if (given) tide_json_put(x->b->arena, config, name->text, tide_json_clone(x->b->arena, given));
     }
+}
+
+static void fill_keys(const config_filling *x, tide_json *config, const tide_json *defaults) {
+    tide_arena *arena = x->b->arena;
     const char *sizes = NULL;
     for (const tide_json *row = defaults->first; row; row = row->next) {
         if (row->key.at[0] == '@' || tide_json_find(config, row->key)) continue;
@@ -61,8 +64,9 @@ static void fill_keys(const config_filling *x, tide_json *config, const tide_jso
 
 static void fill_config(const config_filling *x, tide_json *config, tide_text model_type) {
     if (++*x->parts > FILLED_LIMIT) return; /* tide_fill_config() says so */
-    const tide_json *defaults = model_type.length ? defaults_of(x, model_type) : NULL;
-    if (defaults) fill_keys(x, config, defaults);
+    const tide_json *defaults = model_type.length ? defaults_of(x->b->arena, model_type, x->b->diags) : NULL;
+    rename_keys(x, config, defaults);
+    if (defaults && !x->b->is_of_catalogue) fill_keys(x, config, defaults);
     const tide_json *parts = tide_json_at(defaults, "@parts");
     for (tide_json *part = config->first; part; part = part->next) {
         if (part->kind != TIDE_JSON_OBJECT) continue;
@@ -78,13 +82,20 @@ static void fill_config(const config_filling *x, tide_json *config, tide_text mo
 
 void tide_fill_config(tide_job_builder *b) {
     const tide_json *type = tide_json_at(b->inputs.config, "model_type");
-    if (b->is_of_catalogue || !tide_json_is(type, TIDE_JSON_STRING)) return;
-    const tide_source source = tide_source_whole(b->arena, &tide_config_defaults_source);
+    bool is_complete = b->is_of_catalogue && !b->arguments.override_count;
+    if (is_complete || !tide_json_is(type, TIDE_JSON_STRING)) return;
     uint32_t parts = 0;
-    const config_filling x = {b, {source.text, source.length}, "/config.json", &parts};
+    const config_filling x = {b, "/config.json", &parts};
     fill_config(&x, b->inputs.config, type->text);
     if (parts > FILLED_LIMIT)
         tide_error(b->diags, TIDE_ERR_LIMIT, "/config.json",
                    tide_format(b->arena, "more than %d of its parts have a model_type", FILLED_LIMIT),
                    "a configuration has a few parts; check the file");
+}
+
+tide_text tide_config_key(tide_arena *arena, const tide_json *config, tide_text name, tide_diagnostics *diags) {
+    const tide_json *type = tide_json_at(config, "model_type");
+    if (!tide_json_is(type, TIDE_JSON_STRING)) return name;
+    const tide_json *key = tide_json_find(tide_json_at(defaults_of(arena, type->text, diags), "@names"), name);
+    return key ? key->text : name;
 }

@@ -310,6 +310,8 @@ bool tide_job_check_config(tide_arena *arena, const tide_job *job, tide_diagnost
  * NULL: none. */
 const tide_json *tide_config_type(const tide_json *config);
 
+/* The key that a name sets: PreTrainedConfig's attribute_map has other names for some. */
+tide_text tide_config_key(tide_arena *arena, const tide_json *config, tide_text name, tide_diagnostics *diags);
 /* Where an entry of the configuration was given: "/settings/overrides.n_head" or "/config.json/n_head". */
 const char *tide_job_config_place(tide_arena *arena, const tide_job *job, const tide_json *entry);
 

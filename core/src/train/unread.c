@@ -75,7 +75,7 @@ static void check_override(const tide_run *run, const tide_job *job, const char 
         at = tide_json_find(at, key);
     }
     if (!key.length || is_of_loop(key)) return;
-    if (is_read(run, above, key)) return;
+    if (is_read(run, above, tide_config_key(m->arena, above, key, m->diags))) return;
     const char **keys = TIDE_NEW(m->arena, const char *, above->count + 1);
     uint32_t count = 0;
     for (const tide_json *child = above->first; child; child = child->next)
