@@ -127,6 +127,8 @@ embed_file(config_defaults config_defaults)
 string(APPEND bodies "const tide_source tide_config_defaults_source = ${initializer};\n")
 embed_file(tp_plans tp_plans)
 string(APPEND bodies "const tide_source tide_tp_plans_source = ${initializer};\n")
+embed_file(no_split_modules no_split_modules)
+string(APPEND bodies "const tide_source tide_no_split_modules_source = ${initializer};\n")
 
 # "model_type": {"llama": "LlamaModel"} of every architecture.
 set(rows "")

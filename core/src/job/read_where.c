@@ -40,6 +40,12 @@ static bool has_own_plan(const tide_job *job) {
 static bool has_data_ranks(const tide_job *job) {
     return job->parallel_dp > 1;
 }
+static bool has_trainer(const tide_job *job) {
+    return job->trainer != TIDE_trainer_none;
+}
+static bool wraps_layers(const tide_job *job) {
+    return strcmp(job->parallel_wrap, "layer") == 0;
+}
 static bool is_sharded(const tide_job *job) {
     return job->parallel_dp * job->parallel_cp > 1;
 }
@@ -196,6 +202,8 @@ static const struct {
     {ZERO, TIDE_SET_parallel_check_grad_overflow, never, ": what it takes is there and gone before the peak"},
     {ZERO, TIDE_SET_parallel_round_robin_gradients, is_not_zero3, " in stage 3"},
     {ZERO, TIDE_SET_parallel_use_multi_rank_bucket_allreduce, is_not_zero3, " in stage 3"},
+    {ALL_KINDS, TIDE_SET_parallel_transformer_cls_names_to_wrap, has_trainer, " without a trainer"},
+    {ALL_KINDS, TIDE_SET_parallel_transformer_cls_names_to_wrap, wraps_layers, " with parallel.wrap=root"},
     {FSDP1, TIDE_SET_parallel_limit_all_gathers, never, ": it is about when the CPU waits"},
     {MEGATRON, TIDE_SET_parallel_fp8_amax_history_len, is_fp8_delayed, " without parallel.fp8=delayed"},
     {ALL_KINDS, TIDE_SET_parallel_local_world, never, ": nodes do not matter to what a rank allocates"},

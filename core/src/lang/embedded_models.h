@@ -35,9 +35,10 @@ extern const tide_source tide_catalogue_at_once[];
 extern const tide_source tide_recipe_sources[];
 extern const uint32_t tide_recipe_source_count;
 
-extern const tide_source tide_gpu_source;             /* models/gpus.json */
-extern const tide_source tide_config_defaults_source; /* models/config_defaults.json */
-extern const tide_source tide_tp_plans_source;        /* models/tp_plans.json */
+extern const tide_source tide_gpu_source;              /* models/gpus.json */
+extern const tide_source tide_config_defaults_source;  /* models/config_defaults.json */
+extern const tide_source tide_tp_plans_source;         /* models/tp_plans.json */
+extern const tide_source tide_no_split_modules_source; /* models/no_split_modules.json */
 
 /* The description of a model_type, and the class that AutoModel makes for it. */
 typedef struct tide_model_type {

@@ -23,6 +23,7 @@ static bool has_handle(const fsdp1 *f, uint32_t instance) {
     const char *wrap = f->w->job->parallel_wrap;
     if (instance == model->root || tide_fsdp1_is_trainable_leaf(f, instance)) return true;
     if (strcmp(wrap, "root") == 0) return false;
+    if (f->is_unit) return f->is_unit[instance];
     bool is_fine = strcmp(wrap, "fine") == 0 && of->parent && model->instances[of->parent].of->is_checkpointed;
     return of->of->is_checkpointed ||
            (is_fine && (tide_text_is(of->name, "self_attn") || tide_text_is(of->name, "mlp")));
@@ -38,6 +39,21 @@ static void add_handles(fsdp1 *f, const uint32_t *modules, uint32_t count) {
     }
 }
 
+/* A head that is tied to embeddings in another unit gets a flat parameter with a copy of their weight. */
+static bool check_tied_head(const fsdp1 *f) {
+    tide_model *model = f->w->model;
+    uint32_t input = tide_embeddings_of(model, false), output = tide_embeddings_of(model, true), at[] = {input, output};
+    if (!f->is_unit || !input || !output || !tide_shares_parameter(model, input, output)) return true;
+    for (size_t i = 0; i < TIDE_COUNT_OF(at); i++)
+        while (!f->handle_of[at[i]]) at[i] = model->instances[at[i]].parent;
+    if (at[0] == at[1]) return true;
+    tide_fail_setting(
+        model->m, TIDE_ERR_UNSUPPORTED, "parallel.kind",
+        "accelerate's units part the embeddings from the head that is tied to them, which is not described; "
+        "use ddp, or the classes of blocks alone (parallel.transformer_cls_names_to_wrap)");
+    return false;
+}
+
 static bool choose_modules(fsdp1 *f) {
     tide_model *model = f->w->model;
     tide_machine *m = model->m;
@@ -48,6 +64,7 @@ static bool choose_modules(fsdp1 *f) {
         return false;
     }
     uint32_t count = 0, n = 0, *modules = tide_model_modules(model, &count);
+    if (f->w->has_trainer && strcmp(wrap, "layer") == 0 && !(f->is_unit = tide_no_split_modules(f->w))) return false;
     f->handle_of = TIDE_NEW(m->arena, uint32_t, model->instance_count + 1);
     add_handles(f, modules, count);
     f->handles = TIDE_NEW(m->arena, flat_param_handle, f->count);
@@ -60,7 +77,7 @@ static bool choose_modules(fsdp1 *f) {
         f->handles[handle - 1].module = modules[i];
         f->all_handles[n++] = handle - 1;
     }
-    return true;
+    return check_tied_head(f);
 }
 
 /* _validate_tensors_to_flatten(). */

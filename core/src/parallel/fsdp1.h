@@ -45,6 +45,7 @@ typedef struct fsdp1 {
     flat_param_handle *handles; /* in wrapping order: inner ones first, the root last */
     uint32_t count;
     uint32_t *handle_of;   /* by instance: the handle of the module plus one */
+    const bool *is_unit;   /* of a trainer, by instance: what accelerate wraps */
     uint32_t *all_handles; /* in the order of modules() */
     int64_t shard_ranks, shard_rank;
     fsdp_sharding_strategy sharding_strategy;

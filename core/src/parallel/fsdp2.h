@@ -120,8 +120,6 @@ static inline void fsdp2_add_module(fsdp2 *f, uint32_t state, uint32_t instance)
     f->states[state].module_count++;
 }
 
-/* get_input_embeddings() or get_output_embeddings(); 0: there is none. */
-uint32_t tide_fsdp2_embeddings_of(tide_model *model, bool is_output);
 /* With mixed precision, trainable parameters are kept in fp32 unless anything is in bitsandbytes' 4 bits. */
 void tide_fsdp2_upcast(fsdp2 *f);
 /* Blocks, embeddings, and final norm with head; all but the root. False after an error. */

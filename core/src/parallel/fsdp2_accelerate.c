@@ -25,16 +25,6 @@ void tide_fsdp2_upcast(fsdp2 *f) {
     }
 }
 
-/* get_input_embeddings() or get_output_embeddings(): of the class nearest to the root that names one; 0: none does. */
-uint32_t tide_fsdp2_embeddings_of(tide_model *model, bool is_output) {
-    for (uint32_t i = 1; i < model->instance_count; i++) {
-        const tide_class *of = model->instances[i].of;
-        uint32_t found = tide_model_below(model, i, is_output ? of->output_embeddings : of->input_embeddings);
-        if (found) return found;
-    }
-    return is_output ? tide_model_find(model, TIDE_TEXT("lm_head")) : 0;
-}
-
 /* _find_final_norm: the last norm among the base model's children. Under peft, base_model_prefix leads to the model
  * itself if it is "model", an attribute that LoraModel has. */
 static uint32_t final_norm_of(const tide_model *model, const tide_job *job, uint32_t head) {
@@ -48,6 +38,50 @@ static uint32_t final_norm_of(const tide_model *model, const tide_job *job, uint
     return norm;
 }
 
+/* get_module_children_bottom_up(): what is inside of a unit comes before it. */
+static bool add_no_split_modules(fsdp2 *f) {
+    tide_model *model = f->w->model;
+    bool *units = tide_no_split_modules(f->w);
+    for (uint32_t i = 1; units && i < model->instance_count; i++) {
+        if (!units[i]) continue;
+        for (uint32_t k = i + 1; k < model->instance_count; k++) {
+            if (!units[k] || !tide_is_below(model, k, i)) continue;
+            fsdp2_add_module(f, f->state_count++, k);
+            units[k] = false;
+        }
+        fsdp2_add_module(f, f->state_count++, i);
+    }
+    return units != NULL;
+}
+
+static bool has_module(const tide_model *model, tide_text name) {
+    uint32_t i = 1;
+    while (i < model->instance_count && !tide_text_equal(model->instances[i].name, name)) i++;
+    return i < model->instance_count;
+}
+
+/* What fully_shard() refuses of the embeddings' units. */
+static bool check_embeddings(fsdp2 *f, uint32_t input, uint32_t output, bool is_tied) {
+    tide_model *model = f->w->model;
+    const char *refusal = NULL;
+    for (uint32_t at = input ? model->instances[input].parent : 0; at; at = model->instances[at].parent)
+        if (f->state_of[at])
+            refusal = "the input embeddings are in a unit already, and accelerate shards them again: \"Invariant "
+                      "encountered: value was None when it should not be\"";
+    if (!refusal && is_tied && has_module(model, TIDE_TEXT("shared")))
+        refusal =
+            "encoder and decoder share the input embeddings: \"Parameter is shared with a parameter already managed "
+            "by another FSDP group\"";
+    if (!refusal && output && tide_ties_bias(model))
+        refusal =
+            "the head's bias has two names: \"Parameter is shared with a parameter already managed by another FSDP "
+            "group\"";
+    if (refusal)
+        tide_fail_setting(model->m, TIDE_ERR_UNSUPPORTED, "parallel.kind", "FSDP2 refuses this model: %s; use fsdp1",
+                          refusal);
+    return !refusal;
+}
+
 bool tide_fsdp2_accelerate_states(fsdp2 *f) {
     tide_model *model = f->w->model;
     const char *wrap = f->w->job->parallel_wrap;
@@ -58,14 +92,14 @@ bool tide_fsdp2_accelerate_states(fsdp2 *f) {
                           "(NO_WRAP)");
         return false;
     }
-    for (uint32_t i = 1; i < model->instance_count && wraps_blocks; i++)
-        if (model->instances[i].of->is_checkpointed) fsdp2_add_module(f, f->state_count++, i);
-    uint32_t input = tide_fsdp2_embeddings_of(model, false), output = tide_fsdp2_embeddings_of(model, true),
+    if (wraps_blocks && !add_no_split_modules(f)) return false;
+    uint32_t input = tide_embeddings_of(model, false), output = tide_embeddings_of(model, true),
              norm = final_norm_of(model, f->w->job, output);
     f->embeddings[0] = input;
     f->embeddings[1] = output;
     bool is_apart = output && tide_head_tied_again(model) == output,
-         is_tied = is_apart || (input && output && tide_tied_head(model) == output);
+         is_tied = is_apart || (input && output && tide_shares_parameter(model, input, output));
+    if (!check_embeddings(f, input, output, is_tied)) return false;
     if (!is_tied && input) fsdp2_add_module(f, f->state_count++, input);
     uint32_t tail[] = {norm, is_tied ? input : 0, is_apart ? 0 : output}, before = f->state_count;
     memcpy(f->states[before].listed, tail, sizeof tail);

@@ -136,7 +136,7 @@ bool tide_fsdp2_plan_states(fsdp2 *f) {
                     *plans = tide_plans_of_type(tide_plan_rows(model), type);
     bool is_new = tide_is_new_to_transformers(type), adds_head = is_new || tide_json_at(plans, "fsdp_plan"),
          has_plans = adds_head || tide_json_at(plans, "tp_plan");
-    uint32_t input = tide_fsdp2_embeddings_of(model, false), output = tide_fsdp2_embeddings_of(model, true),
+    uint32_t input = tide_embeddings_of(model, false), output = tide_embeddings_of(model, true),
              base = base_of(model, output), norm = 0;
     bool is_tied = output && (tide_head_tied_again(model) == output || (input && tide_tied_head(model) == output));
     if (has_other_ties(model) || (!has_plans && !find_base(model, input, &base))) return refuse_ties(model);

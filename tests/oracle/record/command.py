@@ -91,7 +91,8 @@ def parser() -> argparse.ArgumentParser:
     one = command(
         "defaults",
         write_defaults,
-        "Write models/config_defaults.json, what transformers has for keys that are missing, and tp_plans.json.",
+        "Write models/config_defaults.json, what transformers has for keys that are missing, tp_plans.json and "
+        "no_split_modules.json.",
     )
     one.add_argument("--check", action="store_true", help="only say whether it is up to date")
     return top
@@ -216,7 +217,7 @@ def check_results(given: argparse.Namespace) -> int:
 
 def write_defaults(given: argparse.Namespace) -> int:
     models = environments.HERE.parents[2] / "models"
-    for name in ("config_defaults", "tp_plans"):
+    for name in ("config_defaults", "tp_plans", "no_split_modules"):
         path = models / f"{name}.json"
         made = subprocess.run(
             [str(environments.python_of("base")), "-m", f"record.runner.{name}", str(models)],
