@@ -215,7 +215,7 @@ static void assume_inference(tide_job_builder *b) {
 
 static void assume_kernels(tide_job_builder *b) {
     const tide_job *job = b->job;
-    assume(b, TIDE_SET_attention, "sdpa, as transformers chooses");
+    assume(b, TIDE_SET_attention, "sdpa, as transformers chooses where the class has it");
     if (job->attention == TIDE_attention_sdpa)
         assume(b, TIDE_SET_sdpa_backend,
                tide_format(b->arena, "the kernel that PyTorch selects at capability %lld", (long long)job->capability));
