@@ -32,6 +32,12 @@ static inline void rise(tide_player *p, uint32_t slot, uint64_t block_bytes, uin
     }
 }
 
+/* The slots below this one hold what the repetition's backward frees; 0: it is none. */
+static inline uint32_t end_of_saved(const tide_repetition *of) {
+    const tide_repetition *saving = of - of->unwinds;
+    return of->unwinds ? saving->first_held + saving->times * saving->held_count : 0;
+}
+
 /* Moves a block to another slot. */
 static inline void move_block(tide_player *p, uint32_t from, uint32_t to) {
     p->blocks[to] = p->blocks[from];

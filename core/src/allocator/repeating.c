@@ -24,12 +24,11 @@ enum { SETTLED = 64 };
 static void find_carried(tide_player *p, const tide_repetition *of) {
     tide_repeating *r = &p->repeating;
     tide_event_cursor cursor = {.source = p->source, .event = of->first_event};
-    const tide_repetition *saving = of - of->unwinds;
-    uint32_t end_of_saved = of->unwinds ? saving->first_held + saving->times * saving->held_count : 0;
+    uint32_t saved_end = end_of_saved(of);
     r->carried_count = 0;
     while (cursor.event < of->last_event) {
         tide_event e = tide_cursor_next(&cursor);
-        if (e.kind != TIDE_EVENT_FREE || e.slot < end_of_saved) continue;
+        if (e.kind != TIDE_EVENT_FREE || e.slot < saved_end) continue;
         for (uint32_t slot = e.slot; slot < of->first_allocation; slot += of->own) { /* and of iterations before that */
             TIDE_ROOM(p->arena, r->carried, r->carried_count, r->carried_capacity);
             r->carried[r->carried_count++] = (tide_carried){slot, p->figures.block_bytes[slot]};

@@ -46,9 +46,7 @@ static bool is_played(const tide_player *p, const tide_repetition *of, uint32_t 
 
 /* Where an event of the last iteration finds its block: what it hands on is in the next one's slot. */
 static uint32_t slot_in_last(const tide_repetition *of, const tide_event *e) {
-    const tide_repetition *saving = of - of->unwinds;
-    uint32_t end_of_saved = of->unwinds ? saving->first_held + saving->times * saving->held_count : 0;
-    return e->slot < of->first_allocation && e->slot >= end_of_saved ? e->slot + of->own : e->slot;
+    return e->slot < of->first_allocation && e->slot >= end_of_saved(of) ? e->slot + of->own : e->slot;
 }
 
 /* Adds a skipped event that allocates or frees so many bytes. */

@@ -54,12 +54,6 @@ static bool add_no_split_modules(fsdp2 *f) {
     return units != NULL;
 }
 
-static bool has_module(const tide_model *model, tide_text name) {
-    uint32_t i = 1;
-    while (i < model->instance_count && !tide_text_equal(model->instances[i].name, name)) i++;
-    return i < model->instance_count;
-}
-
 /* What fully_shard() refuses of the embeddings' units. */
 static bool check_embeddings(fsdp2 *f, uint32_t input, uint32_t output, bool is_tied) {
     tide_model *model = f->w->model;
@@ -68,7 +62,7 @@ static bool check_embeddings(fsdp2 *f, uint32_t input, uint32_t output, bool is_
         if (f->state_of[at])
             refusal = "the input embeddings are in a unit already, and accelerate shards them again: \"Invariant "
                       "encountered: value was None when it should not be\"";
-    if (!refusal && is_tied && has_module(model, TIDE_TEXT("shared")))
+    if (!refusal && is_tied && tide_text_is(model->instances[input].name, "shared"))
         refusal =
             "encoder and decoder share the input embeddings: \"Parameter is shared with a parameter already managed "
             "by another FSDP group\"";

@@ -117,6 +117,12 @@ static bool is_wrapped_module(const no_split *n, uint32_t instance) {
     return false;
 }
 
+static const tide_json *rows_of_types(tide_model *model) {
+    const tide_source source = tide_source_whole(model->m->arena, &tide_no_split_modules_source);
+    return tide_json_parse(model->m->arena, (tide_text){source.text, source.length}, "/no_split_modules",
+                           model->m->diags);
+}
+
 static const tide_json *row_of_part(const tide_json *rows, const tide_scope *scope) {
     const tide_json *type = tide_json_at(scope->config, "model_type");
     return tide_json_is(type, TIDE_JSON_STRING) ? tide_json_find(rows, type->text) : NULL;
@@ -125,9 +131,7 @@ static const tide_json *row_of_part(const tide_json *rows, const tide_scope *sco
 bool *tide_no_split_modules(tide_wrapper *w) {
     tide_model *model = w->model;
     tide_arena *arena = model->m->arena;
-    const tide_source source = tide_source_whole(arena, &tide_no_split_modules_source);
-    const tide_json *all =
-        tide_json_parse(arena, (tide_text){source.text, source.length}, "/no_split_modules", model->m->diags);
+    const tide_json *all = rows_of_types(model);
     no_split n = {.model = model,
                   .rows = TIDE_NEW(arena, const tide_json *, model->scope_count + 1),
                   .given = &w->job->parallel_transformer_cls_names_to_wrap};
@@ -142,30 +146,5 @@ bool *tide_no_split_modules(tide_wrapper *w) {
 }
 
 bool tide_ties_bias(tide_model *model) {
-    const tide_source source = tide_source_whole(model->m->arena, &tide_no_split_modules_source);
-    const tide_json *all =
-        tide_json_parse(model->m->arena, (tide_text){source.text, source.length}, "/no_split_modules", model->m->diags);
-    return tide_json_at(row_of_part(all, &model->scopes[0]), "ties_bias") != NULL;
-}
-
-uint32_t tide_embeddings_of(tide_model *model, bool is_output) {
-    uint32_t first = 0;
-    for (uint32_t i = 1; i < model->instance_count; i++) {
-        const tide_class *of = model->instances[i].of;
-        uint32_t found = tide_model_below(model, i, is_output ? of->output_embeddings : of->input_embeddings);
-        if (found && (is_output || tide_text_ends(model->instances[found].of->name, TIDE_TEXT("Embedding"))))
-            return found;
-        first = first ? first : found;
-    }
-    return is_output ? tide_model_find(model, TIDE_TEXT("lm_head")) : first;
-}
-
-bool tide_shares_parameter(const tide_model *model, uint32_t one, uint32_t other) {
-    const tide_instance *a = &model->instances[one], *b = &model->instances[other];
-    for (uint32_t i = 0; i < a->of->parameter_count + a->of->member_count; i++)
-        for (uint32_t k = 0; k < b->of->parameter_count + b->of->member_count; k++)
-            if (a->slots[i].kind == TIDE_VALUE_TENSOR && b->slots[k].kind == TIDE_VALUE_TENSOR &&
-                a->slots[i].tensor == b->slots[k].tensor)
-                return true;
-    return false;
+    return tide_json_at(row_of_part(rows_of_types(model), &model->scopes[0]), "ties_bias") != NULL;
 }

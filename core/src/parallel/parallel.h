@@ -85,8 +85,6 @@ uint32_t tide_untie_head(tide_wrapper *w, bool is_head_last);
 void tide_register_unit_hook(tide_machine *m, tide_node *node, void (*run)(void *state, uint32_t unit), void *state,
                              uint32_t unit);
 
-/* The unit of the module that an instance is or belongs to; else the last one, the root. unit_of: by instance, from 1.
- */
 /* Of each instance, whether accelerate makes it a unit (no_split_modules.c); NULL: refused. */
 bool *tide_no_split_modules(tide_wrapper *w);
 /* Whether the head that writes text ties its bias with another name of it. */
@@ -94,7 +92,10 @@ bool tide_ties_bias(tide_model *model);
 /* get_input_embeddings() or get_output_embeddings(): of the first class that names one, where those of tokens come
  * before those of images; 0: none does. */
 uint32_t tide_embeddings_of(tide_model *model, bool is_output);
+/* Whether two modules have a parameter in common: tied weights. */
 bool tide_shares_parameter(const tide_model *model, uint32_t one, uint32_t other);
+/* The unit of the module that an instance is or belongs to; else the last one, the root. unit_of: by instance, from 1.
+ */
 uint32_t tide_unit_of_module(const tide_model *model, const uint32_t *unit_of, uint32_t unit_count, uint32_t instance);
 
 /* num_items_in_batch, which Trainer passes to the model, whose float inputs are cast: checkpoints of layers keep the

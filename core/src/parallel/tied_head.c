@@ -58,3 +58,25 @@ uint32_t tide_untie_head(tide_wrapper *w, bool is_head_last) {
     }
     return 0;
 }
+
+uint32_t tide_embeddings_of(tide_model *model, bool is_output) {
+    uint32_t first = 0;
+    for (uint32_t i = 1; i < model->instance_count; i++) {
+        const tide_class *of = model->instances[i].of;
+        uint32_t found = tide_model_below(model, i, is_output ? of->output_embeddings : of->input_embeddings);
+        if (found && (is_output || tide_text_ends(model->instances[found].of->name, TIDE_TEXT("Embedding"))))
+            return found;
+        first = first ? first : found;
+    }
+    return is_output ? tide_model_find(model, TIDE_TEXT("lm_head")) : first;
+}
+
+bool tide_shares_parameter(const tide_model *model, uint32_t one, uint32_t other) {
+    const tide_instance *a = &model->instances[one], *b = &model->instances[other];
+    for (uint32_t i = 0; i < a->of->parameter_count + a->of->member_count; i++)
+        for (uint32_t k = 0; k < b->of->parameter_count + b->of->member_count; k++)
+            if (a->slots[i].kind == TIDE_VALUE_TENSOR && b->slots[k].kind == TIDE_VALUE_TENSOR &&
+                a->slots[i].tensor == b->slots[k].tensor)
+                return true;
+    return false;
+}
