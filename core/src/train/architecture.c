@@ -282,23 +282,39 @@ static bool load_library(tide_run *run, const tide_job *job) {
     return true;
 }
 
-/* modeling_utils.py, _check_and_adjust_attn_implementation: a class with only one attention implementation uses it by
- * default, and refuses any other. */
+static tide_origin origin_of(const tide_job *job, tide_setting_id id) {
+    uint32_t i = 0;
+    while (i < job->row_count && job->rows[i].id != id) i++;
+    return i < job->row_count ? job->rows[i].origin : TIDE_ORIGIN_DEFAULT;
+}
+
+/* An attention that a description lists; NULL: it does not. */
+static const tide_json *attention_in(const tide_json *listed, const char *name) {
+    while (listed && !tide_json_is_text(listed, name)) listed = listed->next;
+    return listed;
+}
+
+/* modeling_utils.py, _check_and_adjust_attn_implementation: classes without sdpa, whose descriptions list what they
+ * have, begin with their default and refuse what they lack. Files that say flash attention are read as sdpa, whose
+ * kernel takes as much. */
 static bool take_attention(tide_run *run, const tide_job *job, const tide_description *description, tide_arena *arena,
                            tide_diagnostics *diags) {
-    const tide_json *only = tide_description_at(description, "attention");
-    bool is_default = false;
-    if (!only || only->kind != TIDE_JSON_STRING || tide_text_is(only->text, job->values[TIDE_SET_attention]))
-        return true;
-    is_default_setting(job, TIDE_TEXT("attention"), &is_default);
-    const char *text = tide_format(arena, "the model's class in transformers only has %s attention", only->text.at);
-    if (!is_default)
-        return tide_error(diags, TIDE_ERR_CONFLICT, "/settings/attention",
-                          tide_format(arena, "for this model only %s attention is described", only->text.at),
-                          tide_format(arena, "give attention=%s: flash attention, if the class supports it, needs less",
-                                      only->text.at));
-    tide_report(diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/attention", text, NULL);
-    *tide_model_setting(&run->model, "attention") = (tide_value){.kind = TIDE_VALUE_TEXT, .text = only->text};
+    const tide_json *listed = tide_description_at(description, "attention"), *taken = listed ? listed->first : NULL;
+    const char *given = job->values[TIDE_SET_attention];
+    if (!taken || attention_in(taken, given)) return true;
+    const tide_json *flash = attention_in(taken, "flash_attention_2");
+    if (origin_of(job, TIDE_SET_attention) == TIDE_ORIGIN_FILE && flash && !job->padding) {
+        taken = flash;
+    } else if (origin_of(job, TIDE_SET_attention) != TIDE_ORIGIN_DEFAULT) {
+        return tide_error(
+            diags, TIDE_ERR_CONFLICT, "/settings/attention",
+            tide_format(arena, "for this model %s is not described", given),
+            tide_format(arena, "give attention=%s%s", taken->text.at,
+                        flash ? " or flash_attention_2" : ": flash attention, if the class supports it, needs less"));
+    }
+    tide_report(diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/attention",
+                tide_format(arena, "%s: the model's class in transformers has no sdpa", taken->text.at), NULL);
+    *tide_model_setting(&run->model, "attention") = (tide_value){.kind = TIDE_VALUE_TEXT, .text = taken->text};
     return true;
 }
 
