@@ -244,6 +244,10 @@ static void check_spread_trainer(tide_job_builder *b, const char *kind) {
                                         "the model that is trained",
                                         kind),
                             "use ddp, zero2 or fsdp2, or leave it out");
+    else if (is_zero3 && job->trainer_cast_lm_head_to_fp32)
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_cast_lm_head_to_fp32,
+                            "is not described with zero3, which keeps the head's partition in its own dtype",
+                            "use ddp, zero2 or fsdp2, or leave it out");
     else if (is_zero3 && !tide_job_has_zero_init(job) && !is_quantised)
         tide_builder_refuse(
             b, TIDE_ERR_UNSUPPORTED, TIDE_SET_parallel_zero_init,

@@ -30,7 +30,8 @@ static const char *const unset[] = {
     "paged_layers",      "paged_full_mask",      "paged_sliding_mask",  "paged_rows",
     "paged_read",        "packing_is_read",      "flash_is_read",       "ulysses_is_read",
     "router_experts",    "router_top_k",         "loss_types",          "given_shift_labels",
-    "weighs_tail",       "f_divergence",         "parameter_caches",    "centers_rewards"};
+    "weighs_tail",       "f_divergence",         "parameter_caches",    "centers_rewards",
+    "head_is_cast"};
 
 static tide_setting_value number_of(tide_machine *m, const char *name, int64_t value) {
     tide_value number = {.kind = TIDE_VALUE_INT, .symbol = tide_symbol_name(m, tide_text_of(name)), .integer = value};

@@ -9,6 +9,7 @@
 #include "base/decimal.h"
 #include "base/units.h"
 #include "train/evaluation.h"
+#include "train/fp32_head.h"
 #include "train/liger.h"
 #include "train/rollouts.h"
 #include "train/saving.h"
@@ -337,7 +338,7 @@ static bool prepare_trl(tide_trainer_run *t) {
     const tide_trl *kind = t->kind;
     tide_arena *arena = t->run->machine.arena;
     if (!tide_trainer_generates(t->job) || t->job->trainer_use_vllm) tide_keep_barrier(t);
-    if (!tide_find_parts(t) || !add_aux_loss(t->run, t->job)) return false;
+    if (!tide_replace_head(t) || !tide_find_parts(t) || !add_aux_loss(t->run, t->job)) return false;
     set_loss_types(t);
     const char *name = tide_trl_builds_logits(t->job) ? tide_format(arena, "%s_logits", kind->name) : kind->name;
     t->policy = tide_trainer_function(t, tide_format(arena, "%s_policy", name));
@@ -351,6 +352,7 @@ static bool prepare_trl(tide_trainer_run *t) {
     if (generates) tide_set_rollouts(t->run, t->job);
     if (keeps_reference && t->job->adapter == TIDE_adapter_none)
         t->reference_model = tide_reference_new(t->run, t->job);
+    tide_cast_head(t);
     if (generates && t->job->trainer_use_vllm && !tide_vllm_init(&t->vllm, t->run, t->job)) return false;
     bool evaluates = t->job->trainer_eval_strategy != TIDE_trainer_eval_strategy_no;
     if (kind->has_reference && precomputes) prepare_for_precomputing(t);

@@ -43,10 +43,18 @@ static const tide_key_row trainer_rows[] = {
 
 const tide_key_table tide_trainer_keys = {.rows = trainer_rows, .count = TIDE_COUNT_OF(trainer_rows)};
 
+/* A file with few keys, all of which are theirs. */
+static bool has_trainer_keys_only(const tide_json *root) {
+    for (const tide_json *entry = root->first; entry; entry = entry->next)
+        if (!tide_key_find(&tide_trainer_keys, entry->key)) return false;
+    return root->first != NULL;
+}
+
 const tide_reader tide_trainer_reader = {
     .title = "training arguments of transformers",
     .marks = "per_device_train_batch_size|gradient_checkpointing|activation_checkpointing|gradient_accumulation_steps|"
              "max_grad_norm|num_train_epochs|use_peft|reward_funcs|num_generations|lr_scheduler_type|dataset_name",
+    .recognises = has_trainer_keys_only,
     .keys = &tide_trainer_keys,
     .program = TIDE_PROGRAM_transformers,
     .trains = true,

@@ -91,6 +91,15 @@ def shares(case: Case, plan: Zero) -> Any:
     )
 
 
+def hidden_size(config: Config) -> int | None:
+    """As the classes of transformers have it, under whichever name."""
+    from transformers import CONFIG_MAPPING
+
+    of = CONFIG_MAPPING[config["model_type"]].attribute_map.get("hidden_size", "hidden_size")
+    found: int | None = config.get(of) or config.get("n_embd")
+    return found
+
+
 def arguments(case: Case, config: Config) -> Arguments:
     """Of TrainingArguments."""
     plan = case.parallel
@@ -102,7 +111,7 @@ def arguments(case: Case, config: Config) -> Arguments:
             "ddp_static_graph": plan.static_graph,
         }
     if isinstance(plan, Zero):
-        made = deepspeed.configuration(case, config.get("hidden_size") or config.get("n_embd"))
+        made = deepspeed.configuration(case, hidden_size(config))
         shared = {"parallelism_config": shares(case, plan)} if plan.sequence_parallel_size > 1 else {}
         return {"deepspeed": made, "bf16": plan.half == "bf16", "fp16": plan.half == "fp16", **shared}
     if isinstance(plan, Fsdp2):
