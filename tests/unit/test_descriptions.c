@@ -279,7 +279,7 @@ static const struct {
     {"a check of the same expression in its place",
      SIZES("\"experts\":\"4\",\"top_k\":\"8\"", ",\"checks\":{\"is_list(experts) or is_list(top_k) or experts == 0 or "
                                                 "top_k <= experts\":\"moe_k: too many; give fewer\"}"),
-     "\"message\":\"too many\",\"remedy\":\"give fewer\"}]"},
+     "\"message\":\"too many\",\"remedy\":\"give fewer\"}"},
 };
 
 static bool is_for_servers(const char *name) { /* their settings are those of tidemark serve */

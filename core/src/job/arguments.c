@@ -133,19 +133,34 @@ static const char *remedy_of_switch(tide_arena *arena, tide_text name) {
     return is_switch ? tide_format(arena, "write %s=false", tide_settings[id].name) : NULL;
 }
 
+/* What to write in place of an unknown GROUP.KEY. */
+static const char *remedy_in_group(tide_arena *arena, tide_text group, tide_text key) {
+    const char *near = tide_setting_nearest(arena, group, key);
+    if (!near && tide_text_is(group, "trainer")) near = tide_setting_nearest(arena, (tide_text){"", 0}, key);
+    const char *word = near && tide_text_is(key, near) ? NULL : tide_word_remedy(key);
+    if (word) return word;
+    if (!near) return tide_format(arena, "`describe settings` lists those of %s", tide_shown(arena, group));
+    const char *full = tide_format(arena, "%s.%s", tide_shown(arena, group), near);
+    bool is_key = tide_setting_find(tide_text_of(full)) < TIDE_SET_COUNT;
+    return tide_format(arena, "did you mean %s?", is_key ? full : near);
+}
+
 static void unknown_read(tide_job_arguments *arguments, tide_text name) {
-    const char *place = argument_place(arguments->arena, name);
-    tide_text rest = name, first;
-    tide_piece_next(&rest, '.', &first);
-    tide_text key = rest.at && tide_text_is(first, "trainer") ? rest : name;
-    const char *off = remedy_of_switch(arguments->arena, key), *word = off ? off : tide_word_remedy(key);
-    const char *near = tide_setting_nearest(arguments->arena, rest.at && key.at == name.at ? first : key);
-    const char *tail = rest.at && near && strcmp(near, "overrides") == 0 ? ".KEY" : "";
-    tide_error(arguments->diags, TIDE_ERR_FIELD_UNKNOWN, place,
-               tide_format(arguments->arena, "\"%s\" is not a setting", tide_shown(arguments->arena, name)),
-               word   ? word
-               : near ? tide_format(arguments->arena, "did you mean %s%s?", near, tail)
-                      : "`describe` lists the settings");
+    tide_arena *arena = arguments->arena;
+    tide_text key = name, group;
+    tide_piece_next(&key, '.', &group);
+    bool is_dotted = key.at != NULL, is_of_group = is_dotted && tide_setting_is_object(group);
+    const char *remedy = remedy_of_switch(arena, is_of_group ? key : name);
+    if (!remedy) remedy = tide_word_remedy(name);
+    if (!remedy && is_of_group)
+        remedy = remedy_in_group(arena, tide_setting_method(name).length ? TIDE_TEXT("adapter") : group, key);
+    if (!remedy) {
+        const char *near = tide_setting_nearest(arena, (tide_text){"", 0}, is_dotted ? group : name);
+        const char *tail = is_dotted && near && strcmp(near, "overrides") == 0 ? ".KEY" : "";
+        remedy = near ? tide_format(arena, "did you mean %s%s?", near, tail) : "`describe` lists the settings";
+    }
+    tide_error(arguments->diags, TIDE_ERR_FIELD_UNKNOWN, argument_place(arena, name),
+               tide_format(arena, "\"%s\" is not a setting", tide_shown(arena, name)), remedy);
 }
 
 /* ---- forms: one word for several settings ---- */

@@ -244,14 +244,24 @@ static void assume_device(tide_job_builder *b) {
                "only parts are allocated");
 }
 
+/* Whether a number of GPUs is given. */
+static bool says_ranks(const tide_job_builder *b) {
+    static const tide_setting_id sizes[] = {TIDE_SET_parallel_dp, TIDE_SET_parallel_tp, TIDE_SET_parallel_pp,
+                                            TIDE_SET_parallel_cp, TIDE_SET_parallel_sequence_parallel_size};
+    for (size_t i = 0; i < TIDE_COUNT_OF(sizes); i++)
+        if (b->arguments.is_given[sizes[i]]) return true;
+    return false;
+}
+
 static void assume_ranks(tide_job_builder *b) {
     const tide_job *job = b->job;
     tide_parallel_kind_choice kind = job->parallel_kind;
-    bool is_native =
-        kind == TIDE_parallel_kind_tp || kind == TIDE_parallel_kind_pp || kind == TIDE_parallel_kind_native;
-    if (is_native && tide_job_world(job) == 1)
-        tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_parallel_kind),
-                    "a single rank, so nothing is sharded: parallel.tp, pp, cp and dp are 1", NULL);
+    if (kind != TIDE_parallel_kind_none && tide_job_world(job) == 1) {
+        bool is_said = says_ranks(b);
+        tide_report(b->diags, is_said ? TIDE_ASSUMPTION : TIDE_WARNING, is_said ? TIDE_OK : TIDE_ERR_FIELD_MISSING,
+                    tide_builder_place(b, TIDE_SET_parallel_kind), "a single rank, so nothing is sharded or reduced",
+                    is_said ? NULL : "write gpus=8 if there are 8");
+    }
     if (kind == TIDE_parallel_kind_megatron) {
         tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_parallel_kind),
                     tide_format(b->arena,
@@ -267,7 +277,7 @@ static void assume_ranks(tide_job_builder *b) {
                     "each rank writes its own parts, so nothing is gathered on the GPU: not recorded", NULL);
     if (tide_job_cuts_experts(b->job) || tide_job_has_torchtitan_experts(b->job))
         assume(b, TIDE_SET_parallel_imbalance, "balanced: the router sends every expert equally many tokens");
-    if (is_native)
+    if (tide_is_of_kinds(job, TP | PP | NATIVE))
         tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_parallel_kind),
                     tide_job_is_on_meta(b->job) ? "made on the meta device: only a rank's parts are allocated"
                                                 : "the whole model is moved to the device before it is sharded",

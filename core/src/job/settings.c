@@ -214,18 +214,26 @@ bool tide_setting_is_object(tide_text name) {
     return tide_setting_choice_of(&tide_settings[TIDE_SET_adapter], name).length > 0;
 }
 
-const char *tide_setting_nearest(tide_arena *arena, tide_text name) {
+/* Whether `name` is group.KEY; without a group, any name is. */
+static bool is_of_group(tide_text group, const char *name) {
+    return !group.length || (tide_text_starts(tide_text_of(name), group) && name[group.length] == '.');
+}
+
+const char *tide_setting_nearest(tide_arena *arena, tide_text group, tide_text key) {
     enum { NAMES_LIMIT = 512 };
     const char *names[NAMES_LIMIT];
-    uint32_t count = 0;
+    uint32_t count = 0, prefix = group.length ? (uint32_t)group.length + 1 : 0;
     _Static_assert((int)TIDE_SET_COUNT < (int)NAMES_LIMIT, "all settings are among the names");
-    for (unsigned id = 0; id < TIDE_SET_COUNT; id++) names[count++] = tide_settings[id].name;
+    for (unsigned id = 0; id < TIDE_SET_COUNT; id++)
+        if (is_of_group(group, tide_settings[id].name)) names[count++] = tide_settings[id].name + prefix;
     for (unsigned id = 0; id < TIDE_SET_COUNT; id++) {
         tide_text rest = tide_text_of(tide_settings[id].aliases), alias;
-        while (tide_piece_next(&rest, '|', &alias))
+        while (is_of_group(group, tide_settings[id].name) && tide_piece_next(&rest, '|', &alias))
             if (alias.length && count < NAMES_LIMIT) names[count++] = tide_text_copy(arena, alias);
     }
-    return tide_nearest(tide_text_of(tide_lowered(arena, name)), names, count);
+    tide_text lowered = tide_text_of(tide_lowered(arena, key));
+    const char *near = tide_nearest(lowered, names, count);
+    return near || !group.length ? near : tide_nearest_beginning(lowered, names, count);
 }
 
 static const struct {

@@ -72,8 +72,9 @@ tide_text tide_setting_method(tide_text name);
 /* Whether there are settings `name.KEY`. */
 bool tide_setting_is_object(tide_text name);
 
-/* The known name most similar to a misspelt one, or NULL. */
-const char *tide_setting_nearest(tide_arena *arena, tide_text name);
+/* The known name most similar to a misspelt one, or NULL; for the KEY of an unknown GROUP.KEY, a key or an alias of
+ * that group's settings. */
+const char *tide_setting_nearest(tide_arena *arena, tide_text group, tide_text key);
 
 /* What to write instead of a word from another program (words.def); NULL for others. */
 const char *tide_word_remedy(tide_text word);

@@ -7,7 +7,7 @@
 #include "base/diagnostics.h"
 #include "base/json_write.h"
 
-/* "diagnostics": errors and warnings, and with `with_assumptions` the assumptions. */
+/* "diagnostics": errors first, then warnings, and with `with_assumptions` the assumptions. */
 void tide_write_diagnostics(tide_writer *w, const tide_diagnostics *diags, bool with_assumptions);
 
 /* Ends a list of the largest elements: {"rest": bytes} for the others if there are any, and the bracket. */
