@@ -23,6 +23,12 @@ static bool has_block(const tide_json *row, tide_text name) {
     return false;
 }
 
+static bool has_mixture(const tide_json *row, tide_text name) {
+    const tide_json *mixtures = tide_json_at(row, "mixtures"), *one = mixtures ? mixtures->first : NULL;
+    while (one && !tide_text_equal(one->text, name)) one = one->next;
+    return one != NULL;
+}
+
 /* What the part's list says of a class: the names of its modules, "" for blocks, null for a class that the part has
  * not; NULL: the class is not in it. */
 static const tide_json *listed_in(const tide_json *row, tide_text name) {
@@ -46,7 +52,8 @@ static bool is_wrapped_class(const no_split *n, tide_text name) {
 static bool has_class(const no_split *n, tide_text name) {
     for (uint32_t i = 0; i < n->model->scope_count; i++) {
         const tide_json *names = listed_in(n->rows[i], name);
-        if (has_block(n->rows[i], name) || tide_json_is(names, TIDE_JSON_STRING)) return true;
+        if (has_block(n->rows[i], name) || has_mixture(n->rows[i], name) || tide_json_is(names, TIDE_JSON_STRING))
+            return true;
     }
     return false;
 }
@@ -62,7 +69,9 @@ static bool check_given(const no_split *n) {
     for (uint32_t i = 0; i < n->model->scope_count; i++) knows_all = knows_all && n->rows[i];
     for (uint32_t i = 0; i < n->given->count && knows_all; i++)
         if (!has_class(n, tide_text_of(n->given->names[i])))
-            return refuse(n, "units of class %.*s are not described for this model; leave it out for transformers' own",
+            return refuse(n,
+                          "units of class %.*s are not described for this model, and accelerate refuses a class that "
+                          "the model has not; leave it out for transformers' own",
                           tide_text_of(n->given->names[i]));
     return true;
 }
@@ -117,6 +126,15 @@ static bool is_wrapped_module(const no_split *n, uint32_t instance) {
     return false;
 }
 
+/* Whether a module is the experts of a mixture whose class is wrapped, which then is a unit with its router. */
+static bool is_of_wrapped_mixture(const no_split *n, uint32_t instance) {
+    const tide_instance *of = &n->model->instances[instance];
+    const tide_json *mixtures = tide_json_at(n->rows[of->scope], "mixtures");
+    for (const tide_json *row = mixtures ? mixtures->first : NULL; row; row = row->next)
+        if (tide_text_is(of->name, "experts") && is_wrapped_class(n, row->text)) return true;
+    return false;
+}
+
 static const tide_json *rows_of_types(tide_model *model) {
     const tide_source source = tide_source_whole(model->m->arena, &tide_no_split_modules_source);
     return tide_json_parse(model->m->arena, (tide_text){source.text, source.length}, "/no_split_modules",
@@ -141,6 +159,7 @@ bool *tide_no_split_modules(tide_wrapper *w) {
     for (uint32_t i = 1; i < model->instance_count; i++) {
         if (model->instances[i].of->is_checkpointed && !is_wrapped_block(&n, i, &units[i])) return NULL;
         units[i] = units[i] || is_wrapped_module(&n, i);
+        if (is_of_wrapped_mixture(&n, i)) units[model->instances[i].parent] = true;
     }
     return units;
 }

@@ -133,6 +133,8 @@ def refuse_contradictions(case: Case, plan: Plan) -> None:
         raise CaseError("lengths of a rank are of one micro-batch a step")
     if plan.kind in INTERLEAVED and case.grad_accum > 1:
         raise CaseError("a pipeline's micro-batches are its microbatches")
+    if getattr(plan, "transformer_cls_names_to_wrap", None) and not case.trainer:
+        raise CaseError("classes to wrap are named to a trainer")
     if isinstance(plan, Fsdp1) and plan.strategy.lstrip("_").startswith("HYBRID") != bool(plan.hybrid):
         raise CaseError("hybrid belongs to the HYBRID strategies")
 

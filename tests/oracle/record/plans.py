@@ -73,6 +73,7 @@ class Sharded(Mixed):
     hybrid: int | None = None  # ranks per shard group, replicated dp / hybrid times (shard over all)
     offload: bool = False  # parameters, gradients and optimizer state on the host
     sync_each: bool = False  # reduce gradients after every micro-batch, not only after the last
+    transformer_cls_names_to_wrap: list[str] = listed()  # of a trainer: classes whose modules are units (transformers')
 
 
 @dataclass(frozen=True)

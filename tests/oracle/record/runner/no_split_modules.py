@@ -36,7 +36,7 @@ def main() -> int:
 
 def classes_of(model_type: str, models: Path) -> dict[str, Any]:
     """`blocks`; `no_split_modules` where they are not the blocks, with the names of the modules that are of the class,
-    and null for a class that the model has not; `ties_bias` where the head that writes text ties its bias."""
+    and null for a class that the model has not; `mixtures`, the classes of experts with their router; `ties_bias` where the head that writes text ties its bias."""
     model = model_of(model_type, models)
     if not model:
         return {}
@@ -47,6 +47,9 @@ def classes_of(model_type: str, models: Path) -> dict[str, Any]:
     found: dict[str, Any] = {"blocks": blocks}
     if listed != blocks:
         found["no_split_modules"] = {name: "" if name in blocks else names_of(model, name) for name in listed}
+    mixtures = sorted({type(m).__name__ for m in own if hasattr(m, "experts") and hasattr(m, "gate")})
+    if mixtures:
+        found["mixtures"] = mixtures
     if any(key.endswith("bias") for kind in kinds for key in getattr(kind, "_tied_weights_keys", None) or ()):
         found["ties_bias"] = True
     return found

@@ -120,10 +120,13 @@ def arguments(case: Case, config: Config) -> Arguments:
             "cpu_offload": plan.offload,
             "reshard_after_forward": plan.reshard_after_forward,
             "cpu_ram_efficient_loading": plan.meta_init,
+            "transformer_layer_cls_to_wrap": plan.transformer_cls_names_to_wrap or None,
         }
         return {"fsdp": True, "fsdp_config": how, "parallelism_config": sizes(plan)}
     if isinstance(plan, Fsdp1):
         os.environ["FSDP_SHARDING_STRATEGY"] = plan.strategy  # as `accelerate launch` says it: no argument is read
+        if plan.transformer_cls_names_to_wrap:  # which peft asks for
+            os.environ["FSDP_TRANSFORMER_CLS_TO_WRAP"] = ",".join(plan.transformer_cls_names_to_wrap)
         ahead = plan.backward_prefetch or "NO_PREFETCH"
         how = {
             "version": 1,
@@ -134,6 +137,7 @@ def arguments(case: Case, config: Config) -> Arguments:
             "limit_all_gathers": plan.limit_all_gathers,
             "sync_module_states": plan.sync_module_states,
             "cpu_offload": plan.offload,
+            "transformer_layer_cls_to_wrap": plan.transformer_cls_names_to_wrap or None,
         }
         return {"fsdp": True, "fsdp_config": how}
     return {}
