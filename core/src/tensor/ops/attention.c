@@ -125,8 +125,9 @@ static void flash_forward(tide_machine *m, tide_tensor *q, const attention *a, t
                                  TIDE_ROUND_UP(a->width, a->width <= 128 ? 32 : 64));
     }
     if (a->dropout > 0) state = TIDE_EMPTY(m, TIDE_INT64, 2);
-    made[2] = TIDE_EMPTY(m, TIDE_INT64, a->dropout > 0 ? 1 : 2);
-    made[3] = TIDE_EMPTY(m, TIDE_INT64, a->dropout > 0 ? 2 : 1);
+    if (a->dropout > 0) made[3] = TIDE_EMPTY(m, TIDE_INT64, 1); /* the unused one, made before the state is returned */
+    made[2] = TIDE_EMPTY(m, TIDE_INT64, 2);
+    if (a->dropout <= 0) made[3] = TIDE_EMPTY(m, TIDE_INT64, 1);
     tide_release(m, state);
     tide_release(m, partial_lse);
     tide_release(m, partial_out);
