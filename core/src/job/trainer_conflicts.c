@@ -341,7 +341,7 @@ static void check_trl_version(tide_job_builder *b, const char *kind) {
     const char *given = job->values[TIDE_SET_trl];
     int number = tide_version_number(given);
     bool is_described = number == tide_version_number(tide_setting_default(TIDE_SET_trl));
-    if (job->trainer <= TIDE_trainer_hf) return;
+    if (job->trainer <= TIDE_trainer_hf || tide_trainer_is_of_factory(job)) return;
     for (size_t i = 0; i < TIDE_COUNT_OF(described); i++)
         is_described |=
             described[i].trainer == job->trainer && number >= described[i].first && number <= described[i].last;
@@ -354,6 +354,40 @@ static void check_trl_version(tide_job_builder *b, const char *kind) {
     if (tide_trl_builds_logits(job)) check_logits_trainer(b);
 }
 
+/* LLaMA-Factory: train/dpo/workflow.py, train/trainer_utils.py (create_ref_model), train/kto/trainer.py. */
+static void check_factory(tide_job_builder *b, const char *kind) {
+    const tide_job *job = b->job;
+    const char *loss = job->trainer_loss_type ? job->trainer_loss_type : "";
+    bool is_usual = !*loss || strcmp(loss, job->trainer == TIDE_trainer_dpo ? "sigmoid" : "kto") == 0;
+    const struct {
+        bool is_set;
+        tide_setting_id id;
+        const char *what, *remedy;
+    } rows[] = {
+        {job->adapter == TIDE_adapter_none, TIDE_SET_adapter,
+         "none: the second model that LLaMA-Factory loads as reference", "use adapter=lora, or trainer.program=trl"},
+        {job->parallel_kind != TIDE_parallel_kind_none, TIDE_SET_parallel_kind, job->values[TIDE_SET_parallel_kind],
+         "use one GPU, or trainer.program=trl"},
+        {!is_usual, TIDE_SET_trainer_loss_type, loss, "leave it out, or use trainer.program=trl"},
+        {job->trainer_precompute_ref_log_probs, TIDE_SET_trainer_precompute_ref_log_probs, "true", "leave it out"},
+        {job->trainer_f_divergence_type != TIDE_trainer_f_divergence_type_reverse_kl,
+         TIDE_SET_trainer_f_divergence_type, job->values[TIDE_SET_trainer_f_divergence_type], "leave it out"},
+        {job->offload_activations != TIDE_offload_activations_none, TIDE_SET_offload_activations,
+         job->values[TIDE_SET_offload_activations], "leave it out"},
+        {tide_job_has_lengths(job), TIDE_SET_lengths, "a list of lengths", "give seq, the longest row's"},
+        {tide_job_sets(job, TIDE_SET_trainer_ld_alpha), TIDE_SET_trainer_ld_alpha, "ld_alpha", "leave it out"},
+        {job->trainer_eval_strategy != TIDE_trainer_eval_strategy_no, TIDE_SET_trainer_eval_strategy, "evaluation",
+         "leave it out"},
+    };
+    if (!tide_trainer_is_of_factory(job)) return;
+    for (size_t i = 0; i < TIDE_COUNT_OF(rows); i++)
+        if (rows[i].is_set)
+            tide_builder_refuse(
+                b, TIDE_ERR_UNSUPPORTED, rows[i].id,
+                tide_format(b->arena, "%s is not described with %s of LLaMA-Factory", rows[i].what, kind),
+                rows[i].remedy);
+}
+
 static void check_trainer(tide_job_builder *b) {
     const tide_job *job = b->job;
     if (job->trainer == TIDE_trainer_none) return;
@@ -363,6 +397,7 @@ static void check_trainer(tide_job_builder *b) {
                             "use mode=train, or leave it out");
     check_spread_trainer(b, kind);
     check_trl_version(b, kind);
+    check_factory(b, kind);
     int64_t rows = job->batch * (job->trainer == TIDE_trainer_dpo ? 2 : 1);
     bool scores_tokens =
         job->trainer > TIDE_trainer_hf && job->trainer != TIDE_trainer_reward && !tide_trainer_generates(job);

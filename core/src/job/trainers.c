@@ -4,6 +4,11 @@
 #include "job/job.h"
 #include "job/settings.h"
 
+bool tide_trainer_is_of_factory(const tide_job *job) {
+    bool is_of_preferences = job->trainer == TIDE_trainer_dpo || job->trainer == TIDE_trainer_kto;
+    return is_of_preferences && job->trainer_program == TIDE_trainer_program_llama_factory;
+}
+
 bool tide_trainer_generates(const tide_job *job) {
     return job->trainer == TIDE_trainer_grpo || job->trainer == TIDE_trainer_rloo;
 }
@@ -25,7 +30,7 @@ bool tide_trainer_prepares_kbit(const tide_job *job) {
 }
 
 bool tide_trainer_leaves_kbit(const tide_job *job) {
-    return job->trainer > TIDE_trainer_hf && !tide_trainer_prepares_kbit(job);
+    return job->trainer > TIDE_trainer_hf && !tide_trainer_prepares_kbit(job) && !tide_trainer_is_of_factory(job);
 }
 
 bool tide_prepares_kbit(const tide_job *job) {

@@ -131,7 +131,7 @@ bool tide_trl_builds_logits(const tide_job *job) {
     enum { FUSED_SINCE = 1014 }; /* as tide_version_number() returns it */
     int number = tide_version_number(job->values[TIDE_SET_trl]);
     bool is_of_preferences = job->trainer == TIDE_trainer_dpo || job->trainer == TIDE_trainer_kto;
-    return is_of_preferences && number && number < FUSED_SINCE;
+    return tide_trainer_is_of_factory(job) || (is_of_preferences && number && number < FUSED_SINCE);
 }
 
 /* ---- what takes part ---- */
@@ -202,6 +202,10 @@ static bool takes_liger(const tide_job *job) {
 
 static bool takes_trl(const tide_job *job) {
     return job->mode == TIDE_mode_train && job->trainer > TIDE_trainer_hf && !tide_trl_builds_logits(job);
+}
+
+static bool takes_trl_of_logits(const tide_job *job) {
+    return tide_trl_builds_logits(job) && !tide_trainer_is_of_factory(job);
 }
 
 static bool takes_schedulefree(const tide_job *job) {

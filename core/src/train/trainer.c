@@ -293,6 +293,7 @@ static void prepare_for_precomputing(tide_trainer_run *t) {
  * load-balancing loss is added. False after an error. */
 static bool add_aux_loss(tide_run *run, const tide_job *job) {
     tide_model *model = &run->model;
+    if (tide_trainer_is_of_factory(job)) return true; /* it does not ask the model for a loss */
     bool builds_logits = tide_trl_builds_logits(job), balances = tide_trl_fuses_head(job) || builds_logits;
     for (uint32_t i = 0; i < model->scope_count && balances; i++) {
         if (!tide_size_find(model->descriptions, model->scopes[i].description, TIDE_TEXT("balances"))) continue;
@@ -340,7 +341,10 @@ static bool prepare_trl(tide_trainer_run *t) {
     if (!tide_trainer_generates(t->job) || t->job->trainer_use_vllm) tide_keep_barrier(t);
     if (!tide_replace_head(t) || !tide_find_parts(t) || !add_aux_loss(t->run, t->job)) return false;
     set_loss_types(t);
-    const char *name = tide_trl_builds_logits(t->job) ? tide_format(arena, "%s_logits", kind->name) : kind->name;
+    const char *variant = tide_trainer_is_of_factory(t->job) ? "_factory"
+                          : tide_trl_builds_logits(t->job)   ? "_logits"
+                                                             : "",
+               *name = tide_format(arena, "%s%s", kind->name, variant);
     t->policy = tide_trainer_function(t, tide_format(arena, "%s_policy", name));
     t->compute_loss = tide_trainer_function(t, tide_format(arena, "%s_loss", name));
     if (kind->has_reference) t->reference = tide_trainer_function(t, tide_format(arena, "%s_reference", name));

@@ -309,6 +309,7 @@ class Trainer:
     steps_per_generation: int | None = None  # grpo, rloo: micro-batches made by one generation (grad_accum)
     temperature: float = 1.0
     trl: str | None = None  # dpo, kto: the version (the installed one)
+    program: Literal["trl", "llama_factory"] = "trl"  # dpo, kto of adapters: whose trainers
     logging_steps: int = 500
     eval_samples: int = 0  # of the data that is evaluated where args say so: eval_strategy, eval_steps, ...
     compute_metrics: bool = False  # hf: such a function is given, so that predictions are kept
@@ -328,6 +329,7 @@ READ_BY: dict[str, tuple[str, ...]] = {  # fields of a Trainer that not every ki
     "loss_type": ("sft", "dpo", "kto", "cpo", "grpo"),
     **dict.fromkeys(("generations", "completion", "beta", "iterations", "steps_per_generation", "temperature"), GENERATE),
     "trl": ("dpo", "kto"),
+    "program": ("dpo", "kto"),
     "preprocess": ("hf",),
     "resume": ("hf", "sft", *PREFERENCES),
 }

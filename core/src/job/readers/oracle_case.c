@@ -101,6 +101,7 @@ static bool case_trainer(case_reader *r, const tide_json *plan) {
                                            {"preprocess", "trainer.preprocess_logits_for_metrics"},
                                            {"steps_per_generation", "trainer.steps_per_generation"},
                                            {"temperature", "trainer.temperature"},
+                                           {"program", "trainer.program"},
                                            {"trl", "trl"}};
     static const char *const without_effect[] = {"load_best_model_at_end"};
     static const char *const of_rollouts[][3] = {{"generations", "trainer.num_generations", "4"},

@@ -134,8 +134,8 @@ static const own_trainer *own_trainer_of(const tide_claims *c, const char *said)
         {TIDE_PROGRAM_axolotl, "kto", "kto", NULL},
         {TIDE_PROGRAM_axolotl, "grpo", "grpo", ALL_LOGITS},
         /* train/dpo/trainer.py, train/kto/trainer.py, train/rm/trainer.py */
-        {TIDE_PROGRAM_llama_factory, "dpo", "dpo", ALL_IN_FP32},
-        {TIDE_PROGRAM_llama_factory, "kto", "kto", ALL_IN_FP32},
+        {TIDE_PROGRAM_llama_factory, "dpo", "dpo", NULL},
+        {TIDE_PROGRAM_llama_factory, "kto", "kto", NULL},
         {TIDE_PROGRAM_llama_factory, "rm", "reward", "has a value head in addition to the language model's head"},
         /* swift/rlhf_trainers, requirements.txt */
         {TIDE_PROGRAM_ms_swift, "dpo", "dpo", BEFORE_1},
@@ -203,6 +203,27 @@ static void settle_axolotl(tide_claims *c, const char *kind) {
                     "axolotl empties the cache after each micro-batch, which is not played: less is reserved", NULL);
 }
 
+/* LLaMA-Factory: hparams/finetuning_args.py (RLHFArguments); train/dpo/trainer.py, compute_preference_loss(). */
+static void settle_factory(tide_claims *c, const char *kind) {
+    static const struct {
+        const char *key, *usual;
+    } rows[] = {{"pref_loss", "sigmoid"}, {"pref_ftx", "0"}, {"pref_bco_weight", "0"}, {"ld_alpha", ""}};
+    const tide_claims_file *file = c->first;
+    while (file->reader->program != TIDE_PROGRAM_llama_factory) file = file->next;
+    for (size_t i = 0; i < TIDE_COUNT_OF(rows); i++) {
+        const tide_json *value = tide_json_at(file->root, rows[i].key);
+        const char *text = value && value->kind != TIDE_JSON_NULL ? tide_argument_value(c->arena, value) : NULL;
+        bool is_number = text && value->kind == TIDE_JSON_NUMBER, is_zero = is_number && value->number == 0;
+        if (!text || strcmp(text, rows[i].usual) == 0 || (is_zero && *rows[i].usual == '0')) continue;
+        tide_error(c->diags, TIDE_ERR_UNSUPPORTED, tide_format(c->arena, "%s/%s", file->place, rows[i].key),
+                   tide_format(c->arena, "%s=%s changes LLaMA-Factory's loss, which is described for sigmoid alone",
+                               rows[i].key, text),
+                   "leave it out, or run the program with `tidemark dry-run`");
+        return;
+    }
+    if (strcmp(kind, "dpo") == 0 || strcmp(kind, "kto") == 0) tide_imply(c, TIDE_SET_trainer_program, "llama_factory");
+}
+
 void tide_own_trainer_settle(tide_claims *c, const char *said) {
     const char *kind = own_kind(c, said);
     for (unsigned id = TIDE_SET_trainer_prompt_length; !kind && id <= TIDE_SET_trainer_batch_eval_metrics; id++)
@@ -212,6 +233,7 @@ void tide_own_trainer_settle(tide_claims *c, const char *said) {
     if (strcmp(said, "simpo") == 0 || strcmp(said, "ipo") == 0)
         tide_settle(c, TIDE_FACT_trl, TIDE_SET_trainer_loss_type, said);
     if (tide_claims_have(c, TIDE_PROGRAM_axolotl)) settle_axolotl(c, kind);
+    if (tide_claims_have(c, TIDE_PROGRAM_llama_factory)) settle_factory(c, kind);
     if (strcmp(kind, "grpo") == 0 || strcmp(kind, "rloo") == 0) tide_rollouts_settle(c);
 }
 

@@ -79,7 +79,7 @@ def play(case: Case, model: Model, meter: Meter, state: dict[str, Any]) -> None:
     with ranks.quantised_state(case):
         net = models.build(bare, model.config, deepspeed.partition(case), ranks.is_on_host(case))
     run.loaded(net, meter, state)
-    if plan.kind == "hf" and settings.gradient_checkpointing:
+    if (plan.kind == "hf" or arguments.is_of_factory(case)) and settings.gradient_checkpointing:
         net.config.use_cache = False
     if case.quant:
         net.is_loaded_in_4bit = case.quant == "nf4"
@@ -93,7 +93,7 @@ def play(case: Case, model: Model, meter: Meter, state: dict[str, Any]) -> None:
         reference.append(made)
         return made
 
-    if plan.kind in HAVE_A_REFERENCE:
+    if plan.kind in HAVE_A_REFERENCE and not arguments.is_of_factory(case):
         home.create_model_from_path = second_model  # type: ignore[attr-defined]
     if case.quant and hasattr(home, "prepare_model_for_kbit_training"):
         mark_prepared(home, meter)

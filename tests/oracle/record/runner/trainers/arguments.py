@@ -26,6 +26,7 @@ CLASSES = {
     "cpo": ("trl.experimental.cpo", "CPOTrainer", "CPOConfig"),
     "hf": ("transformers", "Trainer", "TrainingArguments"),
 }
+FACTORY = "record.runner.trainers.llama_factory"
 OPTIMIZERS = {
     "adamw": "adamw_torch",
     "adamw_fused": "adamw_torch_fused",
@@ -48,13 +49,19 @@ def classes(case: Case) -> tuple[str, str, str]:
     assert case.trainer
     if case.trainer.args.get("predict_with_generate"):
         return "transformers", "Seq2SeqTrainer", "Seq2SeqTrainingArguments"
+    if is_of_factory(case):
+        return FACTORY, CLASSES[case.trainer.kind][1], "TrainingArguments"
     return CLASSES[case.trainer.kind]
+
+
+def is_of_factory(case: Case) -> bool:
+    return case.trainer is not None and case.trainer.program == "llama_factory"
 
 
 def bare(case: Case) -> Case:
     """The case of the model that the trainer is given: adapters and checkpointing are the trainer's business."""
     assert case.trainer
-    return dataclasses.replace(case, lora=case.lora if case.trainer.kind == "hf" else None, checkpointing="none")
+    return dataclasses.replace(case, lora=case.lora if case.trainer.kind == "hf" or is_of_factory(case) else None, checkpointing="none")
 
 
 def untouched(case: Case) -> Case:
@@ -67,6 +74,7 @@ def settings(case: Case, config: Config) -> Any:
     plan = case.trainer
     assert plan
     module, _, name = classes(case)
+    module = "transformers" if module == FACTORY else module
     arguments = common(case) | of_kind(case) | ranks.arguments(case, config)
     return getattr(importlib.import_module(module), name)(**(arguments | plan.args))
 
@@ -113,6 +121,8 @@ def of_kind(case: Case) -> dict[str, Any]:
     plan = case.trainer
     assert plan
     made: dict[str, Any] = {}
+    if is_of_factory(case):
+        return {"remove_unused_columns": False}
     if case.pad_to_multiple_of and plan.kind != "hf":
         made["pad_to_multiple_of"] = case.pad_to_multiple_of
     if plan.kind == "sft":
@@ -158,6 +168,10 @@ def given(case: Case) -> dict[str, Any]:
         made["compute_metrics"] = lambda predictions, compute_result=True: {}
     if plan.preprocess == "argmax":
         made["preprocess_logits_for_metrics"] = predicted_tokens
+    if is_of_factory(case):
+        from . import llama_factory
+
+        return made | {"data_collator": llama_factory.collator(case)}
     if plan.kind == "hf":
         from transformers import DataCollatorForTokenClassification
 

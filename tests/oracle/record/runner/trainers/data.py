@@ -77,6 +77,10 @@ def dataset(case: Case, count: int) -> Any:
     assert plan
     if plan.kind in GENERATE:
         return Dataset.from_dict({"prompt": [text(n, i) for i, n in enumerate(lengths(case, 4 * count, plan.prompt))]})
+    if plan.program == "llama_factory":
+        from . import llama_factory
+
+        return llama_factory.rows_of(case, count)
     if plan.kind in ("sft", "hf"):
         return Dataset.from_dict(token_rows(case, count))
     rows: dict[str, Any] = {"prompt": [text(plan.prompt, i) for i in range(count)]}

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""LLaMA-Factory's trainers for preferences (0.9: train/dpo/trainer.py, train/kto/trainer.py, train/trainer_utils.py),
+which inherit from TRL's before 1.0 what is written here as well: the same operations on transformers' Trainer.
+
+Adapters are there before the trainer; without them the reference would be another model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from transformers import Trainer
+
+from ... import phantom
+from ...case import Case
+from ..stand_ins import during_backward
+from . import data
+
+IGNORED = -100
+BETA = 0.1
+
+
+def collator(case: Case) -> Any:
+    """PairwiseDataCollatorWithPadding and KTODataCollatorWithPadding: rows of one length, chosen before rejected."""
+    assert case.trainer
+    rows = 2 * case.batch if case.trainer.kind == "dpo" else case.batch
+
+    def collate(features: list[dict[str, Any]]) -> dict[str, Any]:
+        ids = torch.tensor([features[i % len(features)]["input_ids"] for i in range(rows)])
+        labels = ids.clone()
+        labels[:, : case.trainer.prompt] = IGNORED
+        batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": labels}
+        if case.trainer.kind == "kto":
+            batch |= {f"kl_{key}": value.clone() for key, value in batch.items()}
+            batch["kto_tags"] = torch.tensor([i % 2 == 0 for i in range(rows)])
+        return batch
+
+    return collate
+
+
+class Factory(Trainer):
+    """What both have: reference, log-probabilities, metrics."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.model_accepts_loss_kwargs = False
+        for module in self.model.modules():  # disable_dropout_in_model
+            if isinstance(module, torch.nn.Dropout):
+                module.p = 0
+
+    def log_probabilities(self, logits: Any, labels: Any) -> tuple[Any, Any]:
+        labels = labels[:, 1:].clone()
+        logits = logits[:, :-1, :]
+        is_scored = labels != IGNORED
+        labels[labels == IGNORED] = 0
+        per_token = torch.gather(logits.log_softmax(-1), dim=2, index=labels.unsqueeze(2)).squeeze(2)
+        lengths = is_scored.sum(-1)
+        return (per_token * is_scored).sum(-1), lengths
+
+    def call_reference(self, model: Any, batch: Any) -> Any:
+        with torch.no_grad(), self.accelerator.unwrap_model(model).disable_adapter():
+            return self.call_policy(model, batch)
+
+
+class DPOTrainer(Factory):
+    def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **kwargs: Any) -> Any:
+        return self.loss_and_metrics(model, inputs)[0]
+
+    def call_policy(self, model: Any, batch: Any) -> dict[str, Any]:
+        batch = {key: value.detach().clone() for key, value in batch.items()}
+        labels = batch.pop("labels")
+        logits = model(**batch, return_dict=True, use_cache=False).logits.to(torch.float32)
+        logps, lengths = self.log_probabilities(logits, labels)
+        pairs = batch["input_ids"].size(0) // 2
+        chosen, rejected = logps.split(pairs, dim=0)
+        chosen_logits, rejected_logits = logits.split(pairs, dim=0)
+        return {
+            "chosen": chosen,
+            "rejected": rejected,
+            "chosen_logits": chosen_logits,
+            "rejected_logits": rejected_logits,
+            "average": chosen / lengths.split(pairs, dim=0)[0],
+        }
+
+    def reference(self, model: Any, batch: Any) -> tuple[Any, Any]:
+        found = self.call_reference(model, batch)
+        return found["chosen"], found["rejected"]
+
+    def loss_and_metrics(self, model: Any, batch: Any) -> tuple[Any, dict[str, float]]:
+        found = self.call_policy(model, batch)
+        reference = self.reference(model, batch)
+        losses, chosen_rewards, rejected_rewards = self.pair_loss(found, *reference)
+        sft_loss = -found["average"]
+        del sft_loss
+        metrics = [
+            chosen_rewards.mean().item(),
+            rejected_rewards.mean().item(),
+            (chosen_rewards > rejected_rewards).float().mean().item(),
+            (chosen_rewards - rejected_rewards).mean().item(),
+            found["chosen"].mean().item(),
+            found["rejected"].mean().item(),
+            found["chosen_logits"].mean().item(),
+            found["rejected_logits"].mean().item(),
+        ]
+        return losses.mean(), dict.fromkeys(map(str, metrics), 0.0)
+
+    def pair_loss(self, found: Any, ref_chosen: Any, ref_rejected: Any) -> tuple[Any, Any, Any]:
+        chosen_logratios = found["chosen"] - True * ref_chosen
+        rejected_logratios = found["rejected"] - True * ref_rejected
+        logratios = found["chosen"] - found["rejected"]
+        ref_logratios = ref_chosen - ref_rejected
+        logits = logratios - ref_logratios
+        losses = -F.logsigmoid(BETA * logits) * (1 - 0.0) - F.logsigmoid(-BETA * logits) * 0.0
+        chosen_rewards = BETA * (found["chosen"] - ref_chosen).detach()
+        rejected_rewards = BETA * (found["rejected"] - ref_rejected).detach()
+        return losses, chosen_rewards, rejected_rewards
+
+
+class KTOTrainer(Factory):
+    def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **kwargs: Any) -> Any:
+        return self.loss_and_metrics(model, inputs)[0]
+
+    def rows(self, model: Any, batch: Any, prefix: str = "") -> tuple[Any, Any, Any]:
+        batch = {key: value.detach().clone() for key, value in batch.items()}
+        inputs = {key: batch[f"{prefix}{key}"] for key in ("input_ids", "attention_mask")}
+        logits = model(**inputs, return_dict=True, use_cache=False).logits.to(torch.float32)
+        logps, lengths = self.log_probabilities(logits, batch[f"{prefix}labels"])
+        return logits, logps, logps / lengths
+
+    def call_policy(self, model: Any, batch: Any) -> tuple[Any, ...]:
+        logits, logps, averages = self.rows(model, batch)
+        with torch.no_grad():
+            _, kl_logps, _ = self.rows(model, batch, prefix="kl_")
+        wanted = (batch["kto_tags"].numel() + 1) // 2
+        unwanted = batch["kto_tags"].numel() - wanted
+        chosen_logits = chosen(logits, batch["kto_tags"], wanted)
+        chosen_logps = chosen(logps, batch["kto_tags"], wanted)
+        rejected_logits = chosen(logits, ~batch["kto_tags"], unwanted)
+        rejected_logps = chosen(logps, ~batch["kto_tags"], unwanted)
+        average = chosen(averages, batch["kto_tags"], wanted)
+        return chosen_logps, rejected_logps, chosen_logits, rejected_logits, kl_logps, average
+
+    def reference(self, model: Any, batch: Any) -> tuple[Any, Any, Any]:
+        ref_chosen, ref_rejected, _, _, ref_kl, _ = self.call_reference(model, batch)
+        return ref_chosen, ref_rejected, ref_kl
+
+    def loss_and_metrics(self, model: Any, batch: Any) -> tuple[Any, dict[str, float]]:
+        found = self.call_policy(model, batch)
+        reference = self.reference(model, batch)
+        losses, chosen_rewards, rejected_rewards, kl = self.kto_loss(found, *reference)
+        losses = losses.nanmean()
+        for one in (chosen_rewards, found[0], found[2]) if len(chosen_rewards) else ():
+            one.nansum().item()
+        for one in (rejected_rewards, found[1], found[3]) if len(rejected_rewards) else ():
+            one.nansum().item()
+        return losses, {"kl": kl.item()}
+
+    def kto_loss(self, found: Any, ref_chosen: Any, ref_rejected: Any, ref_kl: Any) -> tuple[Any, ...]:
+        kl = (found[4] - ref_kl).mean().detach()
+        kl = self.accelerator.gather_for_metrics(kl).mean().clamp(min=0)
+        rejected_losses = rejected_rewards = torch.Tensor([]).to(self.accelerator.device)
+        chosen_logratios = found[0] - ref_chosen
+        chosen_losses = 1 - F.sigmoid(BETA * (chosen_logratios - kl))
+        chosen_rewards = BETA * chosen_logratios.detach()
+        if found[1].shape[0]:
+            rejected_logratios = found[1] - ref_rejected
+            rejected_losses = 1 - F.sigmoid(BETA * (kl - rejected_logratios))
+            rejected_rewards = BETA * rejected_logratios.detach()
+        return torch.cat((1.0 * chosen_losses, 1.0 * rejected_losses), 0), chosen_rewards, rejected_rewards, kl
+
+
+def chosen(values: Any, tags: Any, count: int) -> Any:
+    """values[tags], of which so many are true."""
+    with phantom.counts(count):
+        out = torch.ops.aten.index(values, [tags])
+    if out.grad_fn is not None:
+        during_backward(out, count)
+    return out
+
+
+def rows_of(case: Case, count: int) -> Any:
+    from datasets import Dataset
+
+    ids = [[data.FIRST_WORD + (i + k) % data.WORDS for k in range(case.seq)] for i in range(count)]
+    return Dataset.from_dict({"input_ids": ids})
