@@ -4,11 +4,6 @@
 #include "job/job.h"
 #include "job/settings.h"
 
-bool tide_trainer_is_of_factory(const tide_job *job) {
-    bool is_of_preferences = job->trainer == TIDE_trainer_dpo || job->trainer == TIDE_trainer_kto;
-    return is_of_preferences && job->trainer_program == TIDE_trainer_program_llama_factory;
-}
-
 bool tide_trainer_generates(const tide_job *job) {
     return job->trainer == TIDE_trainer_grpo || job->trainer == TIDE_trainer_rloo;
 }
