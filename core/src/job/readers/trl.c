@@ -216,7 +216,7 @@ static void settle_factory(tide_claims *c, const char *kind) {
         bool is_number = text && value->kind == TIDE_JSON_NUMBER, is_zero = is_number && value->number == 0;
         if (!text || strcmp(text, rows[i].usual) == 0 || (is_zero && *rows[i].usual == '0')) continue;
         tide_error(c->diags, TIDE_ERR_UNSUPPORTED, tide_format(c->arena, "%s/%s", file->place, rows[i].key),
-                   tide_format(c->arena, "%s=%s changes LLaMA-Factory's loss, which is described for sigmoid alone",
+                   tide_format(c->arena, "%s=%s changes LLaMA-Factory's loss in a way which is not described",
                                rows[i].key, text),
                    "leave it out, or run the program with `tidemark dry-run`");
         return;
