@@ -308,7 +308,8 @@ static bool take_attention(tide_run *run, const tide_job *job, const tide_descri
     } else if (origin_of(job, TIDE_SET_attention) != TIDE_ORIGIN_DEFAULT) {
         return tide_error(
             diags, TIDE_ERR_CONFLICT, "/settings/attention",
-            tide_format(arena, "for this model %s is not described", given),
+            tide_format(arena, "for this model only %s%s attention is described", taken->text.at,
+                        flash ? " and flash_attention_2" : ""),
             tide_format(arena, "give attention=%s%s", taken->text.at,
                         flash ? " or flash_attention_2" : ": flash attention, if the class supports it, needs less"));
     }
