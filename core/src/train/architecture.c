@@ -305,6 +305,9 @@ static bool take_attention(tide_run *run, const tide_job *job, const tide_descri
     const tide_json *flash = attention_in(taken, "flash_attention_2");
     if (origin_of(job, TIDE_SET_attention) == TIDE_ORIGIN_FILE && flash && !job->padding) {
         taken = flash;
+        tide_report(diags, TIDE_WARNING, TIDE_ERR_CONFLICT, "/settings/attention",
+                    "that of the files is played as flash_attention_2: the model's class in transformers has no sdpa",
+                    "give attention=flash_attention_2, which a link keeps, or attention=eager");
     } else if (origin_of(job, TIDE_SET_attention) != TIDE_ORIGIN_DEFAULT) {
         return tide_error(
             diags, TIDE_ERR_CONFLICT, "/settings/attention",
@@ -312,9 +315,10 @@ static bool take_attention(tide_run *run, const tide_job *job, const tide_descri
                         flash ? " and flash_attention_2" : ""),
             tide_format(arena, "give attention=%s%s", taken->text.at,
                         flash ? " or flash_attention_2" : ": flash attention, if the class supports it, needs less"));
+    } else {
+        tide_report(diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/attention",
+                    tide_format(arena, "%s: the model's class in transformers has no sdpa", taken->text.at), NULL);
     }
-    tide_report(diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/attention",
-                tide_format(arena, "%s: the model's class in transformers has no sdpa", taken->text.at), NULL);
     *tide_model_setting(&run->model, "attention") = (tide_value){.kind = TIDE_VALUE_TEXT, .text = taken->text};
     return true;
 }
