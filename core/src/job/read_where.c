@@ -43,6 +43,9 @@ static bool has_data_ranks(const tide_job *job) {
 static bool has_trainer(const tide_job *job) {
     return job->trainer != TIDE_trainer_none;
 }
+static bool may_be_of_trl(const tide_job *job) {
+    return job->trainer != TIDE_trainer_hf && !tide_trainer_is_of_factory(job);
+}
 static bool wraps_layers(const tide_job *job) {
     return strcmp(job->parallel_wrap, "layer") == 0;
 }
@@ -182,6 +185,7 @@ static const struct {
     {ALL_KINDS, TIDE_SET_trainer_beta, generates, ": it is a number in the loss"},
     {ALL_KINDS, TIDE_SET_trainer_label_smoothing, never, ": it is a number in the loss"},
     {ALL_KINDS, TIDE_SET_trainer_simpo_gamma, never, ": it is a number in the loss"},
+    {ALL_KINDS, TIDE_SET_trl, may_be_of_trl, ": no trainer of TRL is played"},
     {ALL_KINDS, TIDE_SET_trainer_sync_ref_model, never, ": the reference follows in place"},
     {ALL_KINDS, TIDE_SET_trainer_use_bias_correction_kl, has_kl_term, " with trainer.beta=0: there is no KL term"},
     {ALL_KINDS, TIDE_SET_trainer_weight_decay, adds_decay, ": AdamW decays the weights in place"},
