@@ -220,21 +220,20 @@ static bool root_class(tide_run *run, const tide_job *job, const tide_descriptio
     return true;
 }
 
-static bool is_default_setting(const tide_job *job, tide_text name, bool *is_default) {
+/* NULL: the job has no such setting. */
+static const tide_setting_row *setting_row_of(const tide_job *job, tide_text name) {
     for (uint32_t i = 0; i < job->row_count; i++)
-        if (tide_text_is(name, job->rows[i].name)) {
-            *is_default = job->rows[i].origin == TIDE_ORIGIN_DEFAULT;
-            return true;
-        }
-    return false;
+        if (tide_text_is(name, job->rows[i].name)) return &job->rows[i];
+    return NULL;
 }
 
 static const char *find_place(void *user, const tide_json *config, tide_text key, bool *is_default) {
     const tide_finder *f = user;
     const char *name = tide_text_copy(f->arena, key);
-    if (is_default_setting(f->job, key, is_default)) {
-        if (tide_text_is(key, "seq") && tide_job_has_lengths(f->job))
-            *is_default = false; /* that of the longest sample */
+    const tide_setting_row *row = setting_row_of(f->job, key);
+    if (row) {
+        bool is_of_longest = tide_text_is(key, "seq") && tide_job_has_lengths(f->job);
+        *is_default = row->origin == TIDE_ORIGIN_DEFAULT && !is_of_longest;
         return tide_format(f->arena, "/settings/%s", name);
     }
     *is_default = false;
@@ -282,12 +281,6 @@ static bool load_library(tide_run *run, const tide_job *job) {
     return true;
 }
 
-static tide_origin origin_of(const tide_job *job, tide_setting_id id) {
-    uint32_t i = 0;
-    while (i < job->row_count && job->rows[i].id != id) i++;
-    return i < job->row_count ? job->rows[i].origin : TIDE_ORIGIN_DEFAULT;
-}
-
 /* An attention that a description lists; NULL: it does not. */
 static const tide_json *attention_in(const tide_json *listed, const char *name) {
     while (listed && !tide_json_is_text(listed, name)) listed = listed->next;
@@ -303,12 +296,14 @@ static bool take_attention(tide_run *run, const tide_job *job, const tide_descri
     const char *given = job->values[TIDE_SET_attention];
     if (!taken || attention_in(taken, given)) return true;
     const tide_json *flash = attention_in(taken, "flash_attention_2");
-    if (origin_of(job, TIDE_SET_attention) == TIDE_ORIGIN_FILE && flash && !job->padding) {
+    const tide_setting_row *row = setting_row_of(job, TIDE_TEXT("attention"));
+    tide_origin origin = row ? row->origin : TIDE_ORIGIN_DEFAULT;
+    if (origin == TIDE_ORIGIN_FILE && flash && !job->padding) {
         taken = flash;
         tide_report(diags, TIDE_WARNING, TIDE_ERR_CONFLICT, "/settings/attention",
                     "that of the files is played as flash_attention_2: the model's class in transformers has no sdpa",
                     "give attention=flash_attention_2, which a link keeps, or attention=eager");
-    } else if (origin_of(job, TIDE_SET_attention) != TIDE_ORIGIN_DEFAULT) {
+    } else if (origin != TIDE_ORIGIN_DEFAULT) {
         return tide_error(
             diags, TIDE_ERR_CONFLICT, "/settings/attention",
             tide_format(arena, "for this model only %s%s attention is described", taken->text.at,
