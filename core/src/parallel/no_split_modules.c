@@ -12,19 +12,14 @@ typedef struct no_split {
     const tide_name_list *given; /* the classes that the job names; none: those of transformers */
 } no_split;
 
-static const tide_json *blocks_of(const tide_json *row) {
-    return tide_json_at(row, "blocks");
+/* The first of the part's classes of a kind, "blocks" or "mixtures"; NULL: it has none. */
+static const tide_json *first_class_of(const tide_json *row, const char *kind) {
+    const tide_json *classes = tide_json_at(row, kind);
+    return classes ? classes->first : NULL;
 }
 
-static bool has_block(const tide_json *row, tide_text name) {
-    const tide_json *blocks = blocks_of(row);
-    for (const tide_json *block = blocks ? blocks->first : NULL; block; block = block->next)
-        if (tide_text_equal(block->text, name)) return true;
-    return false;
-}
-
-static bool has_mixture(const tide_json *row, tide_text name) {
-    const tide_json *mixtures = tide_json_at(row, "mixtures"), *one = mixtures ? mixtures->first : NULL;
+static bool has_class_of_kind(const tide_json *row, const char *kind, tide_text name) {
+    const tide_json *one = first_class_of(row, kind);
     while (one && !tide_text_equal(one->text, name)) one = one->next;
     return one != NULL;
 }
@@ -37,7 +32,8 @@ static const tide_json *listed_in(const tide_json *row, tide_text name) {
 
 /* A part without a list of its own has its blocks in it. */
 static bool lists(const tide_json *row, tide_text name) {
-    return tide_json_at(row, "no_split_modules") ? listed_in(row, name) != NULL : has_block(row, name);
+    return tide_json_at(row, "no_split_modules") ? listed_in(row, name) != NULL
+                                                 : has_class_of_kind(row, "blocks", name);
 }
 
 static bool is_wrapped_class(const no_split *n, tide_text name) {
@@ -52,7 +48,8 @@ static bool is_wrapped_class(const no_split *n, tide_text name) {
 static bool has_class(const no_split *n, tide_text name) {
     for (uint32_t i = 0; i < n->model->scope_count; i++) {
         const tide_json *names = listed_in(n->rows[i], name);
-        if (has_block(n->rows[i], name) || has_mixture(n->rows[i], name) || tide_json_is(names, TIDE_JSON_STRING))
+        if (has_class_of_kind(n->rows[i], "blocks", name) || has_class_of_kind(n->rows[i], "mixtures", name) ||
+            tide_json_is(names, TIDE_JSON_STRING))
             return true;
     }
     return false;
@@ -96,7 +93,7 @@ static bool check_listed(const no_split *n) {
 /* The class of a block in transformers: descriptions leave the family's name out (DecoderLayer), or have one class for
  * several of transformers', which then are all wrapped or none. */
 static bool is_wrapped_block(const no_split *n, uint32_t instance, bool *is_unit) {
-    const tide_json *row = n->rows[n->model->instances[instance].scope], *blocks = blocks_of(row);
+    const tide_json *row = n->rows[n->model->instances[instance].scope], *blocks = tide_json_at(row, "blocks");
     tide_text own = n->model->instances[instance].of->name, some = {NULL, 0};
     uint32_t count = 0, wrapped = 0;
     *is_unit = !row;
@@ -129,10 +126,9 @@ static bool is_wrapped_module(const no_split *n, uint32_t instance) {
 /* Whether a module is the experts of a mixture whose class is wrapped, which then is a unit with its router. */
 static bool is_of_wrapped_mixture(const no_split *n, uint32_t instance) {
     const tide_instance *of = &n->model->instances[instance];
-    const tide_json *mixtures = tide_json_at(n->rows[of->scope], "mixtures");
-    for (const tide_json *row = mixtures ? mixtures->first : NULL; row; row = row->next)
-        if (tide_text_is(of->name, "experts") && is_wrapped_class(n, row->text)) return true;
-    return false;
+    const tide_json *one = tide_text_is(of->name, "experts") ? first_class_of(n->rows[of->scope], "mixtures") : NULL;
+    while (one && !is_wrapped_class(n, one->text)) one = one->next;
+    return one != NULL;
 }
 
 static const tide_json *rows_of_types(tide_model *model) {
