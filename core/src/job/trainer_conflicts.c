@@ -301,31 +301,39 @@ static void check_quantised_reward(tide_job_builder *b) {
                         "use autocast=bf16, as RewardConfig does");
 }
 
+/* An option with which a trainer is not described. */
+typedef struct trainer_limit {
+    bool is_set;
+    tide_setting_id id;
+    const char *what, *remedy;
+} trainer_limit;
+
+static void refuse_past_limits(tide_job_builder *b, const trainer_limit *limits, size_t count, const char *trainer) {
+    for (size_t i = 0; i < count; i++)
+        if (limits[i].is_set)
+            tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, limits[i].id,
+                                tide_format(b->arena, "%s is not described with %s", limits[i].what, trainer),
+                                limits[i].remedy);
+}
+
 /* Options that TRL had another code for while it built the logits. */
 static void check_logits_trainer(tide_job_builder *b) {
     const tide_job *job = b->job;
     tide_text rest = tide_text_of(job->trainer_loss_type ? job->trainer_loss_type : ""), one;
     bool has_sft = false;
     while (tide_piece_next(&rest, ',', &one)) has_sft |= tide_text_is(one, "sft");
-    const struct {
-        bool is_set;
-        tide_setting_id id;
-        const char *what;
-    } rows[] = {
+    static const char remedy[] = "use another, or give trl=1.16";
+    const trainer_limit limits[] = {
         {job->use_liger_kernel == TIDE_use_liger_kernel_true_, TIDE_SET_use_liger_kernel,
-         "a preference loss of Liger's"},
+         "a preference loss of Liger's", remedy},
         {job->offload_activations != TIDE_offload_activations_none, TIDE_SET_offload_activations,
-         "activation_offloading of logits"},
+         "activation_offloading of logits", remedy},
         {job->parallel_kind == TIDE_parallel_kind_fsdp1, TIDE_SET_parallel_kind,
-         "fsdp1, whose reference model keeps its logits' dtype,"},
-        {has_sft, TIDE_SET_trainer_loss_type, "sft, the cross entropy of the chosen rows' logits,"},
+         "fsdp1, whose reference model keeps its logits' dtype,", remedy},
+        {has_sft, TIDE_SET_trainer_loss_type, "sft, the cross entropy of the chosen rows' logits,", remedy},
     };
-    for (size_t i = 0; i < TIDE_COUNT_OF(rows); i++)
-        if (rows[i].is_set)
-            tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, rows[i].id,
-                                tide_format(b->arena, "%s is not described with TRL %s", rows[i].what,
-                                            tide_shown(b->arena, tide_text_of(job->values[TIDE_SET_trl]))),
-                                "use another, or give trl=1.16");
+    const char *version = tide_shown(b->arena, tide_text_of(job->values[TIDE_SET_trl]));
+    refuse_past_limits(b, limits, TIDE_COUNT_OF(limits), tide_format(b->arena, "TRL %s", version));
 }
 
 /* The releases whose trainers are described; compared as sources. From 1.15 on DPO and KTO have the fused head, and
@@ -359,11 +367,7 @@ static void check_factory(tide_job_builder *b, const char *kind) {
     const tide_job *job = b->job;
     const char *loss = job->trainer_loss_type ? job->trainer_loss_type : "";
     bool is_usual = !*loss || strcmp(loss, job->trainer == TIDE_trainer_dpo ? "sigmoid" : "kto") == 0;
-    const struct {
-        bool is_set;
-        tide_setting_id id;
-        const char *what, *remedy;
-    } rows[] = {
+    const trainer_limit limits[] = {
         {job->adapter == TIDE_adapter_none, TIDE_SET_adapter,
          "none: the second model that LLaMA-Factory loads as reference", "use adapter=lora, or trainer.program=trl"},
         {job->parallel_kind != TIDE_parallel_kind_none, TIDE_SET_parallel_kind, job->values[TIDE_SET_parallel_kind],
@@ -379,13 +383,8 @@ static void check_factory(tide_job_builder *b, const char *kind) {
         {job->trainer_eval_strategy != TIDE_trainer_eval_strategy_no, TIDE_SET_trainer_eval_strategy, "evaluation",
          "leave it out"},
     };
-    if (!tide_trainer_is_of_factory(job)) return;
-    for (size_t i = 0; i < TIDE_COUNT_OF(rows); i++)
-        if (rows[i].is_set)
-            tide_builder_refuse(
-                b, TIDE_ERR_UNSUPPORTED, rows[i].id,
-                tide_format(b->arena, "%s is not described with %s of LLaMA-Factory", rows[i].what, kind),
-                rows[i].remedy);
+    if (tide_trainer_is_of_factory(job))
+        refuse_past_limits(b, limits, TIDE_COUNT_OF(limits), tide_format(b->arena, "%s of LLaMA-Factory", kind));
 }
 
 static void check_trainer(tide_job_builder *b) {
