@@ -378,7 +378,7 @@ const char *tide_link_write_more(tide_arena *arena, const tide_job *job, const t
 
 /* "2.4", "2.4.1" or "2.4.0+cu121" as 2004; 0 if it is not a version. */
 int tide_version_number(const char *text);
-/* Whether the trainer builds the logits of every position: DPO and KTO of TRL before 1.14. */
+/* Whether the trainer builds the logits of every position: DPO and KTO of TRL before 1.14, and of LLaMA-Factory. */
 bool tide_trl_builds_logits(const tide_job *job);
 /* dpo and kto of LLaMA-Factory, which has made the adapter before the trainer. */
 bool tide_trainer_is_of_factory(const tide_job *job);

@@ -228,7 +228,8 @@ const char *tide_setting_nearest(tide_arena *arena, tide_text group, tide_text k
         if (is_of_group(group, tide_settings[id].name)) names[count++] = tide_settings[id].name + prefix;
     for (unsigned id = 0; id < TIDE_SET_COUNT; id++) {
         tide_text rest = tide_text_of(tide_settings[id].aliases), alias;
-        while (is_of_group(group, tide_settings[id].name) && tide_piece_next(&rest, '|', &alias))
+        if (!is_of_group(group, tide_settings[id].name)) continue;
+        while (tide_piece_next(&rest, '|', &alias))
             if (alias.length && count < NAMES_LIMIT) names[count++] = tide_text_copy(arena, alias);
     }
     tide_text lowered = tide_text_of(tide_lowered(arena, key));

@@ -127,16 +127,18 @@ void tide_read_versions(tide_job_builder *b) {
     read_defaults(b);
 }
 
+static bool is_dpo_or_kto(const tide_job *job) {
+    return job->trainer == TIDE_trainer_dpo || job->trainer == TIDE_trainer_kto;
+}
+
 bool tide_trainer_is_of_factory(const tide_job *job) {
-    bool is_of_preferences = job->trainer == TIDE_trainer_dpo || job->trainer == TIDE_trainer_kto;
-    return is_of_preferences && job->trainer_program == TIDE_trainer_program_llama_factory;
+    return is_dpo_or_kto(job) && job->trainer_program == TIDE_trainer_program_llama_factory;
 }
 
 bool tide_trl_builds_logits(const tide_job *job) {
     enum { FUSED_SINCE = 1014 }; /* as tide_version_number() returns it */
     int number = tide_version_number(job->values[TIDE_SET_trl]);
-    bool is_of_preferences = job->trainer == TIDE_trainer_dpo || job->trainer == TIDE_trainer_kto;
-    return tide_trainer_is_of_factory(job) || (is_of_preferences && number && number < FUSED_SINCE);
+    return tide_trainer_is_of_factory(job) || (is_dpo_or_kto(job) && number && number < FUSED_SINCE);
 }
 
 /* ---- what takes part ---- */
