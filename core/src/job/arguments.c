@@ -154,6 +154,8 @@ static void unknown_read(tide_job_arguments *arguments, tide_text name) {
     if (!remedy) remedy = tide_word_remedy(name);
     if (!remedy && is_of_group)
         remedy = remedy_in_group(arena, tide_setting_method(name).length ? TIDE_TEXT("adapter") : group, key);
+    if (!remedy && is_dotted && (tide_text_is(group, "config") || tide_text_is(group, "model")))
+        remedy = tide_format(arena, "write overrides.%s, with the key that config.json has", tide_shown(arena, key));
     if (!remedy) {
         const char *near = tide_setting_nearest(arena, (tide_text){"", 0}, is_dotted ? group : name);
         const char *tail = is_dotted && near && strcmp(near, "overrides") == 0 ? ".KEY" : "";
