@@ -184,6 +184,8 @@ def refuse_unread(case: Case, plan: Trainer) -> None:
     if isinstance(case.parallel, Mixed):
         if {case.parallel.param_dtype, case.parallel.reduce_dtype} - {None, case.autocast}:
             raise CaseError("accelerate takes FSDP's dtypes from autocast: neither param_dtype nor reduce_dtype is read")
+    if plan.documents > 1 and not plan.packing:
+        raise CaseError("documents are of packed rows; without packing seq is the length of one")
     for name, kinds in READ_BY.items():
         if plan.kind not in kinds and getattr(plan, name) != getattr(Trainer, name):
             raise CaseError(f"{plan.kind} does not read {name}")

@@ -297,7 +297,7 @@ class Trainer:
 
     kind: Literal["hf", "sft", "dpo", "kto", "reward", "orpo", "cpo", "grpo", "rloo"]
     prompt: int = 0  # tokens of a prompt, out of seq, without loss; of those that generate: besides completion
-    documents: int = 1  # sft: pieces that seq is made of, all alike
+    documents: int = 1  # sft with packing: pieces that seq is made of, all alike
     packing: bool = False  # sft: put the pieces together again
     padding_free: bool = False  # sft: one row for the whole batch
     reference: Literal["precomputed"] | None = None  # dpo, kto (what the trainer does by itself)
@@ -322,7 +322,7 @@ PREFERENCES = ("dpo", "kto", "reward", "orpo", "cpo")
 GENERATE = ("grpo", "rloo")
 READ_BY: dict[str, tuple[str, ...]] = {  # fields of a Trainer that not every kind reads
     "prompt": ("sft", *PREFERENCES, *GENERATE),
-    "documents": ("hf", "sft"),
+    "documents": ("sft",),
     "packing": ("sft",),
     "padding_free": ("sft",),
     "reference": ("dpo", "kto"),

@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 
 from ..case import Given
+from ..plans import Trainer
 from .ranks import Table, some
 
 SMALL = ["smollm2-135m", "llama-3.2-1b", "qwen2.5-0.5b", "tinyllama-1.1b"]
@@ -76,9 +77,15 @@ def sizes(rng: random.Random, models: list[str]) -> Given:
 def trainer(rng: random.Random, models: list[str]) -> Given:
     kind = rng.choice(sorted(OF_TRAINERS))
     plan = {"kind": kind, **some(rng, OF_TRAINERS[kind], 2)}
+    case = {**sizes(rng, models), **some(rng, SETTINGS, 3), "trainer": plan}
+    if "documents" in plan:
+        plan["packing"] = True
+    if kind == "kto":  # the KL term pairs each prompt with another's completion
+        case["batch"] = max(case["batch"], 2)
     if kind in ("grpo", "rloo"):
         plan |= {"prompt": 64, "completion": 64}
-    return {**sizes(rng, models), **some(rng, SETTINGS, 3), "trainer": plan}
+        case["batch"] = plan.get("generations", Trainer.generations)
+    return case
 
 
 def compiled(rng: random.Random, models: list[str]) -> Given:

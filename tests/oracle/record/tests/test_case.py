@@ -64,6 +64,7 @@ class Reading(unittest.TestCase):
         self.refused(of("sft", generations=8), "sft does not read generations")
         self.refused(of("rloo", loss_type="grpo"), "rloo does not read loss_type")
         self.refused(of("hf", prompt=16), "hf does not read prompt")
+        self.refused(of("sft", documents=4), "documents are of packed rows")
 
 
 class Names(unittest.TestCase):

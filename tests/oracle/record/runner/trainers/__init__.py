@@ -173,6 +173,7 @@ def mark_references(models: list[Any], meter: Meter) -> None:
     for made in models:
         weights = list(made.parameters())
         meter.mark("reference", [*weights, *(getattr(p, "ds_tensor", None) for p in weights)])
+        meter.mark("buffers", made.buffers())
     models.clear()
 
 
