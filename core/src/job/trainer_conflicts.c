@@ -225,6 +225,29 @@ static void check_fsdp1_trainer(tide_job_builder *b, const char *kind) {
                             "use fsdp2, zero2 or ddp, or train the model itself");
 }
 
+/* trl/trainer/dpo_trainer.py and kto_trainer.py, _precompute_ref_logps(), which runs before the model is prepared. */
+static void check_spread_precompute(tide_job_builder *b, const char *kind) {
+    const tide_job *job = b->job;
+    bool is_fsdp1 = job->parallel_kind == TIDE_parallel_kind_fsdp1,
+         is_fsdp = is_fsdp1 || job->parallel_kind == TIDE_parallel_kind_fsdp2,
+         is_on_host = is_fsdp && job->adapter != TIDE_adapter_none && job->quant == TIDE_quant_none;
+    const char *why =
+        is_on_host ? "fails with an adapter and FSDP, whose model is on the host before the training: \"Expected all "
+                     "tensors to be on the same device\""
+        : is_fsdp1 ? "is not described with fsdp1, whose reference model is freed by Python's garbage collector, at a "
+                     "step that depends on it"
+        : job->parallel_kind == TIDE_parallel_kind_zero3
+            ? tide_format(b->arena,
+                          "is not described with %s and zero3: TRL's engine for it leaves its hooks on the model that "
+                          "is trained",
+                          kind)
+            : NULL;
+    if (job->trainer_precompute_ref_log_probs && why)
+        tide_builder_refuse(
+            b, is_on_host ? TIDE_ERR_CONFLICT : TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_precompute_ref_log_probs, why,
+            is_on_host ? "use ddp or zero2, or leave it out" : "use ddp, zero2 or fsdp2, or leave it out");
+}
+
 /* Trainers on several GPUs: what accelerate does to the model is described for some. */
 static void check_spread_trainer(tide_job_builder *b, const char *kind) {
     const tide_job *job = b->job;
@@ -237,13 +260,6 @@ static void check_spread_trainer(tide_job_builder *b, const char *kind) {
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_parallel_kind,
                             tide_format(b->arena, "%s is not described with trainers", strategy),
                             "use ddp, zero1, zero2, zero3, fsdp1 or fsdp2, or leave the trainer out");
-    else if (is_zero3 && job->trainer_precompute_ref_log_probs)
-        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_precompute_ref_log_probs,
-                            tide_format(b->arena,
-                                        "is not described with %s and zero3: TRL's engine for it leaves its hooks on "
-                                        "the model that is trained",
-                                        kind),
-                            "use ddp, zero2 or fsdp2, or leave it out");
     else if (is_zero3 && job->trainer_cast_lm_head_to_fp32)
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_cast_lm_head_to_fp32,
                             "is not described with zero3, which keeps the head's partition in its own dtype",
@@ -263,6 +279,7 @@ static void check_spread_trainer(tide_job_builder *b, const char *kind) {
     else if (is_fsdp2 && job->parallel_offload)
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_parallel_offload,
                             tide_format(b->arena, "is not described with %s", kind), plain);
+    check_spread_precompute(b, kind);
     check_fsdp1_trainer(b, kind);
     if (has_deepspeed && job->autocast.is_set &&
         !(job->parallel_half.is_set && job->parallel_half.dtype == job->autocast.dtype))

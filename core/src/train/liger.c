@@ -105,6 +105,11 @@ bool tide_trl_fuses_head(const tide_job *job) {
            job->trainer == TIDE_trainer_grpo || job->trainer == TIDE_trainer_rloo;
 }
 
+static bool fuses_loss(const liger_patch *p, const tide_json *row) {
+    return p->job->liger_fused_linear_cross_entropy && !tide_trl_fuses_head(p->job) &&
+           tide_json_at(row, "fused_linear_cross_entropy");
+}
+
 /* The loss is that of the root: chunked together with its head, or on its logits, which are then overwritten by their
  * gradient. */
 static void replace_loss(liger_patch *p, const tide_json *row) {
@@ -112,8 +117,7 @@ static void replace_loss(liger_patch *p, const tide_json *row) {
     bool is_of_logits = p->job->liger_cross_entropy == TIDE_liger_cross_entropy_default
                             ? own != NULL
                             : p->job->liger_cross_entropy == TIDE_liger_cross_entropy_true_;
-    bool is_fused = p->job->liger_fused_linear_cross_entropy && !tide_trl_fuses_head(p->job) &&
-                    tide_json_at(row, "fused_linear_cross_entropy");
+    bool is_fused = fuses_loss(p, row);
     if (is_fused || is_of_logits)
         *tide_model_setting(&p->run->model, "loss_function") =
             (tide_value){.kind = TIDE_VALUE_TEXT, .text = is_fused ? TIDE_TEXT("liger") : TIDE_TEXT("liger_of_logits")};
@@ -138,17 +142,24 @@ static bool replace_all(liger_patch *p, const tide_json *table, const tide_json 
     return true;
 }
 
-/* The installed Liger fails with the installed transformers; "fails_with" is the option to blame. */
-static bool fails_itself(liger_patch *p, const tide_json *root) {
-    tide_arena *arena = p->run->machine.arena;
+/* What the installed Liger says with the installed transformers; NULL: nothing. Its forward with the fused loss is that
+ * of a causal model, whatever the class. */
+static const char *words_of_failure(liger_patch *p, const tide_json *root, bool is_fused, const char **setting) {
     const tide_json *words = tide_json_at(root, "fails"), *option = tide_json_at(root, "fails_with");
-    if (!words || (option && (!p->job->liger_fused_linear_cross_entropy || tide_trl_fuses_head(p->job)))) return false;
-    const char *setting = option ? tide_format(arena, "liger.%s", option->text.at) : "use_liger_kernel";
-    p->run->machine.has_failed = true;
-    tide_error(
-        p->run->machine.diags, TIDE_ERR_UNSUPPORTED, tide_format(arena, "/settings/%s", setting),
-        tide_format(arena, "liger-kernel 0.8.5 fails with this model of transformers 5.23: \"%s\"", words->text.at),
-        tide_format(arena, "%s=false leaves it out", setting));
+    *setting = words && !option ? "use_liger_kernel" : "liger.fused_linear_cross_entropy";
+    if (words && (!option || is_fused)) return words->text.at;
+    bool has_head = tide_model_find(&p->run->model, TIDE_TEXT("lm_head"));
+    return is_fused && !has_head ? "object has no attribute 'lm_head'" : NULL;
+}
+
+static bool fails_itself(liger_patch *p, const tide_json *root) {
+    tide_machine *m = &p->run->machine;
+    const char *setting, *words = words_of_failure(p, root, fuses_loss(p, root), &setting);
+    if (!words) return false;
+    m->has_failed = true;
+    tide_error(m->diags, TIDE_ERR_UNSUPPORTED, tide_format(m->arena, "/settings/%s", setting),
+               tide_format(m->arena, "liger-kernel 0.8.5 fails with this model of transformers 5.23: \"%s\"", words),
+               tide_format(m->arena, "%s=false leaves it out", setting));
     return true;
 }
 
