@@ -234,8 +234,6 @@ static void check_spread_precompute(tide_job_builder *b, const char *kind) {
     const char *why =
         is_on_host ? "fails with an adapter and FSDP, whose model is on the host before the training: \"Expected all "
                      "tensors to be on the same device\""
-        : is_fsdp1 ? "is not described with fsdp1, whose reference model is freed by Python's garbage collector, at a "
-                     "step that depends on it"
         : job->parallel_kind == TIDE_parallel_kind_zero3
             ? tide_format(b->arena,
                           "is not described with %s and zero3: TRL's engine for it leaves its hooks on the model that "

@@ -50,14 +50,18 @@ static void report_logits(const tide_job_report *r, tide_diagnostics *diags, uin
 }
 
 static void report_reference(const tide_job_report *r, tide_diagnostics *diags, uint64_t bytes) {
-    bool generates = tide_trainer_generates(r->job);
-    tide_report(diags, TIDE_WARNING, TIDE_ERR_CONFLICT, "/settings/trainer",
-                tide_format(r->w->arena, "a reference model takes %s in addition to the one that trains",
-                            tide_gib(r->w->arena, bytes)),
-                generates
-                    ? "trainer.beta=0 needs none; adapter=lora uses the model without its adapters"
-                    : "trainer.precompute_ref_log_probs=true computes its log-probabilities in advance; adapter=lora "
-                      "uses the model without its adapters");
+    const char *size = tide_gib(r->w->arena, bytes);
+    if (r->job->trainer_precompute_ref_log_probs) /* of fsdp1: train/reference.h */
+        tide_report(diags, TIDE_WARNING, TIDE_ERR_CONFLICT, "/settings/trainer.precompute_ref_log_probs",
+                    tide_format(r->w->arena, "FSDP1's flat parameters outlive the reference model: %s stay", size),
+                    "ddp, zero2 and fsdp2 free them before the training");
+    else
+        tide_report(diags, TIDE_WARNING, TIDE_ERR_CONFLICT, "/settings/trainer",
+                    tide_format(r->w->arena, "a reference model takes %s in addition to the one that trains", size),
+                    tide_trainer_generates(r->job)
+                        ? "trainer.beta=0 needs none; adapter=lora uses the model without its adapters"
+                        : "trainer.precompute_ref_log_probs=true computes its log-probabilities in advance; "
+                          "adapter=lora uses the model without its adapters");
 }
 
 static void report_evaluation(const tide_job_report *r, tide_diagnostics *diags) {

@@ -96,3 +96,8 @@ tide_reference *tide_reference_new(tide_run *run, const tide_job *job) {
     m->state.factor = TIDE_FACTOR_TEMPORARY;
     return m->has_failed ? NULL : r;
 }
+
+void tide_reference_collect(tide_reference *r) {
+    const tide_model *model = r->wrapper.model;
+    for (uint32_t i = model->parameter_count; i < r->count; i++) tide_drop_storage(model->m, r->weights[i]);
+}

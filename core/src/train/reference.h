@@ -24,5 +24,8 @@ typedef struct tide_reference {
 tide_reference *tide_reference_new(tide_run *run, const tide_job *job);
 /* Called before and after its passes: exchanges the reference and the policy. */
 void tide_reference_swap(tide_reference *r);
+/* The garbage collector takes the modules of one that was dropped; flat parameters of FSDP1 outlive them, gathered or
+ * not, as C++ refers to them. */
+void tide_reference_collect(tide_reference *r);
 
 #endif

@@ -352,7 +352,9 @@ static bool prepare_trl(tide_trainer_run *t) {
     if (sequences) /* masking_utils.py: find_packed_sequence_indices() is None for a single one */
         *tide_model_setting(&t->run->model, "packing") = tide_of_bool(sequences > 1);
     bool generates = tide_trainer_generates(t->job), precomputes = t->job->trainer_precompute_ref_log_probs,
-         keeps_reference = generates ? tide_keeps_reference(t->job) : kind->has_reference && !precomputes;
+         is_fsdp1 = t->job->parallel_kind == TIDE_parallel_kind_fsdp1,
+         keeps_reference =
+             generates ? tide_keeps_reference(t->job) : kind->has_reference && (!precomputes || is_fsdp1);
     if (generates) tide_set_rollouts(t->run, t->job);
     if (keeps_reference && t->job->adapter == TIDE_adapter_none)
         t->reference_model = tide_reference_new(t->run, t->job);
@@ -405,8 +407,9 @@ static void load_checkpoint(tide_trainer_run *t) {
                     NULL);
 }
 
-/* accelerator.free_memory(), create_optimizer(), accelerator.prepare() */
+/* accelerator.free_memory(), which collects garbage; create_optimizer(), accelerator.prepare() */
 static bool prepare_for_training(tide_trainer_run *t) {
+    if (t->reference_model && t->job->trainer_precompute_ref_log_probs) tide_reference_collect(t->reference_model);
     tide_timeline_empty_cache(&t->run->machine.timeline);
     tide_skip_layers(&t->run->model, t->job->every_n_layers); /* train() */
     t->strategy = tide_wrap_model(t->run, t->job, &t->wrapper);
@@ -459,15 +462,15 @@ bool tide_play_trainer(tide_run *run, const tide_job *job) {
     m->module = m->statement = 0;
     tide_timeline_mark(&m->timeline, 0, TIDE_PHASE_LOAD);
     t.scales = job->autocast.is_set && job->autocast.dtype == TIDE_FP16;
+    run->model.caller = &t;
+    run->model.call_begins = tide_trainer_call_begins;
+    run->model.call_ends = tide_trainer_call_ends;
     t.nan_inf_filter = tide_trainer_function(&t, "nan_inf_filter");
     *tide_model_setting(&run->model, "dropout_is_disabled") = tide_of_bool(disables_dropout(job));
     if (job->offload_activations == TIDE_offload_activations_all) t.offload = tide_offload_new(m, true);
     if (t.kind->name && !prepare_trl(&t)) return false;
     if (!prepare_for_training(&t)) return false;
-    run->model.caller = &t;
     run->model.checkpoints_hold_given = has_ulysses_batches(&t);
-    run->model.call_begins = tide_trainer_call_begins;
-    run->model.call_ends = tide_trainer_call_ends;
     tide_timeline_mark(&m->timeline, 0, TIDE_PHASE_LOAD);
     m->op = "_tr_loss";
     tide_tensor *sum = tide_scalar(m, TIDE_FP32);

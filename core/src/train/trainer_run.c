@@ -155,7 +155,8 @@ void tide_trainer_call_begins(tide_model *model, bool replaced) {
     tide_machine *m = model->m;
     uint32_t module = m->module, statement = m->statement;
     m->module = m->statement = 0;
-    if (t->strategy->before_forward && !t->calls_bare_model) t->strategy->before_forward(&t->wrapper);
+    bool is_wrapped = t->strategy && !t->calls_bare_model;
+    if (is_wrapped && t->strategy->before_forward) t->strategy->before_forward(&t->wrapper);
     if (replaced && model->before_forward) model->before_forward(model, model->root, NULL, 0, NULL, 0);
     m->module = module;
     m->statement = statement;
@@ -167,7 +168,8 @@ void tide_trainer_call_ends(tide_model *model, tide_value *outputs, bool replace
     uint32_t module = m->module, statement = m->statement;
     m->module = m->statement = 0;
     if (replaced && model->after_forward) model->after_forward(model, model->root, outputs);
-    if (t->strategy->after_forward && !t->calls_bare_model) t->strategy->after_forward(&t->wrapper, outputs);
+    bool is_wrapped = t->strategy && !t->calls_bare_model;
+    if (is_wrapped && t->strategy->after_forward) t->strategy->after_forward(&t->wrapper, outputs);
     m->module = module;
     m->statement = statement;
 }
