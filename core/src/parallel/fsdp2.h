@@ -28,8 +28,9 @@ typedef struct fsdp_shard_placement {
 } fsdp_shard_placement;
 
 typedef struct fsdp_param {
-    tide_tensor *unsharded_param; /* as modules use it: gathered, or without storage */
-    tide_tensor *sharded_param;   /* as the optimizer updates it */
+    tide_tensor *unsharded_param;   /* as modules use it: gathered, or without storage */
+    tide_tensor *all_gather_output; /* its storage, unless a module assigned other .data; NULL: not gathered so far */
+    tide_tensor *sharded_param;     /* as the optimizer updates it */
     tide_tensor *sharded_post_forward;
     uint32_t module;
     int dim; /* sharded along this */
@@ -50,7 +51,7 @@ typedef struct fsdp_param_group {
     fsdp_training_state training_state;
     fsdp_sharded_state sharded_state;
     bool has_all_gather_result;
-    tide_tensor *all_gather_output;
+    tide_tensor *all_gather_output; /* of all parameters, before it is split */
     int64_t post_forward_mesh_size; /* how many ranks the parameters are sharded over after forward: 0 all, 1 none */
     tide_tensor *all_reduce_input;
     uint32_t *post_forward_indices; /* in fsdp2.post_forward_order */
@@ -95,6 +96,8 @@ typedef struct fsdp2 {
     uint32_t reduce_scatter_count, reduce_scatter_capacity;
     uint32_t *post_forward_order; /* groups in the order in which they ran forward */
     uint32_t post_forward_count, post_forward_capacity;
+    tide_node **leaf_accumulators; /* of outputs that require gradients without a graph: embeddings of frozen models */
+    uint32_t leaf_accumulator_count, leaf_accumulator_capacity;
     uint32_t iter_forward_root; /* the outermost state of the current forward plus one: of the model, or of a
                                    recomputation; 0: none is running */
 } fsdp2;

@@ -54,12 +54,13 @@ void tide_fsdp2_unshard(fsdp2 *f, fsdp_param_group *u) {
     for (uint32_t i = 0; i < n; i++) tide_release(m, uploads[i]);
 }
 
-static void alloc_all_gather_outputs(fsdp2 *f, const fsdp_param_group *u, const fsdp_param *s) {
+static void alloc_all_gather_outputs(fsdp2 *f, const fsdp_param_group *u, fsdp_param *s) {
     tide_machine *m = fsdp2_machine(f);
+    if (!s->all_gather_output) s->all_gather_output = tide_alias(m, s->unsharded_param);
     m->state.factor = TIDE_FACTOR_GATHERED;
     m->module = s->module;
     m->op = tide_fsdp2_name;
-    tide_fill_storage(m, s->unsharded_param, s->padded_sharded_numel * u->mesh.ranks);
+    tide_fill_storage(m, s->all_gather_output, s->padded_sharded_numel * u->mesh.ranks);
     m->state.factor = TIDE_FACTOR_TEMPORARY;
 }
 
@@ -67,7 +68,7 @@ static void alloc_all_gather_outputs(fsdp2 *f, const fsdp_param_group *u, const 
  * joined from there. */
 static tide_tensor *gathered_copy(fsdp2 *f, const fsdp_param_group *u, const fsdp_param *s) {
     return tide_flat_of(fsdp2_machine(f), tide_fsdp2_name, s->padded_sharded_numel * u->mesh.ranks,
-                        (tide_dtype)s->unsharded_param->dtype, TIDE_FACTOR_COMMUNICATION);
+                        (tide_dtype)s->all_gather_output->dtype, TIDE_FACTOR_COMMUNICATION);
 }
 
 /* Note [Copy kernels], aten/src/ATen/native/cuda/TensorShape.cu: the kernels that copy a gathered buffer to parameters
@@ -85,7 +86,7 @@ static void alloc_copy_metadata(fsdp2 *f, int64_t blocks, int64_t entries) {
 /* The blocks of so many bytes that a parameter's elements take in one of `ranks` parts. */
 static int64_t copy_blocks(const fsdp_param_group *u, const fsdp_param *s, int64_t ranks, int64_t bytes) {
     return TIDE_CEIL_DIV(
-        numel_bytes(s->padded_sharded_numel * u->mesh.ranks / ranks, (tide_dtype)s->unsharded_param->dtype), bytes);
+        numel_bytes(s->padded_sharded_numel * u->mesh.ranks / ranks, (tide_dtype)s->all_gather_output->dtype), bytes);
 }
 
 static void split_with_sizes_copy(fsdp2 *f, const fsdp_param_group *u, int64_t ranks) {
@@ -129,8 +130,13 @@ void tide_fsdp2_wait_for_unshard(fsdp2 *f, fsdp_param_group *u) {
     m->module = module;
 }
 
+/* FSDPParam.free_unsharded_param. */
+static void free_unsharded_param(fsdp2 *f, const fsdp_param *s) {
+    tide_drop_storage(fsdp2_machine(f), s->all_gather_output ? s->all_gather_output : s->unsharded_param);
+}
+
 void tide_fsdp2_free_unsharded_params(fsdp2 *f, fsdp_param_group *u) {
-    for (uint32_t i = 0; i < u->count; i++) tide_drop_storage(fsdp2_machine(f), u->fsdp_params[i].unsharded_param);
+    for (uint32_t i = 0; i < u->count; i++) free_unsharded_param(f, &u->fsdp_params[i]);
 }
 
 void tide_fsdp2_reshard(fsdp2 *f, fsdp_param_group *u) {
@@ -140,8 +146,8 @@ void tide_fsdp2_reshard(fsdp2 *f, fsdp_param_group *u) {
             fsdp_param *s = &u->fsdp_params[i];
             s->sharded_post_forward =
                 flat_on_stream(f, 0, s->padded_sharded_numel * u->mesh.ranks / u->post_forward_mesh_size,
-                               (tide_dtype)s->unsharded_param->dtype, TIDE_FACTOR_GATHERED);
-            tide_drop_storage(fsdp2_machine(f), s->unsharded_param);
+                               (tide_dtype)s->all_gather_output->dtype, TIDE_FACTOR_GATHERED);
+            free_unsharded_param(f, s);
         }
         u->sharded_state = FSDP_SHARDED_POST_FORWARD;
         return;

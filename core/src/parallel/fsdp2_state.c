@@ -44,6 +44,11 @@ static void register_post_backward_run(tide_machine *m, tide_node *node, tide_te
 }
 static const tide_backward post_backward_function = {"RegisterPostBackwardFunction", register_post_backward_run};
 
+static void release_leaf_accumulators(fsdp2 *f) {
+    while (f->leaf_accumulator_count)
+        tide_node_release(fsdp2_machine(f), f->leaf_accumulators[--f->leaf_accumulator_count]);
+}
+
 /* _end_backward_iteration */
 static void end_backward_iteration(fsdp2 *f) {
     tide_machine *m = fsdp2_machine(f);
@@ -60,6 +65,7 @@ static void end_backward_iteration(fsdp2 *f) {
     }
     tide_release_at(m, &f->all_gather_state);
     tide_fsdp2_drop_reduce_scatter_inputs(f);
+    release_leaf_accumulators(f);
     f->post_forward_count = f->iter_forward_root = 0;
 }
 
@@ -228,10 +234,20 @@ typedef struct hook_to {
     uint32_t state;
 } hook_to;
 
+/* A leaf keeps its hooks itself: its accumulator, which has them here, lives until the backward has ended. */
+static tide_node *leaf_accumulator(fsdp2 *f, tide_tensor *leaf) {
+    tide_machine *m = fsdp2_machine(f);
+    tide_node *node = tide_accumulator_of(m, leaf);
+    TIDE_ROOM(m->arena, f->leaf_accumulators, f->leaf_accumulator_count, f->leaf_accumulator_capacity);
+    f->leaf_accumulators[f->leaf_accumulator_count++] = node;
+    return node;
+}
+
 static void register_pre_backward_hook(void *user, tide_value *value) {
     const hook_to *h = user;
-    tide_node *node = value->tensor->node;
-    if (!node) return;
+    tide_tensor *t = value->tensor;
+    if (!t->requires_grad) return;
+    tide_node *node = t->node ? t->node : leaf_accumulator(h->f, t);
     tide_register_unit_hook(fsdp2_machine(h->f), node, fsdp2_pre_backward, h->f, h->state);
 }
 
