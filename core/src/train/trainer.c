@@ -353,8 +353,7 @@ static bool prepare_trl(tide_trainer_run *t) {
         *tide_model_setting(&t->run->model, "packing") = tide_of_bool(sequences > 1);
     bool generates = tide_trainer_generates(t->job), precomputes = t->job->trainer_precompute_ref_log_probs,
          is_fsdp1 = t->job->parallel_kind == TIDE_parallel_kind_fsdp1,
-         keeps_reference =
-             generates ? tide_keeps_reference(t->job) : kind->has_reference && (!precomputes || is_fsdp1);
+         keeps_reference = generates ? tide_keeps_reference(t->job) : kind->has_reference && (!precomputes || is_fsdp1);
     if (generates) tide_set_rollouts(t->run, t->job);
     if (keeps_reference && t->job->adapter == TIDE_adapter_none)
         t->reference_model = tide_reference_new(t->run, t->job);
