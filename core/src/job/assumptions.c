@@ -147,7 +147,7 @@ static void assume_trainer(tide_job_builder *b) {
         if (is_own && !b->arguments.is_given[rows[i].id])
             own = tide_format(b->arena, "%s %s=%s", own, tide_settings[rows[i].id].name, rows[i].value);
     }
-    if (job->trainer != TIDE_trainer_none && own[0])
+    if (tide_job_has_trainer(job) && own[0])
         tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_trainer),
                     tide_format(b->arena,
                                 "settings that are not given have the defaults of a plain loop; the "
@@ -167,7 +167,11 @@ static void assume_training(tide_job_builder *b) {
     if (job->quant != TIDE_quant_none)
         assume(b, TIDE_SET_kbit_prepare,
                tide_trainer_leaves_kbit(job)
-                   ? "TRL 1 does not call peft.prepare_model_for_kbit_training: what is not quantised keeps its dtype"
+                   ? job->trainer == TIDE_trainer_llama_factory_v1
+                         ? "LLaMA-Factory's v1 trainer does not call peft.prepare_model_for_kbit_training: what is not "
+                           "quantised keeps its dtype"
+                         : "TRL 1 does not call peft.prepare_model_for_kbit_training: what is not quantised keeps its "
+                           "dtype"
                    : "peft.prepare_model_for_kbit_training: what is not quantised is kept in fp32 and frozen");
     if (job->train_only.count == 0 && job->adapter == TIDE_adapter_none)
         assume(b, TIDE_SET_freeze, "nothing is frozen: every parameter trains");
@@ -184,7 +188,10 @@ static void assume_training(tide_job_builder *b) {
     assume_input_grads(b);
     assume_layerdrop(b);
     assume_trainer(b);
-    if (job->trainer != TIDE_trainer_none)
+    if (job->trainer == TIDE_trainer_llama_factory_v1 && job->adapter == TIDE_adapter_none)
+        tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_dtype),
+                    "weights are loaded in this dtype, and those that train are then cast to fp32", NULL);
+    if (tide_job_has_trainer(job))
         assume(b, TIDE_SET_trainer_save_strategy,
                "no checkpoint is written; by default Trainer writes one every 500 steps and after the last: "
                "save_strategy=steps plays that");

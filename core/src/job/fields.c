@@ -162,7 +162,7 @@ static void follow_lengths(tide_job_builder *b) {
         fill(b, TIDE_SET_seq);
     }
     if (b->arguments.is_given[TIDE_SET_steps]) return;
-    bool goes_round = job->trainer != TIDE_trainer_none && job->parallel_kind != TIDE_parallel_kind_none;
+    bool goes_round = tide_job_has_trainer(job) && job->parallel_kind != TIDE_parallel_kind_none;
     int64_t of_step = tide_job_rows(job) * job->grad_accum * (goes_round ? job->parallel_dp : 1),
             steps = (lengths->count + of_step - 1) / of_step, most = tide_settings[TIDE_SET_steps].most;
     if (lengths->quantile_count) steps = STEPS_DRAWN;
@@ -177,9 +177,12 @@ static void follow(tide_job_builder *b, tide_setting_id id, const char *value) {
     fill(b, id);
 }
 
-/* Defaults that depend on the trainer: whether it prepares a quantised model; complete groups if it generates. */
+/* Defaults that depend on the trainer; complete groups if it generates. */
 static void follow_trainer(tide_job_builder *b) {
-    if (tide_trainer_leaves_kbit(b->job)) follow(b, TIDE_SET_kbit_prepare, "false");
+    for (unsigned id = 0; id < TIDE_SET_COUNT; id++) {
+        const char *own = tide_trainer_default(b->job, (tide_setting_id)id);
+        if (own) follow(b, (tide_setting_id)id, own);
+    }
     if (tide_trainer_generates(b->job))
         follow(b, TIDE_SET_batch, tide_format(b->arena, "%" PRId64, tide_least_batch(b->job)));
 }

@@ -175,6 +175,8 @@ bool tide_job_has_deepspeed(const tide_job *job);
 /* All ranks of the job. */
 int64_t tide_job_world(const tide_job *job);
 
+/* Whether the loop is that of transformers' Trainer, which TRL's inherit. */
+bool tide_job_has_trainer(const tide_job *job);
 /* Whether a trainer runs each micro-batch under context_parallel(): accelerate's ParallelismConfig with cp_size. */
 bool tide_trainer_cuts_sequences(const tide_job *job);
 
@@ -222,8 +224,10 @@ bool tide_adapter_has_task(const tide_job *job);
 /* Whether the trainer itself calls prepare_model_for_kbit_training(): trl/experimental/orpo/orpo_trainer.py and
  * cpo/cpo_trainer.py, __init__, if there are adapters. */
 bool tide_trainer_prepares_kbit(const tide_job *job);
-/* Whether a trainer of TRL is given a loaded model, which then keeps its dtypes by default. */
+/* Whether the model keeps its dtypes by default: trainers of TRL are given a loaded one. */
 bool tide_trainer_leaves_kbit(const tide_job *job);
+/* The default of a setting that the trainer has instead of the loop's; NULL: the same. */
+const char *tide_trainer_default(const tide_job *job, tide_setting_id id);
 /* Whether prepare_model_for_kbit_training() is called at all. */
 bool tide_prepares_kbit(const tide_job *job);
 /* Whether deepspeed.zero.Init() partitioned the model as it was made. */

@@ -155,7 +155,7 @@ int64_t tide_job_rows(const tide_job *job) {
 /* accelerate/data_loader.py, BatchSamplerShard: a trainer's loader deals batches to the ranks in turn. Without a
  * trainer, samples belong to their rank. */
 uint64_t tide_job_first_sample(const tide_job *job, uint64_t index) {
-    bool goes_round = job->trainer != TIDE_trainer_none && job->parallel_kind != TIDE_parallel_kind_none;
+    bool goes_round = tide_job_has_trainer(job) && job->parallel_kind != TIDE_parallel_kind_none;
     uint64_t batch = goes_round ? index * (uint64_t)job->parallel_dp + (uint64_t)job->parallel_rank : index;
     return batch * (uint64_t)tide_job_rows(job);
 }

@@ -276,7 +276,7 @@ uint32_t tide_words_join(tide_arena *arena, const tide_text *under, uint32_t und
 
 static const char *default_of(tide_arena *arena, const tide_job *job, tide_setting_id id) {
     if (id == TIDE_SET_dtype && job->mode == TIDE_mode_serve) return "auto";
-    if (id == TIDE_SET_kbit_prepare && tide_trainer_leaves_kbit(job)) return "false";
+    if (tide_trainer_default(job, id)) return tide_trainer_default(job, id);
     return id == TIDE_SET_capability ? tide_format(arena, "%d", job->gpu.capability) : tide_setting_default(id);
 }
 

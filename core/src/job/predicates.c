@@ -29,10 +29,14 @@ bool tide_job_has_torchtitan_experts(const tide_job *job) {
     return job->parallel_kind == TIDE_parallel_kind_native && job->parallel_ep > 1;
 }
 
+bool tide_job_has_trainer(const tide_job *job) {
+    return job->trainer >= TIDE_trainer_hf;
+}
+
 bool tide_job_is_on_meta(const tide_job *job) {
     tide_parallel_kind_choice kind = job->parallel_kind;
     if (tide_job_has_auto_plan(job)) return true;
-    if (job->trainer != TIDE_trainer_none && job->quant != TIDE_quant_none) return false; /* fsdp2_prepare_model() */
+    if (tide_job_has_trainer(job) && job->quant != TIDE_quant_none) return false; /* fsdp2_prepare_model() */
     if (tide_job_sets(job, TIDE_SET_parallel_meta_init))
         return job->parallel_meta_init && (kind == TIDE_parallel_kind_fsdp2 || kind == TIDE_parallel_kind_tp ||
                                            kind == TIDE_parallel_kind_pp || kind == TIDE_parallel_kind_native);

@@ -41,7 +41,7 @@ static bool has_data_ranks(const tide_job *job) {
     return job->parallel_dp > 1;
 }
 static bool has_trainer(const tide_job *job) {
-    return job->trainer != TIDE_trainer_none;
+    return tide_job_has_trainer(job);
 }
 static bool may_be_of_trl(const tide_job *job) {
     return job->trainer != TIDE_trainer_hf && !tide_trainer_is_of_factory(job);
@@ -91,7 +91,7 @@ static bool is_not_gguf(const tide_job *job) {
     return job->mode != TIDE_mode_serve || strcmp(job->values[TIDE_SET_engine], "llama_cpp") != 0;
 }
 static bool is_plain_loop(const tide_job *job) {
-    return job->trainer == TIDE_trainer_none;
+    return !tide_job_has_trainer(job);
 }
 static bool clips(const tide_job *job) { /* with a GradScaler, gradients are unscaled for it */
     return is_plain_loop(job) || (job->autocast.is_set && job->autocast.dtype == TIDE_FP16);

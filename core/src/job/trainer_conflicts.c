@@ -402,9 +402,62 @@ static void check_factory(tide_job_builder *b, const char *kind) {
         refuse_past_limits(b, limits, TIDE_COUNT_OF(limits), tide_format(b->arena, "%s of LLaMA-Factory", kind));
 }
 
+/* LLaMA-Factory's v1 trainer: core/base_trainer.py, core/model_engine.py, plugins/. */
+static void check_factory_v1(tide_job_builder *b) {
+    const tide_job *job = b->job;
+    if (job->trainer != TIDE_trainer_llama_factory_v1) return;
+    bool is_whole = job->adapter == TIDE_adapter_none && !job->train_only.count && !job->freeze.count,
+         is_sharded = job->parallel_kind == TIDE_parallel_kind_fsdp2;
+    static const char one_gpu[] = "use parallel.kind=fsdp2, or one GPU", out[] = "leave it out";
+    const trainer_limit limits[] = {
+        {job->parallel_kind != TIDE_parallel_kind_none && !is_sharded, TIDE_SET_parallel_kind,
+         job->values[TIDE_SET_parallel_kind], one_gpu},
+        {is_sharded && job->parallel_dp < 2, TIDE_SET_parallel_dp, "a group of one rank", "use one GPU without fsdp2"},
+        {is_sharded && job->parallel_cp > 1, TIDE_SET_parallel_cp, "context parallelism", out},
+        {is_sharded && job->parallel_offload, TIDE_SET_parallel_offload, "offloading", out},
+        {is_sharded && job->parallel_meta_init, TIDE_SET_parallel_meta_init, "a model on the meta device", out},
+        {is_sharded && job->parallel_hybrid > 0, TIDE_SET_parallel_hybrid, "mp_replicate_size", out},
+        {is_sharded && strcmp(job->parallel_wrap, "layer") != 0, TIDE_SET_parallel_wrap,
+         job->values[TIDE_SET_parallel_wrap], "leave it out: it has units of its own"},
+        {job->optimizer != TIDE_optimizer_adamw, TIDE_SET_optimizer, job->values[TIDE_SET_optimizer], "use adamw"},
+        {job->autocast.is_set, TIDE_SET_autocast, "autocast",
+         "leave it out: several ranks compute in "
+         "parallel.param_dtype, one GPU in the weights' dtype"},
+        {job->loss != TIDE_loss_default, TIDE_SET_loss, job->values[TIDE_SET_loss], out},
+        {job->use_liger_kernel == TIDE_use_liger_kernel_true_, TIDE_SET_use_liger_kernel, "Liger's cross entropy", out},
+        {job->adapter != TIDE_adapter_none && job->adapter != TIDE_adapter_lora, TIDE_SET_adapter,
+         job->values[TIDE_SET_adapter], "use lora"},
+        {job->quant != TIDE_quant_none && job->adapter == TIDE_adapter_none, TIDE_SET_quant,
+         job->values[TIDE_SET_quant], "use adapter=lora"},
+        {!job->labels, TIDE_SET_labels, "labels=false", out},
+        {tide_job_has_lengths(job), TIDE_SET_lengths, "a list of lengths", "give seq, the longest row's"},
+        {job->offload_activations != TIDE_offload_activations_none, TIDE_SET_offload_activations,
+         job->values[TIDE_SET_offload_activations], out},
+        {job->scaler, TIDE_SET_scaler, "a GradScaler", out},
+        {job->main_grads != TIDE_main_grads_none, TIDE_SET_main_grads, "main_grads", out},
+        {job->ema != TIDE_ema_none, TIDE_SET_ema, "ema", out},
+        {job->hold_outputs, TIDE_SET_hold_outputs, "hold_outputs", out},
+        {job->packing, TIDE_SET_packing, "packing", out},
+        {job->checkpointing != TIDE_checkpointing_none && job->checkpointing != TIDE_checkpointing_full,
+         TIDE_SET_checkpointing, job->values[TIDE_SET_checkpointing], "use checkpointing=full"},
+    };
+    refuse_past_limits(b, limits, TIDE_COUNT_OF(limits), "LLaMA-Factory's v1 trainer");
+    if (job->mode != TIDE_mode_train)
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer, "trainers train",
+                            "use mode=train, or leave it out");
+    /* get_freeze_model() casts what trains to fp32, and nothing computes in mixed precision on one GPU */
+    if (!is_whole && job->adapter == TIDE_adapter_none && !is_sharded &&
+        tide_dtype_or(job->dtype, TIDE_BF16) != TIDE_FP32)
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_train_only,
+                            "trains parts in fp32 beside frozen ones in half precision, which fails on one GPU: "
+                            "\"expected mat1 and mat2 to have the same dtype\"",
+                            "give gpus=N: fully_shard() computes in one dtype");
+}
+
 static void check_trainer(tide_job_builder *b) {
     const tide_job *job = b->job;
-    if (job->trainer == TIDE_trainer_none) return;
+    check_factory_v1(b);
+    if (!tide_job_has_trainer(job)) return;
     const char *kind = tide_format(b->arena, "trainer=%s", job->values[TIDE_SET_trainer]);
     if (job->mode != TIDE_mode_train)
         tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer, "trainers train",
@@ -457,7 +510,7 @@ enum { EVAL_BATCHES_LIMIT = 10000 };
 /* Trainer.evaluate between steps. */
 static void check_evaluation(tide_job_builder *b) {
     const tide_job *job = b->job;
-    if (job->trainer_eval_strategy == TIDE_trainer_eval_strategy_no || job->trainer == TIDE_trainer_none) return;
+    if (job->trainer_eval_strategy == TIDE_trainer_eval_strategy_no || !tide_job_has_trainer(job)) return;
     const char *kind = tide_format(b->arena, "trainer=%s", job->values[TIDE_SET_trainer]);
     bool keeps = job->trainer_compute_metrics && !job->trainer_prediction_loss_only && !job->trainer_batch_eval_metrics;
     int64_t batch = job->trainer_per_device_eval_batch_size;

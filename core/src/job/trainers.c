@@ -17,7 +17,8 @@ bool tide_trainer_casts_to_bf16(const tide_job *job) {
 
 bool tide_adapter_has_task(const tide_job *job) {
     bool is_said = job->adapter_task_type != TIDE_adapter_task_type_default;
-    return is_said ? job->adapter_task_type != TIDE_adapter_task_type_none : job->trainer > TIDE_trainer_hf;
+    return is_said ? job->adapter_task_type != TIDE_adapter_task_type_none
+                   : job->trainer > TIDE_trainer_hf || job->trainer == TIDE_trainer_llama_factory_v1;
 }
 
 bool tide_trainer_prepares_kbit(const tide_job *job) {
@@ -25,24 +26,34 @@ bool tide_trainer_prepares_kbit(const tide_job *job) {
 }
 
 bool tide_trainer_leaves_kbit(const tide_job *job) {
+    if (job->trainer == TIDE_trainer_llama_factory_v1) return true;
     return job->trainer > TIDE_trainer_hf && !tide_trainer_prepares_kbit(job) && !tide_trainer_is_of_factory(job);
+}
+
+const char *tide_trainer_default(const tide_job *job, tide_setting_id id) {
+    bool is_v1 = job->trainer == TIDE_trainer_llama_factory_v1,
+         is_sharded = job->parallel_kind == TIDE_parallel_kind_fsdp2;
+    if (id == TIDE_SET_kbit_prepare && tide_trainer_leaves_kbit(job)) return "false";
+    if (id == TIDE_SET_parallel_param_dtype && is_v1 && is_sharded) return "bf16";
+    if (id == TIDE_SET_parallel_reduce_dtype && is_v1 && is_sharded) return "fp32";
+    return NULL;
 }
 
 bool tide_prepares_kbit(const tide_job *job) {
     return job->mode == TIDE_mode_train && job->quant != TIDE_quant_none &&
-           (job->kbit_prepare || tide_trainer_prepares_kbit(job));
+           ((job->kbit_prepare && job->trainer != TIDE_trainer_llama_factory_v1) || tide_trainer_prepares_kbit(job));
 }
 
 bool tide_trainer_places_model(const tide_job *job) {
     bool is_engine = tide_job_has_deepspeed(job) || job->parallel_kind == TIDE_parallel_kind_fsdp1 ||
                      job->parallel_kind == TIDE_parallel_kind_fsdp2;
-    return job->trainer == TIDE_trainer_none || !is_engine || job->quant != TIDE_quant_none;
+    return !tide_job_has_trainer(job) || !is_engine || job->quant != TIDE_quant_none;
 }
 
 bool tide_job_has_zero_init(const tide_job *job) {
     bool is_set = tide_job_sets(job, TIDE_SET_parallel_zero_init);
-    bool is_quantised = job->quant != TIDE_quant_none;   /* get_init_context() does not partition it */
-    bool has_config = job->trainer != TIDE_trainer_none; /* HfDeepSpeedConfig */
+    bool is_quantised = job->quant != TIDE_quant_none; /* get_init_context() does not partition it */
+    bool has_config = tide_job_has_trainer(job);       /* HfDeepSpeedConfig */
     if (has_config && is_quantised) return false;
     return is_set ? job->parallel_zero_init : has_config;
 }
@@ -66,7 +77,7 @@ bool tide_job_casts_adapters(const tide_job *job) {
 
 bool tide_job_autocasts(const tide_job *job) {
     bool is_engine = tide_job_has_deepspeed(job) || job->parallel_kind == TIDE_parallel_kind_fsdp2;
-    return job->autocast.is_set && (job->trainer == TIDE_trainer_none || !is_engine);
+    return job->autocast.is_set && (!tide_job_has_trainer(job) || !is_engine);
 }
 
 int64_t tide_sequences_of_row(const tide_job *job) {
@@ -101,7 +112,7 @@ bool tide_corrects_sampling(const tide_job *job) {
 /* Default: False; transformers/trainer.py, _build_accelerator_args: True for peft models and without checkpointing. */
 bool tide_finds_unused_parameters(const tide_job *job) {
     if (tide_job_sets(job, TIDE_SET_parallel_find_unused_parameters)) return job->parallel_find_unused_parameters;
-    return job->trainer != TIDE_trainer_none &&
+    return tide_job_has_trainer(job) &&
            (job->checkpointing == TIDE_checkpointing_none || job->adapter != TIDE_adapter_none);
 }
 

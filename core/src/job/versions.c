@@ -215,6 +215,10 @@ static bool takes_trl_of_logits(const tide_job *job) {
     return tide_trl_builds_logits(job) && !tide_trainer_is_of_factory(job);
 }
 
+static bool takes_factory_v1(const tide_job *job) {
+    return job->trainer == TIDE_trainer_llama_factory_v1;
+}
+
 static bool takes_schedulefree(const tide_job *job) {
     return steps_by(job, "schedule-free");
 }

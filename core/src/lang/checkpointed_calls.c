@@ -3,6 +3,10 @@
 #include "lang/interpreter.h"
 #include "tensor/checkpoint.h"
 
+/* What a trainer passes as keywords, which layers get too: given_NAME. */
+static const char *const given_settings[] = {"given_positions", "given_shift_labels", "given_loss_weights"};
+enum { TIDE_GIVEN = sizeof given_settings / sizeof *given_settings };
+
 /* What a checkpoint calls again: a module with its keyword arguments. */
 typedef struct tide_closure {
     tide_model *model;
@@ -11,15 +15,15 @@ typedef struct tide_closure {
     uint32_t named_count;
     tide_text *keywords;
     tide_value *named;
-    tide_value given[2]; /* keyword arguments that are settings here: see keep_given() */
+    tide_value given[TIDE_GIVEN]; /* keyword arguments that are settings here: see keep_given() */
 } tide_closure;
 
-/* position_ids and shift_labels, which a trainer has released by the time the layers run again. */
+/* They are released by the time the layers run again. */
 static void keep_given(tide_closure *c) {
-    static const char *const settings[] = {"given_positions", "given_shift_labels"};
     if (!c->model->checkpoints_hold_given) return;
     c->model->setting_changes++; /* prevents a memo, which could not capture them */
-    for (int i = 0; i < 2; i++) c->given[i] = tide_value_retain(*tide_model_setting(c->model, settings[i]));
+    for (int i = 0; i < TIDE_GIVEN; i++)
+        c->given[i] = tide_value_retain(*tide_model_setting(c->model, given_settings[i]));
 }
 
 tide_value tide_call_again(tide_machine *m, void *function, tide_value *inputs, uint32_t count) {
@@ -40,7 +44,7 @@ tide_value tide_call_again(tide_machine *m, void *function, tide_value *inputs, 
 void tide_closure_free(tide_machine *m, void *function) {
     tide_closure *c = function;
     for (uint32_t i = 0; i < c->named_count; i++) tide_value_release(m, c->named[i]);
-    for (int i = 0; i < 2; i++) tide_value_release(m, c->given[i]);
+    for (int i = 0; i < TIDE_GIVEN; i++) tide_value_release(m, c->given[i]);
     tide_pool_free(m, c->named, (c->named_count + 1) * sizeof *c->named);
     tide_pool_free(m, c->keywords, (c->named_count + 1) * sizeof *c->keywords);
     tide_pool_free(m, c, sizeof *c);

@@ -212,6 +212,8 @@ int64_t tide_model_count(tide_model *model, const tide_parameter_row *parameter)
 /* The slot of a member, or else of a constructor argument; UINT32_MAX: there is neither. */
 uint32_t tide_attribute_slot(const tide_class *of, tide_text name);
 
+/* Indices of the parameters in the order in which Module.to() moved them to the device: children first. */
+const uint32_t *tide_children_first(const tide_model *model);
 /* The module at a dotted path below the root; 0 if there is none. */
 uint32_t tide_model_find(tide_model *model, tide_text path);
 /* The module at a path below an instance; 0 if there is none. */

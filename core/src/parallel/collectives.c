@@ -7,25 +7,6 @@
 #include "base/units.h"
 #include "tensor/ops/ops.h"
 
-/* In the order in which Module.to() moved them; on the meta device, where none has moved, children first. */
-static bool comes_before(const tide_model *model, uint32_t a, uint32_t b) {
-    const tide_parameter_row *first = &model->parameters[a], *second = &model->parameters[b];
-    uint32_t born = first->tensor->storage->allocation, other = second->tensor->storage->allocation;
-    if (born != other) return born < other;
-    return first->module != second->module && tide_is_below(model, first->module, second->module);
-}
-
-const uint32_t *tide_children_first(const tide_model *model) {
-    if (model->children_first) return model->children_first;
-    uint32_t *order = TIDE_NEW(model->m->arena, uint32_t, model->parameter_count + 1);
-    for (uint32_t i = 0; i < model->parameter_count; i++) {
-        uint32_t at = i;
-        for (; at && comes_before(model, i, order[at - 1]); at--) order[at] = order[at - 1];
-        order[at] = i;
-    }
-    return order;
-}
-
 static void cast_parameters(tide_wrapper *w, tide_dtype dtype, const uint32_t *order) {
     tide_model *model = w->model;
     tide_machine *m = model->m;

@@ -39,26 +39,34 @@ uint32_t tide_unit_of_module(const tide_model *model, const uint32_t *unit_of, u
     return instance ? unit_of[instance] - 1 : unit_count - 1;
 }
 
+/* The keyword argument of a trainer that is a tensor of floating point. */
+static tide_value *floating_keyword(tide_wrapper *w) {
+    bool is_v1 = w->job->trainer == TIDE_trainer_llama_factory_v1;
+    return tide_model_setting(w->model, is_v1 ? "given_loss_weights" : "num_items");
+}
+
 void tide_cast_num_items(tide_wrapper *w, tide_cast_items *items, tide_dtype dtype, const char *op) {
-    tide_value *num_items = tide_model_setting(w->model, "num_items");
+    tide_value *num_items = floating_keyword(w);
     items->given = *num_items;
-    if (w->job->trainer != TIDE_trainer_hf || num_items->kind != TIDE_VALUE_TENSOR) return;
+    if (w->job->trainer > TIDE_trainer_hf || num_items->kind != TIDE_VALUE_TENSOR || num_items->tensor->dtype == dtype)
+        return;
     w->model->m->op = op;
     num_items->tensor = tide_empty_like(w->model->m, items->given.tensor, dtype);
 }
 
 void tide_restore_num_items(tide_wrapper *w, tide_cast_items *items) {
-    tide_value *num_items = tide_model_setting(w->model, "num_items");
+    tide_value *num_items = floating_keyword(w);
     if (num_items->kind == TIDE_VALUE_TENSOR && num_items->tensor != items->given.tensor)
         items->cast = num_items->tensor;
-    if (!w->model->state.is_checkpointing) tide_release_at(w->model->m, &items->cast);
+    if (!w->model->state.is_checkpointing || w->model->checkpoints_hold_given)
+        tide_release_at(w->model->m, &items->cast);
     *num_items = items->given;
 }
 
 void tide_backward_with_callback(tide_wrapper *w, tide_tensor *loss, void (*callback)(void *state)) {
     tide_machine *m = w->model->m;
     m->op = "div";
-    tide_tensor *scaled = w->job->grad_accum > 1 && !w->has_trainer ? tide_scale(m, loss) : tide_retain(loss);
+    tide_tensor *scaled = w->job->grad_accum > 1 && !w->has_divided ? tide_scale(m, loss) : tide_retain(loss);
     m->op = "ones_like";
     tide_tensor *one = tide_empty_like(m, scaled, (tide_dtype)scaled->dtype);
     tide_run_backward_from(m, &scaled, &one, 1);
@@ -70,7 +78,7 @@ void tide_backward_with_callback(tide_wrapper *w, tide_tensor *loss, void (*call
 void tide_backward_divided(tide_wrapper *w, tide_tensor *loss) {
     tide_machine *m = w->model->m;
     m->op = "div";
-    tide_tensor *scaled = w->job->grad_accum > 1 && !w->has_trainer ? tide_scale(m, loss) : tide_retain(loss);
+    tide_tensor *scaled = w->job->grad_accum > 1 && !w->has_divided ? tide_scale(m, loss) : tide_retain(loss);
     tide_run_backward(m, scaled);
     tide_del(m, "del loss", scaled);
 }

@@ -136,8 +136,10 @@ static bool choose_states(fsdp2 *f) {
     tide_machine *m = model->m;
     f->states = TIDE_NEW(m->arena, fsdp_state, model->instance_count + 4);
     f->state_of = TIDE_NEW(m->arena, uint32_t, model->instance_count + 1);
+    bool is_v1 = f->w->job->trainer == TIDE_trainer_llama_factory_v1;
     bool is_chosen = tide_job_has_auto_plan(f->w->job) ? tide_fsdp2_plan_states(f)
                      : f->w->has_trainer               ? tide_fsdp2_accelerate_states(f)
+                     : is_v1                           ? tide_fsdp2_llama_factory_v1_states(f)
                                                        : choose_inner_states(f);
     if (!is_chosen) return false;
     fsdp2_add_module(f, f->state_count++, model->root);
@@ -217,6 +219,7 @@ static fsdp2 *fsdp2_new(tide_wrapper *w) {
     tide_dtype otherwise = tide_dtype_or(mixed, TIDE_DTYPE_COUNT),
                param_dtype = tide_dtype_or(job->parallel_param_dtype, tide_dtype_or(mixed, model->state.dtype)),
                reduce_dtype = tide_dtype_or(job->parallel_reduce_dtype, otherwise);
+    bool is_v1 = job->trainer == TIDE_trainer_llama_factory_v1; /* whose mesh has one replica */
     if (tide_job_has_auto_plan(job)) /* fsdp.py, _get_fsdp_policy_kwargs: fsdp_mixed_precision */
         reduce_dtype = job->parallel_param_dtype.is_set ? TIDE_FP32 : TIDE_DTYPE_COUNT;
     bool offloads = job->parallel_offload;
@@ -228,7 +231,7 @@ static fsdp2 *fsdp2_new(tide_wrapper *w) {
     if (m->has_failed) return NULL;
     *f = (fsdp2){.w = w,
                  .mesh = {.ranks = shard_ranks, .rank = w->rank % shard_ranks},
-                 .is_hsdp = job->parallel_hybrid > 0,
+                 .is_hsdp = job->parallel_hybrid > 0 || is_v1,
                  .param_dtype = param_dtype,
                  .has_param_dtype = mixed.is_set || job->parallel_param_dtype.is_set,
                  .has_reduce_dtype = reduce_dtype != TIDE_DTYPE_COUNT,
@@ -265,15 +268,6 @@ static fsdp_param_group *param_group_with(fsdp2 *f, uint32_t state, const fsdp_s
         .state = state, .mesh = *mesh, .fsdp_params = TIDE_NEW(arena, fsdp_param, most), .post_forward_mesh_size = 1};
     s->count++;
     return u;
-}
-
-/* FSDPParamGroup: after all parameters are sharded. */
-static void finish_group(fsdp2 *f, fsdp_param_group *u) {
-    tide_fsdp2_free_unsharded_params(f, u);
-    for (uint32_t i = 0; i < u->count; i++) {
-        fsdp_param *s = &u->fsdp_params[i];
-        s->unsharded_param->dtype = (uint8_t)(fsdp2_casts(f, s) ? f->param_dtype : s->orig_dtype);
-    }
 }
 
 uint32_t tide_fsdp2_managed_params(const fsdp2 *f, uint32_t state, const uint32_t *state_of_parameter,
@@ -319,7 +313,8 @@ static void init_state(fsdp2 *f, uint32_t state, int64_t post_forward_mesh_size,
             sharded_params[params[n]] = s->sharded_param;
             if (f->offload_to_cpu && is_root) tide_pin_host(m, numel_bytes(s->padded_sharded_numel, s->orig_dtype));
         }
-        finish_group(f, u);
+        tide_fsdp2_free_unsharded_params(f, u);
+        tide_fsdp2_show_dtypes(f, u, !f->states[state].is_read_outside);
     }
 }
 
@@ -386,7 +381,11 @@ static void fsdp2_wrap(tide_wrapper *w) {
         if (is_ignored || (w->is_absent && w->is_absent[model->parameters[i].module])) continue;
         of[i] = tide_unit_of_module(model, f->state_of, f->state_count, model->parameters[i].module);
     }
-    const char *of_root = *w->job->parallel_root_reshard ? w->job->parallel_root_reshard : "false";
+    bool is_v1 = w->job->trainer == TIDE_trainer_llama_factory_v1;
+    const char *of_root = *w->job->parallel_root_reshard            ? w->job->parallel_root_reshard
+                          : !is_v1                                  ? "false"
+                          : *w->job->parallel_reshard_after_forward ? w->job->parallel_reshard_after_forward
+                                                                    : "true";
     bool is_native = w->job->parallel_kind == TIDE_parallel_kind_native; /* unless requested, not with a pipeline */
     const char *given = w->job->parallel_reshard_after_forward,
                *otherwise = is_native && w->job->parallel_pp > 1 ? "false" : "true";

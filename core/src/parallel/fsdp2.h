@@ -64,6 +64,7 @@ typedef struct fsdp_state {
     uint32_t module_count, modules_to_run_forward;
     uint32_t listed[3];     /* modules of a fully_shard() call that has a list of them, in its order; 0: no module */
     bool keeps_full_weight; /* reshard_after_forward=False */
+    bool is_read_outside;   /* code around its module reads the dtype of its parameters, which are sharded there */
     fsdp_training_state training_state;
 } fsdp_state;
 
@@ -136,6 +137,12 @@ void tide_fsdp2_keep_originals(fsdp2 *f);
 /* Called when fsdp2_prepare_model() returns and the optimizer has its new parameters. */
 void tide_fsdp2_drop_weights(fsdp2 *f);
 
+/* ---- fsdp2_llama_factory_v1.c ---- */
+
+/* The states of FSDP2Engine.prepare_model(): adapters' leaves, layers and untied embeddings; all but the root. False
+ * after an error. */
+bool tide_fsdp2_llama_factory_v1_states(fsdp2 *f);
+
 /* ---- fsdp2_plan.c ---- */
 
 /* The states of transformers' fsdp_plan; all but the root. False after an error. */
@@ -162,6 +169,8 @@ void tide_fsdp2_unshard(fsdp2 *f, fsdp_param_group *u);
 void tide_fsdp2_wait_for_unshard(fsdp2 *f, fsdp_param_group *u);
 void tide_fsdp2_reshard(fsdp2 *f, fsdp_param_group *u);
 void tide_fsdp2_free_unsharded_params(fsdp2 *f, fsdp_param_group *u);
+/* The dtype that modules read of the parameters. */
+void tide_fsdp2_show_dtypes(const fsdp2 *f, const fsdp_param_group *u, bool is_gathered);
 void tide_fsdp2_post_backward(fsdp2 *f, fsdp_param_group *u);
 /* FSDPParamGroup.pre_backward; prefetches: the states to prefetch were not set explicitly. */
 void tide_fsdp2_group_pre_backward(fsdp2 *f, fsdp_param_group *u, bool prefetches);

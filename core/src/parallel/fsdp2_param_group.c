@@ -103,6 +103,7 @@ void tide_fsdp2_wait_for_unshard(fsdp2 *f, fsdp_param_group *u) {
     tide_machine *m = fsdp2_machine(f);
     uint32_t module = m->module;
     if (!u->has_all_gather_result) return;
+    if (f->states[u->state].is_read_outside) tide_fsdp2_show_dtypes(f, u, true);
     if (u->training_state == FSDP_FORWARD) tide_release_at(m, &f->all_gather_state);
     tide_tensor *cast = NULL, **copies = TIDE_NEW(m->arena, tide_tensor *, u->count + 1);
     for (uint32_t i = 0; i < u->count; i++) {
@@ -130,6 +131,13 @@ void tide_fsdp2_wait_for_unshard(fsdp2 *f, fsdp_param_group *u) {
     m->module = module;
 }
 
+void tide_fsdp2_show_dtypes(const fsdp2 *f, const fsdp_param_group *u, bool is_gathered) {
+    for (uint32_t i = 0; i < u->count; i++) {
+        const fsdp_param *s = &u->fsdp_params[i];
+        s->unsharded_param->dtype = (uint8_t)(is_gathered && fsdp2_casts(f, s) ? f->param_dtype : s->orig_dtype);
+    }
+}
+
 /* FSDPParam.free_unsharded_param. */
 static void free_unsharded_param(fsdp2 *f, const fsdp_param *s) {
     tide_drop_storage(fsdp2_machine(f), s->all_gather_output ? s->all_gather_output : s->unsharded_param);
@@ -137,6 +145,7 @@ static void free_unsharded_param(fsdp2 *f, const fsdp_param *s) {
 
 void tide_fsdp2_free_unsharded_params(fsdp2 *f, fsdp_param_group *u) {
     for (uint32_t i = 0; i < u->count; i++) free_unsharded_param(f, &u->fsdp_params[i]);
+    if (f->states[u->state].is_read_outside) tide_fsdp2_show_dtypes(f, u, false);
 }
 
 void tide_fsdp2_reshard(fsdp2 *f, fsdp_param_group *u) {

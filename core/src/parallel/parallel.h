@@ -45,9 +45,6 @@ enum { TIDE_MEMORY_OPT_ALLREDUCE_SIZE = 500000000 };
 /* The hidden size of the (text) model; an error if the configuration has none. */
 int64_t tide_hidden_size(const tide_wrapper *w);
 
-/* Indices of the parameters in the order in which Module.to() moved them to the device: children first. */
-const uint32_t *tide_children_first(const tide_model *model);
-
 /* Module.half() and the like: the engine casts parameters of another dtype one by one. */
 void tide_cast_model(tide_wrapper *w, tide_dtype dtype);
 /* engine.py, _configure_distributed_model: the same, then moves what is on the host to the device. */

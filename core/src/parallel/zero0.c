@@ -70,7 +70,7 @@ static void zero0_backward(tide_wrapper *w, tide_tensor *loss) {
     tide_machine *m = w->model->m;
     m->op = zero0_name;
     /* divided by the number of micro-batches */
-    tide_tensor *scaled = w->has_trainer ? tide_retain(loss) : tide_scale(m, loss);
+    tide_tensor *scaled = w->has_divided ? tide_retain(loss) : tide_scale(m, loss);
     tide_run_backward(m, scaled);
     m->module = m->statement = 0;
     if (w->is_last) zero0_allreduce_fallback(w, w->state);

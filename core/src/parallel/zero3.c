@@ -27,7 +27,7 @@ static void zero3_backward(tide_wrapper *w, tide_tensor *loss) {
     tide_machine *m = w->model->m;
     zero3 *z = w->state;
     m->op = tide_zero3_name;
-    tide_tensor *scaled = w->has_trainer ? tide_retain(loss) : tide_scale(m, loss), *again = tide_scale(m, scaled);
+    tide_tensor *scaled = w->has_divided ? tide_retain(loss) : tide_scale(m, loss), *again = tide_scale(m, scaled);
     tide_run_backward(m, again);
     m->op = tide_zero3_name;
     m->module = m->statement = 0;

@@ -90,7 +90,7 @@ void tide_zero3_loaded(tide_model *model, const tide_job *job) {
     tide_machine *m = model->m;
     zero3_init *e = m->wrapper;
     if (!model->parameter_made) return;
-    bool is_of_transformers = job->trainer != TIDE_trainer_none; /* which refers to a HfDeepSpeedConfig */
+    bool is_of_transformers = tide_job_has_trainer(job); /* which refers to a HfDeepSpeedConfig */
     tide_value root = {.kind = TIDE_VALUE_MODULE, .module = model->root};
     if (is_of_transformers) initialize_module(model, e, root, 0);
     for (uint32_t i = 0; i < e->tied_count; i++) tide_release(m, e->tied[i]);

@@ -362,7 +362,7 @@ static void independent_gradient_partition_epilogue(zero12 *z) {
 static void zero_backward(tide_wrapper *w, tide_tensor *loss) {
     tide_machine *m = w->model->m;
     m->op = zero12_name;
-    tide_tensor *scaled = w->has_trainer ? tide_retain(loss)
+    tide_tensor *scaled = w->has_divided ? tide_retain(loss)
                                          : tide_scale(m, loss), /* divided by the number of micro-batches */
         *again = tide_scale(m, scaled);                         /* multiplied by the loss scaler */
     tide_run_backward(m, again);

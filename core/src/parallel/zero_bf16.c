@@ -91,7 +91,7 @@ static void bf16_optimizer_backward(tide_wrapper *w, tide_tensor *loss) {
     tide_machine *m = w->model->m;
     m->op = bf16_optimizer_name;
     /* divided by the number of micro-batches */
-    tide_tensor *scaled = w->has_trainer ? tide_retain(loss) : tide_scale(m, loss);
+    tide_tensor *scaled = w->has_divided ? tide_retain(loss) : tide_scale(m, loss);
     tide_run_backward(m, scaled);
     m->module = m->statement = 0;
     for (uint32_t i = 0; i < z->count; i++) /* update_hp_grads */

@@ -258,7 +258,8 @@ static bool needs(const tide_job *job, tide_text name) {
         return job->adapter != TIDE_adapter_none;
     if (tide_text_is(name, "library/quantised")) return job->quant != TIDE_quant_none;
     if (tide_text_is(name, "library/liger")) return job->use_liger_kernel == TIDE_use_liger_kernel_true_;
-    if (tide_text_is(name, "library/trainers")) return job->trainer != TIDE_trainer_none;
+    if (tide_text_is(name, "library/llama_factory_v1")) return job->trainer == TIDE_trainer_llama_factory_v1;
+    if (tide_text_is(name, "library/trainers")) return tide_job_has_trainer(job);
     if (tide_text_is(name, "library/generation"))
         return tide_trainer_generates(job) || job->trainer_predict_with_generate;
     if (tide_text_is(name, "library/rewards")) return tide_trainer_generates(job);

@@ -21,7 +21,6 @@ void tide_take_samples(tide_run *run, const tide_job *job, const tide_micro_batc
     tide_put_size(run, "chosen_short", of->seq - of->chosen);
     tide_put_size(run, "rejected_short", of->seq - of->rejected);
     *tide_model_setting(&run->model, "padding") = tide_of_bool(of->is_padded && !is_flat);
-    *tide_model_setting(&run->model, "mask_is_full") =
-        tide_of_bool(job->trainer != TIDE_trainer_none && !of->is_padded);
+    *tide_model_setting(&run->model, "mask_is_full") = tide_of_bool(tide_job_has_trainer(job) && !of->is_padded);
     tide_model_forget_step_sizes(&run->model);
 }

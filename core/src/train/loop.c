@@ -285,13 +285,16 @@ bool tide_play_loop(tide_run *run, const tide_job *job) {
     tide_machine *m = &run->machine;
     bool is_training = job->mode == TIDE_mode_train;
     loop l = {.run = run, .job = job};
-    bool has_trainer = is_training && job->trainer != TIDE_trainer_none;
+    bool has_trainer = is_training && tide_job_has_trainer(job);
     l.has_lengths = tide_job_has_lengths(job);
     if (!has_trainer) l.strategy = tide_wrap_model(run, job, &l.wrapper);
     if (!has_trainer && !l.strategy) return false;
-    if (!has_trainer && !l.has_lengths && !tide_make_batch(run, job, &l.batch, m->diags)) return false;
+    bool has_batch = !l.has_lengths && !has_trainer && job->trainer == TIDE_trainer_none;
+    if (has_batch && !tide_make_batch(run, job, &l.batch, m->diags)) return false;
     if (tide_prepares_kbit(job)) tide_model_setting(&run->model, "model_dtype")->dtype = TIDE_FP32; /* self.dtype */
     if (has_trainer) return tide_play_trainer(run, job);
+    if (is_training && job->trainer == TIDE_trainer_llama_factory_v1)
+        return tide_play_llama_factory_v1(run, job, l.strategy, &l.wrapper);
     l.optimizer = l.wrapper.optimizer;
     take_inputs(&l);
     if (!is_training) return tide_infer(run, job, &l.batch);

@@ -31,7 +31,7 @@ static const char *const unset[] = {
     "paged_read",        "packing_is_read",      "flash_is_read",       "ulysses_is_read",
     "router_experts",    "router_top_k",         "loss_types",          "given_shift_labels",
     "weighs_tail",       "f_divergence",         "parameter_caches",    "centers_rewards",
-    "head_is_cast"};
+    "head_is_cast",      "given_loss_weights"};
 
 static tide_setting_value number_of(tide_machine *m, const char *name, int64_t value) {
     tide_value number = {.kind = TIDE_VALUE_INT, .symbol = tide_symbol_name(m, tide_text_of(name)), .integer = value};
@@ -96,7 +96,7 @@ static tide_value config_value(const tide_json *config) {
 bool tide_copied_use_cache(const tide_job *job) {
     const tide_json *text = tide_json_at(job->config, "text_config"),
                     *cache = tide_json_at(text ? text : job->config, "use_cache");
-    bool is_passed = job->trainer == TIDE_trainer_none && job->use_cache != TIDE_use_cache_default;
+    bool is_passed = !tide_job_has_trainer(job) && job->use_cache != TIDE_use_cache_default;
     return is_passed ? job->use_cache == TIDE_use_cache_true_ : !cache || cache->is_true;
 }
 

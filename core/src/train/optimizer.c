@@ -205,7 +205,7 @@ tide_optimizer *tide_optimizer_new(tide_model *model, const tide_job *job) {
     tide_machine *m = model->m;
     tide_optimizer *optimizer = TIDE_NEW(m->arena, tide_optimizer, 1);
     optimizer->model = model;
-    optimizer->has_trainer = job->trainer != TIDE_trainer_none;
+    optimizer->has_trainer = tide_job_has_trainer(job);
     optimizer->row = &optimizer_rows[job->optimizer];
     const char *name = optimizer->row->name;
     bool is_of_matrices = optimizer->row->made == 'm';

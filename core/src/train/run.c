@@ -47,7 +47,7 @@ static void prepare(tide_run *run, const tide_job *job, tide_arena *arena, tide_
     run->model.autocast_dtype = job->autocast.dtype;
     run->model.leaves_autocast = tide_job_has_deepspeed(job);
     bool has_text = tide_json_at(job->config, "text_config") != NULL;
-    if (job->trainer != TIDE_trainer_none) /* TRL's trainers pass use_cache=False */
+    if (tide_job_has_trainer(job)) /* TRL's trainers pass use_cache=False */
         uses_cache = job->trainer == TIDE_trainer_hf && has_text && !run->model.state.is_checkpointing &&
                      tide_copied_use_cache(job);
     tide_set_model_settings(run, job, uses_cache);
@@ -116,13 +116,30 @@ static bool check_quantised_training(const tide_run *run, const tide_job *job, t
                       "adapter=lora trains beside them (QLoRA); mode=infer generates with them");
 }
 
-/* param.data = param.data.to(torch.bfloat16) */
-static void cast_to_bf16(tide_machine *m, tide_parameter_row *row) {
+/* param.data = param.data.to(dtype) */
+static void cast_parameter(tide_machine *m, tide_parameter_row *row, tide_dtype dtype) {
     m->module = row->module;
-    tide_tensor *cast = tide_empty_like(m, row->tensor, TIDE_BF16);
+    tide_tensor *cast = tide_empty_like(m, row->tensor, dtype);
     tide_set_data(m, row->tensor, cast);
-    row->tensor->dtype = TIDE_BF16;
+    row->tensor->dtype = (uint8_t)dtype;
     tide_release(m, cast);
+}
+
+/* llamafactory/v1: model_engine.py, _init_model: model.to(torch.float32) without adapters; plugins/model_plugins/
+ * peft.py, get_freeze_model: only what trains. */
+static void cast_to_fp32(tide_run *run, const tide_job *job) {
+    tide_machine *m = &run->machine;
+    bool is_whole = !job->train_only.count && !job->freeze.count;
+    const uint32_t *order = tide_children_first(&run->model);
+    if (job->trainer != TIDE_trainer_llama_factory_v1 || job->adapter != TIDE_adapter_none) return;
+    m->op = "param.data.to(torch.float32)";
+    m->state.factor = TIDE_FACTOR_PARAMETER;
+    for (uint32_t i = 0; i < run->model.parameter_count; i++) {
+        tide_parameter_row *row = &run->model.parameters[is_whole ? order[i] : i];
+        if (row->tensor->dtype != TIDE_FP32 && row->tensor->requires_grad) cast_parameter(m, row, TIDE_FP32);
+    }
+    m->module = 0;
+    m->state.factor = TIDE_FACTOR_TEMPORARY;
 }
 
 /* trl/experimental/utils.py, peft_module_casting_to_bf16: for what prepare_model_for_kbit_training() cast to fp32. */
@@ -136,7 +153,8 @@ static void cast_embeddings_to_bf16(tide_run *run, const tide_job *job) {
         tide_parameter_row *row = &run->model.parameters[i];
         bool is_named = false;
         for (size_t k = 0; k < TIDE_COUNT_OF(names); k++) is_named = is_named || strstr(row->name, names[k]);
-        if (is_named && !strstr(row->name, "norm") && row->tensor->dtype == TIDE_FP32) cast_to_bf16(m, row);
+        if (is_named && !strstr(row->name, "norm") && row->tensor->dtype == TIDE_FP32)
+            cast_parameter(m, row, TIDE_BF16);
     }
     m->module = 0;
     m->state.factor = TIDE_FACTOR_TEMPORARY;
@@ -153,7 +171,7 @@ static void cast_adapters_to_bf16(tide_run *run, const tide_job *job) {
     for (uint32_t i = 0; i < run->model.parameter_count; i++) {
         tide_tensor *t = run->model.parameters[i].tensor;
         if (!t->requires_grad || t->dtype == TIDE_BF16) continue;
-        cast_to_bf16(m, &run->model.parameters[i]);
+        cast_parameter(m, &run->model.parameters[i], TIDE_BF16);
     }
     m->module = 0;
     m->state.factor = TIDE_FACTOR_TEMPORARY;
@@ -181,6 +199,7 @@ bool tide_load(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagn
     /* peft creates adapters where the weights are */
     m->makes_on_host = (is_on_host && !run->model.parameter_made) || run->model.state.is_on_meta;
     tide_choose_trainable(run, job);
+    cast_to_fp32(run, job);
     if (tide_prepares_kbit(job)) tide_prepare_kbit(&run->model);
     if (run->model.state.is_checkpointing)
         tide_model_require_input_grads(&run->model, job->adapter != TIDE_adapter_none);

@@ -124,6 +124,10 @@ extern const tide_strategy tide_one_gpu;
  * error. */
 bool tide_play_loop(tide_run *run, const tide_job *job);
 
+/* llama_factory_v1.c: the loop of LLaMA-Factory's v1 trainer, with the model under its strategy. False after an error.
+ */
+bool tide_play_llama_factory_v1(tide_run *run, const tide_job *job, const tide_strategy *strategy, tide_wrapper *w);
+
 /* Plays job->steps runs of a greedy loop over the batch: the prompt (phase prefill), then job->decode tokens (phase
  * decode). A model without a cache only runs forward. False after an error. */
 bool tide_infer(tide_run *run, const tide_job *job, const tide_batch *batch);

@@ -29,7 +29,8 @@ typedef struct tide_wrapper {
     tide_value labels;
     bool plays_all;         /* for tests: nothing is folded */
     bool has_barrier;       /* torch.distributed's barrier has its tensor, which the first barrier allocates */
-    bool has_trainer;       /* Trainer's loop: it has divided the loss; gradients are always clipped */
+    bool has_trainer;       /* Trainer's loop: gradients are always clipped */
+    bool has_divided;       /* the loop, the loss by the micro-batches of a step */
     tide_tensor *grad_norm; /* kept until the next one */
     const bool *is_absent;  /* by instance: modules in other ranks' stages; NULL: none */
     tide_stages stages;     /* after wrap() */

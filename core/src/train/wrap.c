@@ -12,7 +12,7 @@ const tide_strategy *tide_wrap_model(tide_run *run, const tide_job *job, tide_wr
                    tide_format(run->machine.arena, "%s is not described", job->values[TIDE_SET_parallel_kind]), NULL);
         return NULL;
     }
-    if (strategy || job->trainer != TIDE_trainer_none) optimizer = tide_optimizer_new(&run->model, job);
+    if (strategy || tide_job_has_trainer(job)) optimizer = tide_optimizer_new(&run->model, job);
     *w = (tide_wrapper){.model = &run->model,
                         .job = job,
                         .optimizer = optimizer,
@@ -21,7 +21,8 @@ const tide_strategy *tide_wrap_model(tide_run *run, const tide_job *job, tide_wr
                         .is_last = true,
                         .plays_all = run->plays_all,
                         .has_barrier = run->has_barrier,
-                        .has_trainer = job->mode == TIDE_mode_train && job->trainer != TIDE_trainer_none};
+                        .has_divided = job->mode == TIDE_mode_train && job->trainer != TIDE_trainer_none,
+                        .has_trainer = job->mode == TIDE_mode_train && tide_job_has_trainer(job)};
     /* DeepSpeed's optimizer and that of a trainer are created with the unwrapped model, except for FSDP1 */
     bool is_made_first =
         tide_job_has_deepspeed(job) || (w->has_trainer && job->parallel_kind != TIDE_parallel_kind_fsdp1);

@@ -181,7 +181,7 @@ def refuse_unread(case: Case, plan: Trainer) -> None:
         raise CaseError("TRL makes the adapter: neither also_train nor autocast_adapter_dtype is read")
     if case.compile and case.compile != Compile(mode=case.compile.mode):
         raise CaseError("of compile a trainer reads mode")
-    if isinstance(case.parallel, Mixed):
+    if isinstance(case.parallel, Mixed) and plan.kind != "llama_factory_v1":
         if {case.parallel.param_dtype, case.parallel.reduce_dtype} - {None, case.autocast}:
             raise CaseError("accelerate takes FSDP's dtypes from autocast: neither param_dtype nor reduce_dtype is read")
     if plan.documents > 1 and not plan.packing:

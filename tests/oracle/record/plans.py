@@ -295,7 +295,7 @@ def read_plan(given: Mapping[str, Any]) -> Plan:
 class Trainer:
     """A library's trainer around the step."""
 
-    kind: Literal["hf", "sft", "dpo", "kto", "reward", "orpo", "cpo", "grpo", "rloo"]
+    kind: Literal["hf", "sft", "dpo", "kto", "reward", "orpo", "cpo", "grpo", "rloo", "llama_factory_v1"]
     prompt: int = 0  # tokens of a prompt, out of seq, without loss; of those that generate: besides completion
     documents: int = 1  # sft with packing: pieces that seq is made of, all alike
     packing: bool = False  # sft: put the pieces together again

@@ -230,8 +230,9 @@ void tide_deepspeed_read(tide_claims *c);
 /* Tables and readers that others use. */
 extern const tide_key_table tide_trainer_keys, tide_model_keys, tide_fsdp_keys, tide_deepspeed_plugin_keys,
     tide_accelerate_keys;
-extern const tide_reader tide_deepspeed_reader, tide_llama_factory_reader, tide_ms_swift_reader, tide_trainer_reader,
-    tide_megatron_reader, tide_megatron_bridge_reader, tide_nemo_reader, tide_torchtune_reader, tide_torchtitan_reader,
-    tide_trl_command_reader, tide_launched_reader, tide_verl_reader, tide_openrlhf_reader, tide_nemo_rl_reader;
+extern const tide_reader tide_deepspeed_reader, tide_llama_factory_reader, tide_llama_factory_v1_reader,
+    tide_ms_swift_reader, tide_trainer_reader, tide_megatron_reader, tide_megatron_bridge_reader, tide_nemo_reader,
+    tide_torchtune_reader, tide_torchtitan_reader, tide_trl_command_reader, tide_launched_reader, tide_verl_reader,
+    tide_openrlhf_reader, tide_nemo_rl_reader;
 
 #endif

@@ -68,13 +68,14 @@ static void nll_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_
 }
 static const tide_backward nll_backward = {"NllLossBackward0", nll_run};
 
-static tide_tensor *nll_loss(tide_machine *m, tide_tensor *x, tide_tensor *target) {
+/* reduces: to the mean; else a loss for each row. */
+static tide_tensor *nll_loss(tide_machine *m, tide_tensor *x, tide_tensor *target, bool reduces) {
     tide_node *node = tide_node_new(m, &nll_backward, &x, 1);
     if (node) node->extra.shape = x->shape;
     tide_save(m, node, x);
     tide_save(m, node, target);
-    tide_shape scalar = {.dims = 0};
-    tide_tensor *loss = tide_set_grad_fn(m, node, tide_empty(m, &scalar, x->dtype));
+    tide_shape scalar = {.dims = 0}, rows = tide_shape1(x->shape->dim[0]);
+    tide_tensor *loss = tide_set_grad_fn(m, node, tide_empty(m, reduces ? &scalar : &rows, x->dtype));
     tide_tensor *weight = tide_empty(m, &scalar, x->dtype); /* total_weight */
     tide_save(m, node, weight);
     tide_release(m, weight);
@@ -96,7 +97,7 @@ static tide_value op_cross_entropy(tide_machine *m, tide_value *a) {
         tide_release(m, log_probabilities);
         log_probabilities = wide;
     }
-    tide_tensor *loss = nll_loss(m, log_probabilities, target);
+    tide_tensor *loss = nll_loss(m, log_probabilities, target, a[2].truth);
     tide_release(m, log_probabilities);
     return tide_of_tensor(loss);
 }
@@ -130,7 +131,7 @@ static tide_value op_mse_loss(tide_machine *m, tide_value *a) {
 static const tide_op softmax_ops[] = {
     {"softmax", "x, dim=-1, dtype=none", TIDE_CAST_NONE, op_softmax},
     {"log_softmax", "x, dim=-1, dtype=none", TIDE_CAST_NONE, op_log_softmax},
-    {"cross_entropy", "input, target", TIDE_CAST_NONE, op_cross_entropy},
+    {"cross_entropy", "input, target, reduces=true", TIDE_CAST_NONE, op_cross_entropy},
     {"mse_loss", "input, target", TIDE_CAST_FP32, op_mse_loss},
 };
 TIDE_OP_TABLE(softmax)

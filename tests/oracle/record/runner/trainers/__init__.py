@@ -25,7 +25,7 @@ from ...plans import GENERATE, Zero
 from .. import kernels, models
 from ..meter import Meter
 from ..parallel import deepspeed
-from . import arguments, data, ranks, stand_ins
+from . import arguments, data, llama_factory_v1, ranks, stand_ins
 from .arguments import CLASSES
 from .phases import Phases, callback
 
@@ -47,7 +47,7 @@ def import_libraries(kinds: Iterable[str]) -> None:
 
     datasets.disable_progress_bars()
     datasets.disable_caching()
-    for kind in sorted(set(kinds)):
+    for kind in sorted(set(kinds) - {"llama_factory_v1"}):
         module, name, settings = CLASSES[kind]
         getattr(importlib.import_module(module), name)
         getattr(importlib.import_module(module), settings)
@@ -69,6 +69,8 @@ def play(case: Case, model: Model, meter: Meter, state: dict[str, Any]) -> None:
 
     plan = case.trainer
     assert plan
+    if plan.kind == "llama_factory_v1":
+        return llama_factory_v1.play(case, model, meter, state)
     checkpoint = saved_checkpoint(case, model, meter, state) if plan.resume else None
     prepare_config(model.config, case)
     ranks.setup(case)
