@@ -14,6 +14,7 @@ PLACES = [
     for place, category in (
         (r"/torch/optim/", ""),
         (r"_fully_shard/_fsdp_param\.py:reset_sharded_param", "parameters"),
+        (r"_fully_shard/_fsdp_param\.py:_get_grad_inner_tensor", "gradients"),
         (r"_fully_shard/_fsdp_param\.py:", "gathered"),
         (r"_fully_shard/_fsdp_collectives\.py:", "communication"),
         (r"fsdp/_init_utils\.py:_move_(module|states)_to_device$", "parameters"),

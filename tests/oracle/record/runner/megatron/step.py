@@ -149,6 +149,7 @@ def make_optimizer(wrapped: list[Any], case: Case, plan: Megatron, settings: Any
     return get_megatron_optimizer(
         OptimizerConfig(
             optimizer="sgd" if case.optimizer.startswith("sgd") else "adam",
+            sgd_momentum=0.9 if case.optimizer == "sgd_momentum" else 0.0,
             lr=1e-4,
             min_lr=1e-5,
             weight_decay=0.1,

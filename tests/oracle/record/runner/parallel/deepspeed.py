@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import types
 from typing import Any, Iterable, Iterator
 from unittest import mock
 
@@ -164,4 +165,23 @@ def wrap(model: Any, case: Case) -> Step:
         engine, optimizer, _, _ = deepspeed.initialize(
             model=model, optimizer=made, config=configuration(case, hidden), mpu=ulysses.register(model, case)
         )
+    if case.parallel.tp > 1:
+        send_first_batch(engine)
     return DeepSpeedStep(engine, optimizer, case)
+
+
+def send_first_batch(engine: Any) -> None:
+    """Tensor parallel ranks compare their first batch with that of the first rank; one that would receive it, from
+    nobody here, plays the first rank's part, which puts as many bytes on the device."""
+    groups = engine.mpu
+    first = {
+        "get_tensor_model_parallel_rank": lambda: 0,
+        "get_tensor_model_parallel_src_rank": torch.distributed.get_rank,
+    }
+    engine.mpu = types.SimpleNamespace(**{**vars(groups), **first})
+
+    def restore(*_: Any) -> None:
+        engine.mpu = groups
+        handle.remove()
+
+    handle = engine.module.register_forward_hook(restore)

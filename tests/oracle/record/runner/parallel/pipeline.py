@@ -56,16 +56,18 @@ class PipelineStep(Step):
         self.first = any(part.is_first for part in parts)
         self.last = any(part.is_last for part in parts)
         for part in parts:
-            part.forward_one_chunk = self.observed(part.forward_one_chunk)
+            part.forward_one_chunk = self.observed(part.forward_one_chunk, "chunk", "chunk forward")
+            part.backward_weight_one_chunk = self.observed(part.backward_weight_one_chunk, None, "chunk weights")
 
-    def observed(self, forward: Callable[..., Any]) -> Callable[..., Any]:
-        def forward_one_chunk(*args: Any, **kwargs: Any) -> Any:
-            self.mark("chunk")
-            out = forward(*args, **kwargs)
-            self.mark("chunk forward")
+    def observed(self, run: Callable[..., Any], before: str | None, after: str) -> Callable[..., Any]:
+        def one_chunk(*args: Any, **kwargs: Any) -> Any:
+            if before:
+                self.mark(before)
+            out = run(*args, **kwargs)
+            self.mark(after)
             return out
 
-        return forward_one_chunk
+        return one_chunk
 
     def run_schedule(self, ids: Any, labels: Any) -> None:
         losses: list[Any] | None = [] if self.last else None

@@ -87,11 +87,12 @@ def train(case: Case, step: Step, batches: Iterator[Batch], meter: Meter) -> Non
             return meter.begin_forward()
         if name in ("forward", "chunk forward"):
             meter.end_forward()
+            meter.watch(step.leaves())  # some are there since the first forward pass
         if name in PHASES:
             meter.phase(*PHASES[name])
+        if name in PHASES or name == "chunk weights":  # whose gradients no hook of a leaf sees
             for category, tensors in step.owners():
                 meter.mark(category, tensors)
-            meter.watch(step.leaves())
 
     assert case.parallel
     step.mark = mark
