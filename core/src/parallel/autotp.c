@@ -61,6 +61,14 @@ void tide_autotp_around(tide_model *model) {
     model->after_forward = autotp_after_forward;
 }
 
+bool tide_autotp_counts(const tide_wrapper *w, const tide_tensor *parameter) {
+    const autotp *a = w->model->autotp;
+    if (!a || w->job->parallel_rank % a->ranks == 0) return true;
+    const tide_parameter_row *row = w->model->parameters;
+    while (row->tensor != parameter) row++;
+    return a->layers[row->module] && (a->layers[row->module] != AUTOTP_ROW || row->tensor->shape->dims > 1);
+}
+
 static autotp_layer autotp_layer_of(tide_text style) {
     static const struct {
         const char *name;

@@ -101,6 +101,15 @@ static void scale_embedding(tide_model *model, uint32_t instance, int64_t ranks,
     *output = scaled;
 }
 
+/* transformers' RowwiseParallel without gradients: a Linear multiplies plain tensors, and dist.all_reduce() is in
+ * place; a bias that is added then takes a tensor as well. */
+static bool is_reduced_in_place(const tide_model *model, const tide_tensor_parallel *p, uint32_t instance) {
+    const tide_instance *of = &model->instances[instance];
+    uint32_t bias = tide_attribute_slot(of->of, TIDE_TEXT("bias"));
+    bool has_bias = bias != UINT32_MAX && of->slots[bias].kind == TIDE_VALUE_TENSOR;
+    return p->plan.of_configuration && !model->m->state.grad_enabled && !has_bias;
+}
+
 /* _prepare_output_fn */
 static void prepare_output(tide_model *model, const tide_tensor_parallel *p, uint32_t instance, tide_value *output) {
     style of = (style)p->styles[instance];
@@ -109,6 +118,7 @@ static void prepare_output(tide_model *model, const tide_tensor_parallel *p, uin
     bool is_scaled = of == STYLE_EMBEDDING && is_scaled_embedding(&model->instances[instance]);
     if (is_scaled) scale_embedding(model, instance, how.ranks, output);
     if (is_scaled && !is_cut) return;
+    if (of == STYLE_ROW && is_reduced_in_place(model, p, instance)) return;
     if (of == STYLE_ROW || of == STYLE_SPLIT_ROW || (of == STYLE_EMBEDDING && !is_scaled)) {
         how.forward = is_cut ? TIDE_COLLECTIVE_REDUCE_SCATTER : TIDE_COLLECTIVE_ALL_REDUCE;
         how.backward = is_cut ? TIDE_COLLECTIVE_ALL_GATHER : TIDE_COLLECTIVE_NONE;
@@ -134,8 +144,8 @@ static void before_forward(tide_model *model, uint32_t instance, tide_value *pos
         tide_experts_before(model, instance, &p->experts, positional, count);
     else if (p->styles[instance] == STYLE_LOCAL_INPUT)
         for (uint32_t i = 0; i < count; i++) redistribute(model->m, &positional[i], &(tide_redistribute){.ranks = 1});
-    else if (count)
-        prepare_input(model->m, p, (style)p->styles[instance], &positional[0]);
+    else if (count || named_count) /* hidden states come first, by position or by name */
+        prepare_input(model->m, p, (style)p->styles[instance], count ? &positional[0] : &named[0]);
 }
 
 static void after_forward(tide_model *model, uint32_t instance, tide_value *output) {

@@ -79,9 +79,10 @@ static void zero3_update(tide_wrapper *w) {
         tide_zero3_release_param(z, &z->params[i]);
     }
     zero3_has_overflow(z);
-    for (uint32_t i = 0; i < z->trainable_count && !z->offload_optimizer; i++)
-        z->params[z->trainable[i]].norm =
-            tide_fp64_norm(m, tide_zero3_name, z->params[z->trainable[i]].partition_numel);
+    for (uint32_t i = 0; i < z->trainable_count && !z->offload_optimizer; i++) {
+        zero_param *p = &z->params[z->trainable[i]];
+        if (tide_autotp_counts(w, p->tensor)) p->norm = tide_fp64_norm(m, tide_zero3_name, p->partition_numel);
+    }
     for (uint32_t i = 0; i < z->trainable_count; i++) tide_release_at(m, &z->params[z->trainable[i]].norm);
     tide_tensor *before = z->global_grad_norm; /* kept by the engine */
     /* of all gradients, scaled like the loss; for offloaded gradients it is computed on the host */
@@ -330,7 +331,7 @@ static void zero3_wrap(tide_wrapper *w) {
     tide_autotp_around(w->model);
     for (uint32_t i = 0; i < count; i++) { /* create_reduce_and_remove_grad_hooks: on full parameters */
         zero_param *p = &z->params[z->trainable[i]];
-        tide_zero3_allgather_param(z, p, 0);
+        tide_zero3_allgather_param_sequential(z, p);
         tide_zero3_empty_data(m, p->tensor);
     }
     m->module = 0;

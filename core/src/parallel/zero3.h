@@ -147,6 +147,8 @@ void tide_zero3_empty_data(tide_machine *m, tide_tensor *tensor);
 void tide_zero3_partition_param_sec(zero3 *z, zero_param *p);
 /* __release_param: partitions it again if it is available and no module needs it. */
 void tide_zero3_release_param(zero3 *z, zero_param *p);
+/* _allgather_params_sequential: into a buffer of its own, with one rank too. */
+void tide_zero3_allgather_param_sequential(zero3 *z, zero_param *p);
 /* _allgather_param: a single one, synchronously. */
 void tide_zero3_allgather_param(zero3 *z, zero_param *p, uint8_t stream);
 /* _allgather_params_coalesced for persistent parameters, which are gathered again at once. */

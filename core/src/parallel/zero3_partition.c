@@ -86,6 +86,11 @@ static tide_tensor *allgather_param(zero3 *z, zero_param *p, uint8_t stream) {
     return partition_to_device(z, p, stream);
 }
 
+void tide_zero3_allgather_param_sequential(zero3 *z, zero_param *p) {
+    gather_into(z, p, 0);
+    tide_release(zero3_machine(z), partition_to_device(z, p, 0));
+}
+
 void tide_zero3_allgather_param(zero3 *z, zero_param *p, uint8_t stream) {
     tide_release(zero3_machine(z), allgather_param(z, p, stream));
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* deepspeed/runtime/zero/stage3.py: collecting gradients in a bucket, reducing and partitioning them. */
+#include "base/rounding.h"
 #include "parallel/zero3.h"
 
 /* partition_grads: a rank with only padding of a parameter keeps nothing. */
@@ -19,6 +20,32 @@ static void partition_grads(zero3 *z, zero_param *p) {
     }
     if (p->tensor->grad && is_real) tide_record_stream(m, p->tensor->grad, z->reduce_and_partition_stream);
     tide_release_at(m, &p->tensor->grad);
+}
+
+enum { PADDINGS = 1024 }; /* more are one block of as many bytes */
+
+/* What fills up the parts of the last ranks before they are joined. Returns how many tensors there are. */
+static uint32_t add_padding(zero3 *z, const uint32_t *order, uint32_t count, tide_tensor **padding) {
+    int64_t ranks = z->w->ranks, first = ranks, bytes = 0;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const zero_param *p = &z->params[order[i]];
+        if (p->ds_numel / p->partition_numel < first) first = p->ds_numel / p->partition_numel;
+    }
+    bool is_one = (ranks - first) * count > PADDINGS;
+    for (int64_t rank = first; rank < ranks; rank++)
+        for (uint32_t i = 0; i < count; i++) {
+            const zero_param *p = &z->params[order[i]];
+            int64_t left = p->ds_numel - rank * p->partition_numel, size = p->partition_numel - (left > 0 ? left : 0);
+            if (size <= 0) continue;
+            bytes += TIDE_ROUND_UP(size * tide_dtype_bytes(z->communication_data_type), 512);
+            if (!is_one)
+                padding[n++] = tide_flat_of(zero3_machine(z), tide_zero3_name, size, z->communication_data_type,
+                                            TIDE_FACTOR_COMMUNICATION);
+        }
+    if (is_one && bytes)
+        padding[n++] = tide_flat_of(zero3_machine(z), tide_zero3_name, bytes, TIDE_UINT8, TIDE_FACTOR_COMMUNICATION);
+    return n;
 }
 
 /* __reduce_and_partition_ipg_grads, with runtime/comm/coalesced_collectives.py: reduce_scatter_coalesced. */
@@ -47,9 +74,13 @@ void tide_zero3_reduce_and_partition_ipg_grads(zero3 *z) {
                                       z->ipg_buffer->storage) /* the bucket has the dtype of the reduction */
                 casts[n++] = tide_flat_of(m, tide_zero3_name, z->params[order[i]].ds_numel, z->communication_data_type,
                                           TIDE_FACTOR_COMMUNICATION);
-        if (count > 1 || z->params[order[0]].ds_numel % z->w->ranks)
+        if (count > 1 || z->params[order[0]].ds_numel % z->w->ranks) {
+            tide_tensor *padding[PADDINGS];
+            uint32_t paddings = add_padding(z, order, count, padding);
             flat = tide_flat_of(m, tide_zero3_name, cut * z->w->ranks, z->communication_data_type,
                                 TIDE_FACTOR_COMMUNICATION);
+            while (paddings) tide_release(m, padding[--paddings]);
+        }
         uint32_t sent = n;
         for (uint32_t i = 0; i < count && z->communication_data_type != z->gradient_accumulation_dtype; i++)
             casts[n++] = tide_flat_of(m, tide_zero3_name, z->params[order[i]].partition_numel,

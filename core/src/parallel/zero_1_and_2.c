@@ -30,7 +30,7 @@ typedef struct zero12_group {
 
 typedef struct zero12 {
     tide_wrapper *w;
-    zero12_param *params;
+    zero12_param *params, **bit16_groups; /* in the order of the flat tensors, and in that of the optimizer */
     uint32_t count, hint;
     zero12_group groups[2];
     uint32_t group_count;
@@ -92,7 +92,10 @@ static void round_robin_reorder(zero12 *z, zero12_group *g) {
     uint32_t count = g->end - g->first, n = 0;
     zero12_param *order = TIDE_NEW(m->arena, zero12_param, count + 1);
     for (int64_t from = 0; from < z->w->ranks && from < count; from++)
-        for (int64_t i = from; i < count; i += z->w->ranks) order[n++] = z->params[g->first + i];
+        for (int64_t i = from; i < count; i += z->w->ranks) {
+            z->bit16_groups[g->first + i] = &z->params[g->first + n];
+            order[n++] = z->params[g->first + i];
+        }
     memcpy(z->params + g->first, order, n * sizeof *order);
 }
 
@@ -347,8 +350,10 @@ static void independent_gradient_partition_epilogue(zero12 *z) {
     m->module = m->statement = 0;
     if (!z->partition_gradients && !z->w->is_last) return;
     if (!z->partition_gradients && !z->overlap_comm)
-        for (uint32_t i = 0; i < z->count; i++)
-            if (z->params[i].tensor->grad) reduce_independent_p_g_buckets_and_remove_grads(z, &z->params[i]);
+        for (uint32_t i = 0; i < z->count; i++) {
+            zero12_param *p = z->bit16_groups[i];
+            if (p->tensor->grad) reduce_independent_p_g_buckets_and_remove_grads(z, p);
+        }
     reduce_ipg_grads(z);
     for (uint32_t g = 0; g < z->group_count && !z->cpu_offload; g++) get_flat_partition(z, &z->groups[g]);
     for (int i = 1; i >= 0; i--) tide_release_at(m, &z->ipg_buffers[i]);
@@ -404,7 +409,7 @@ static void zero_update(tide_wrapper *w) {
         tide_tensor **norms = TIDE_NEW(m->arena, tide_tensor *, g->averaged_count + 1);
         uint32_t n = 0;
         for (uint32_t k = g->first; k < g->end; k++)
-            if (z->params[k].is_in_current_partition)
+            if (z->params[k].is_in_current_partition && tide_autotp_counts(z->w, z->params[k].tensor))
                 norms[n++] = tide_fp64_norm(m, zero12_name, owned_count(z, &z->params[k]));
         for (uint32_t k = n; k-- > 0;) tide_release(m, norms[k]);
     }
@@ -471,6 +476,7 @@ static zero12 *zero12_new(tide_wrapper *w, bool partition_gradients) {
     bool sums_wide = job->parallel_reduce_scatter && job->parallel_sequence_parallel_size > 1; /* allreduce_bucket */
     z->communication_data_type = sums_wide ? TIDE_FP32 : tide_communication_dtype(job);
     z->params = TIDE_NEW(arena, zero12_param, z->count + 1);
+    z->bit16_groups = TIDE_NEW(arena, zero12_param *, z->count + 1);
     z->own = TIDE_NEW(arena, int64_t, z->count + 1);
     z->ipg_params = TIDE_NEW(arena, uint32_t, z->count + 1);
     z->ipg_grads = TIDE_NEW(arena, tide_tensor *, z->count + 1);
@@ -485,6 +491,7 @@ static void init_groups(zero12 *z) {
     for (uint32_t i = 0; i < z->count; i++) {
         z->params[i] = (zero12_param){
             .tensor = members[i].tensor, .group = members[i].group, .numel = tide_count(members[i].tensor)};
+        z->bit16_groups[i] = &z->params[i];
         zero12_group *g = &z->groups[members[i].group];
         if (g->end == 0) g->first = i;
         g->end = i + 1;

@@ -50,6 +50,11 @@ static void bf16_optimizer_wrap(tide_wrapper *w) {
     tide_optimized masters[2];
     tide_cast_and_place_model(w, TIDE_BF16);
     if (!tide_autotp(w)) return;
+    if (w->job->parallel_sequence_parallel_size > 1) /* get_grads_for_norm: tensor_mp_rank is that of the sequence */
+        tide_report(m->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, "/settings/parallel.grad_accum_dtype",
+                    "of the ranks that share a sequence the first alone has gradients for the norm; the others stop: "
+                    "\"stack expects a non-empty TensorList\"",
+                    "leave it out, or use parallel.kind=zero2");
     bf16_optimizer *z = TIDE_NEW(m->arena, bf16_optimizer, 1);
     *z = (bf16_optimizer){.w = w, .count = tide_optimizer_members(w->optimizer, NULL)};
     z->members = TIDE_NEW(m->arena, tide_optimized, z->count + 1);
@@ -110,7 +115,7 @@ static void bf16_optimizer_step(tide_wrapper *w) {
     m->op = bf16_optimizer_name;
     for (uint32_t i = 0; i < z->count; i++) { /* get_global_norm_of_tensors */
         const tide_tensor *p = z->members[i].tensor;
-        if (!p->grad) continue;
+        if (!p->grad || !tide_autotp_counts(w, p)) continue;
         tide_shape flat = tide_shape1((tide_dim){tide_count(p), 0});
         tide_tensor *grad = tide_view_as(m, z->groups[z->group_count > 1 && i >= z->groups[1].first].grads,
                                          tide_layout_of(m, &flat, NULL));
