@@ -187,18 +187,38 @@ void tide_fsdp2_drop_reduce_scatter_inputs(fsdp2 *f) {
     f->reduce_scatter_count = 0;
 }
 
+/* chunk_cat_mixed_dtype: a kernel joins gradients of the dtype of the buffer, and bf16 in fp32; fp16 in fp32 is
+ * padded first, each gradient by itself (_pad_chunk). */
+static void chunk_cat(fsdp2 *f, const fsdp_param_group *u, tide_tensor *const *grads, const uint32_t *with,
+                      uint32_t count, tide_dtype dtype) {
+    tide_machine *m = fsdp2_machine(f);
+    int64_t blocks = 0;
+    bool has_kernel = dtype != TIDE_FP32;
+    for (uint32_t i = 0; i < count; i++) {
+        has_kernel = has_kernel || grads[i]->dtype != TIDE_FP16;
+        blocks += TIDE_CEIL_DIV(numel_bytes(u->fsdp_params[with[i]].padded_sharded_numel, dtype), BLOCK_BYTES);
+    }
+    if (has_kernel) {
+        alloc_copy_metadata(f, blocks, 6 * (int64_t)count + 2);
+        return;
+    }
+    tide_tensor **padded = TIDE_NEW(m->arena, tide_tensor *, count + 1);
+    for (uint32_t i = 0; i < count; i++) {
+        int64_t numel = u->fsdp_params[with[i]].padded_sharded_numel * u->mesh.ranks;
+        if (numel > tide_count(grads[i])) padded[i] = flat_on_stream(f, 0, numel, TIDE_FP16, TIDE_FACTOR_COMMUNICATION);
+    }
+    for (uint32_t i = 0; i < count; i++) tide_release(m, padded[i]);
+}
+
 /* foreach_reduce. Takes ownership of the gradients. */
 static void foreach_reduce(fsdp2 *f, fsdp_param_group *u, tide_tensor **grads, uint32_t *with, uint32_t count) {
     tide_machine *m = fsdp2_machine(f);
-    int64_t parts = 0, blocks = 0;
+    int64_t parts = 0;
     tide_dtype dtype = f->has_reduce_dtype ? f->reduce_dtype : u->fsdp_params[with[0]].orig_dtype;
-    for (uint32_t i = 0; i < count; i++) {
-        parts += u->fsdp_params[with[i]].padded_sharded_numel;
-        blocks += TIDE_CEIL_DIV(numel_bytes(u->fsdp_params[with[i]].padded_sharded_numel, dtype), BLOCK_BYTES);
-    }
+    for (uint32_t i = 0; i < count; i++) parts += u->fsdp_params[with[i]].padded_sharded_numel;
     chunk_gradients(f, u, grads, with, count);
     tide_tensor *input = flat_on_stream(f, 0, parts * u->mesh.ranks, dtype, TIDE_FACTOR_COMMUNICATION);
-    alloc_copy_metadata(f, blocks, 6 * (int64_t)count + 2);
+    chunk_cat(f, u, grads, with, count, dtype);
     for (uint32_t i = 0; i < count; i++) tide_release(m, grads[f->finalizes_by_hand ? count - 1 - i : i]);
     tide_tensor *output = flat_on_stream(f, FSDP2_REDUCE_SCATTER_STREAM, parts, dtype, TIDE_FACTOR_GRADIENT);
     if (u->mesh.ranks == 1 && u->mesh.has_divide_factor)

@@ -10,8 +10,9 @@ typedef struct attention {
     int64_t batch, heads, kv_heads, queries, keys, width, value_width;
     int64_t sequences; /* of equal length, packed in a batch of one row: flash_attn_varlen_func; 0: an ordinary batch */
     double dropout;
-    bool is_causal,
-        repeats; /* repeats: enable_gqa, where keys and values are copied for their queries; else they are broadcast */
+    bool is_causal;
+    bool repeats;       /* enable_gqa, where keys and values are copied for their queries; else they are broadcast */
+    bool is_flash_attn; /* the package's operator, which is in no list of what selective checkpoints keep */
 } attention;
 
 /* A tensor with the dimensions of x, stored in the order batch, sequence, head, width. */
@@ -136,9 +137,9 @@ static void flash_forward(tide_machine *m, tide_tensor *q, const attention *a, t
 static tide_tensor *flash(tide_machine *m, tide_tensor *q, tide_tensor *k, tide_tensor *v, const attention *a) {
     tide_node *node = node_of(m, &flash_backward, q, k, v, NULL, false, a);
     tide_tensor *made[4];
-    if (!tide_take_kept(m, TIDE_KEPT_ATTENTION, made, 4)) {
+    if (a->is_flash_attn || !tide_take_kept(m, TIDE_KEPT_ATTENTION, made, 4)) {
         flash_forward(m, q, a, made);
-        tide_keep(m, TIDE_KEPT_ATTENTION, made, 4);
+        if (!a->is_flash_attn) tide_keep(m, TIDE_KEPT_ATTENTION, made, 4);
     }
     return kept(m, node, tide_set_grad_fn(m, node, made[0]), made[1], made[2], made[3]);
 }
@@ -513,7 +514,8 @@ static tide_value op_sdpa(tide_machine *m, tide_value *arguments) {
 static tide_value op_flash_attention(tide_machine *m, tide_value *arguments) {
     tide_tensor *all[3];
     for (int i = 0; i < 3; i++) all[i] = tide_arg_tensor(m, arguments[i]);
-    attention a = {.dropout = tide_arg_number(m, arguments[3]), .sequences = tide_arg_int(m, arguments[4])};
+    attention a = {
+        .dropout = tide_arg_number(m, arguments[3]), .sequences = tide_arg_int(m, arguments[4]), .is_flash_attn = true};
     if (!attention_sizes(m, "flash_attention", all, &a)) return tide_none();
     bool is_half = all[0]->dtype == TIDE_BF16 || all[0]->dtype == TIDE_FP16;
     if (!is_half || m->device.capability < 80 || a.width > 256 || a.width != a.value_width || a.sequences < 0 ||
@@ -529,7 +531,7 @@ static tide_value op_flash_attention(tide_machine *m, tide_value *arguments) {
 
 static tide_value list_of(tide_machine *m, tide_tensor *const made[4]) {
     tide_value list = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
-    for (int i = 0; i < 4; i++) tide_list_push(m, list.list, tide_of_tensor(made[i]));
+    for (int i = 0; i < 4; i++) tide_list_push(m, list.list, made[i] ? tide_of_tensor(made[i]) : tide_none());
     return list;
 }
 
@@ -548,7 +550,7 @@ static tide_value op_ring_is_flash(tide_machine *m, tide_value *arguments) {
 static tide_value op_ring_block(tide_machine *m, tide_value *arguments) {
     tide_tensor *all[3], *made[4];
     for (int i = 0; i < 3; i++) all[i] = tide_arg_tensor(m, arguments[i]);
-    attention a = {.dropout = 0};
+    attention a = {.dropout = tide_arg_number(m, arguments[3])};
     if (!attention_sizes(m, "ring_block", all, &a)) return tide_none();
     bool is_flash = ring_is_flash(m, all[0], &a);
     if (!is_flash && a.queries % 32)
@@ -580,14 +582,14 @@ static tide_value op_kept_attention(tide_machine *m, tide_value *arguments) {
 
 static tide_value op_keep_attention(tide_machine *m, tide_value *arguments) {
     tide_tensor *made[4];
-    for (int i = 0; i < 4; i++) made[i] = tide_arg_tensor(m, arguments[i]);
+    for (int i = 0; i < 4; i++) made[i] = tide_arg_tensor_or_none(m, arguments[i]);
     if (!m->has_failed) tide_keep(m, TIDE_KEPT_ATTENTION, made, 4);
     return tide_none();
 }
 
 static const tide_op attention_ops[] = {
     {"ring_is_flash", "query, value", TIDE_CAST_NONE, op_ring_is_flash},
-    {"ring_block", "query, key, value", TIDE_CAST_NONE, op_ring_block},
+    {"ring_block", "query, key, value, dropout_p", TIDE_CAST_NONE, op_ring_block},
     {"efficient_workspace", "query, key, value", TIDE_CAST_NONE, op_efficient_workspace},
     {"kept_attention", "", TIDE_CAST_NONE, op_kept_attention},
     {"keep_attention", "out, lse, seed, offset", TIDE_CAST_NONE, op_keep_attention},
