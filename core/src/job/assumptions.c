@@ -270,11 +270,15 @@ static void assume_ranks(tide_job_builder *b) {
                     is_said ? NULL : "write gpus=8 if there are 8");
     }
     if (kind == TIDE_parallel_kind_megatron) {
+        bool is_te = job->parallel_impl == TIDE_parallel_impl_te, has_momentum = job->optimizer != TIDE_optimizer_sgd;
+        const char *sgd = !is_te         ? "PyTorch's SGD"
+                          : has_momentum ? "FusedSGD"
+                                         : "FusedSGD, which keeps momentum buffers without momentum too";
         tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_parallel_kind),
                     tide_format(b->arena,
                                 "Megatron-Core's optimizer with %s, and its defaults for parallel settings that are"
                                 " not given",
-                                job->optimizer == TIDE_optimizer_sgd_momentum ? "FusedSGD" : "FusedAdam"),
+                                tide_job_is_sgd(job) ? sgd : "FusedAdam"),
                     NULL);
         assume(b, TIDE_SET_parallel_imbalance, "balanced: the router sends every expert equally many tokens");
     }

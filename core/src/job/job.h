@@ -193,6 +193,7 @@ bool tide_job_cuts_experts(const tide_job *job);
 bool tide_job_has_torchtitan_experts(const tide_job *job);
 
 /* Whether modules are made on the meta device, so that only a rank's parts are allocated (parallel.meta_init). */
+bool tide_job_is_sgd(const tide_job *job); /* Megatron-Core's sgd, with or without momentum */
 bool tide_job_is_on_meta(const tide_job *job);
 
 /* `vllm serve MODEL` with flags for the settings of a job with mode=serve. */

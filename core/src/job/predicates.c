@@ -33,6 +33,10 @@ bool tide_job_has_trainer(const tide_job *job) {
     return job->trainer >= TIDE_trainer_hf;
 }
 
+bool tide_job_is_sgd(const tide_job *job) {
+    return job->optimizer == TIDE_optimizer_sgd || job->optimizer == TIDE_optimizer_sgd_momentum;
+}
+
 bool tide_job_is_on_meta(const tide_job *job) {
     tide_parallel_kind_choice kind = job->parallel_kind;
     if (tide_job_has_auto_plan(job)) return true;

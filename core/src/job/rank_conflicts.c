@@ -110,7 +110,7 @@ static const struct {
     int kinds;
     tide_setting_id id;
     const char *remedy;
-} refused[] = {{MEGATRON, TIDE_SET_optimizer, "use adamw, which is its FusedAdam, or sgd_momentum, its FusedSGD"},
+} refused[] = {{MEGATRON, TIDE_SET_optimizer, "use adamw, its FusedAdam, or sgd_momentum or sgd, its FusedSGD"},
                {MEGATRON, TIDE_SET_autocast, "leave it out"},
                {PP, TIDE_SET_autocast, "leave it out, or give parallel.param_dtype with parallel.kind=native"},
                {NATIVE, TIDE_SET_autocast, "give parallel.param_dtype, which fully_shard casts to"},
@@ -134,9 +134,9 @@ static const struct {
                {MEGATRON, TIDE_SET_adapter, "leave it out, or use parallel.kind=fsdp2"},
                {MEGATRON, TIDE_SET_load, "leave it out"}};
 
-/* megatron/core/optimizer: besides adam there is sgd, which has a momentum of 0.9 and is not sharded. */
+/* megatron/core/optimizer: besides adam there is sgd, which is not sharded. */
 static bool is_megatron_sgd(const tide_job *job) {
-    return tide_is_of_kinds(job, MEGATRON) && job->optimizer == TIDE_optimizer_sgd_momentum;
+    return tide_is_of_kinds(job, MEGATRON) && tide_job_is_sgd(job);
 }
 
 static void check_megatron_sgd(tide_job_builder *b) {

@@ -124,7 +124,7 @@ static void megatron_wrap(tide_wrapper *w) {
     const char *why = "";
     *g = (tide_megatron){.w = w,
                          .is_te = w->job->parallel_impl == TIDE_parallel_impl_te,
-                         .is_sgd = w->job->optimizer == TIDE_optimizer_sgd_momentum,
+                         .is_sgd = tide_job_is_sgd(w->job),
                          .is_distributed = w->job->parallel_distributed_optimizer,
                          .is_precision_aware = w->job->parallel_precision_aware,
                          .offloads = w->job->parallel_offload_fraction > 0,

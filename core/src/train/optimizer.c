@@ -212,7 +212,8 @@ tide_optimizer *tide_optimizer_new(tide_model *model, const tide_job *job) {
     if (is_of_matrices) optimizer->rest = &optimizer_rows[TIDE_optimizer_adamw];
     optimizer->parameters = TIDE_NEW(m->arena, parameter_state, model->parameter_count + 1);
     bool has_two = (optimizer->has_trainer || job->param_groups == TIDE_param_groups_trainer) && !is_of_matrices;
-    optimizer->decays = optimizer->has_trainer ? job->trainer_weight_decay > 0 : has_two;
+    optimizer->decays = optimizer->has_trainer ? job->trainer_weight_decay > 0
+                                               : has_two || job->parallel_kind == TIDE_parallel_kind_megatron;
     for (int group = 0; group < 2; group++) {
         for (uint32_t i = 0; i < model->parameter_count; i++) {
             const tide_parameter_row *p = &model->parameters[i];

@@ -99,7 +99,7 @@ static void settle_arguments(tide_claims *c, const tide_json *root) {
         tide_imply(c, TIDE_SET_parallel_softmax_fp32, "false");
     settle_gradients(c, root);
     settle_activation(c, root);
-    tide_megatron_check_momentum(c, root, "sgd_momentum");
+    tide_megatron_settle_momentum(c, root);
     tide_megatron_settle_loss(c);
     tide_megatron_settle_fp8(c, "delayed");
     tide_megatron_settle_offload(c, tide_option_is_on(root, "optimizer_cpu_offload", false), "1");

@@ -44,7 +44,7 @@ void tide_megatron_settle_fp8(tide_claims *c, const char *otherwise);
 void tide_megatron_settle_offload(tide_claims *c, bool is_on, const char *otherwise);
 
 /* FusedSGD keeps a buffer for each parameter, but not without momentum, which is not described. */
-void tide_megatron_check_momentum(tide_claims *c, const tide_json *options, const char *key);
+void tide_megatron_settle_momentum(tide_claims *c, const tide_json *options);
 
 /* Marks a key of the file that is being settled as used. */
 void tide_megatron_mark_used(tide_claims *c, const char *key);

@@ -368,7 +368,7 @@ static void settle_bridge(tide_claims *c) {
     make_model_of_provider(c, file);
     check_provider(c, tide_json_at(root, "model"));
     check_types(c, root);
-    tide_megatron_check_momentum(c, optimizer, "optimizer/sgd_momentum");
+    tide_megatron_settle_momentum(c, optimizer);
     tide_megatron_mark_used(c, "model/cross_entropy_loss_fusion");
     if (tide_option_is_on(optimizer, "optimizer_cpu_offload", false))
         tide_megatron_mark_used(c, "optimizer/optimizer_cpu_offload");

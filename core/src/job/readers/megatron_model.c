@@ -218,12 +218,12 @@ void tide_megatron_mark_used(tide_claims *c, const char *key) {
         if (strcmp(entry->key, key) == 0) entry->effect = TIDE_KEY_USED;
 }
 
-void tide_megatron_check_momentum(tide_claims *c, const tide_json *options, const char *key) {
+void tide_megatron_settle_momentum(tide_claims *c, const tide_json *options) {
     const tide_json *momentum = tide_json_at(options, "sgd_momentum");
     bool is_none = tide_json_is(momentum, TIDE_JSON_NUMBER) && momentum->number == 0;
-    if (is_none && strcmp(tide_option_word(options, "optimizer", "adam"), "sgd") == 0)
-        tide_claims_refuse(c, TIDE_ERR_UNSUPPORTED, key, "SGD without momentum is not described under Megatron-Core",
-                           "sgd_momentum above 0 is");
+    if (!is_none || strcmp(tide_option_word(options, "optimizer", "adam"), "sgd") != 0) return;
+    drop(c, TIDE_SET_optimizer);
+    tide_imply(c, TIDE_SET_optimizer, "sgd");
 }
 
 /* The method only matters if the loss of the logits is fused. */
