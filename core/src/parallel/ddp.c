@@ -149,7 +149,7 @@ static const tide_backward ddp_sink_function = {"_DDPSinkBackward", ddp_sink_run
 enum { OUTPUT_LIMIT = 8 };
 
 /* All outputs of the model pass through one _DDPSink, which clones them: the graph of each output lives as long as the
- * others'. */
+ * others'. Those without a graph are returned themselves. */
 static void ddp_after_forward(tide_wrapper *w, tide_value *output) {
     ddp *d = w->state;
     tide_machine *m = w->model->m;
@@ -162,12 +162,15 @@ static void ddp_after_forward(tide_wrapper *w, tide_value *output) {
     for (uint32_t i = 0; i < count && n < OUTPUT_LIMIT; i++)
         if (items[i].kind == TIDE_VALUE_TENSOR) passed[n++] = items[i].tensor;
     tide_node *node = n ? tide_node_with(m, &ddp_sink_function, passed, n, n, 0) : NULL;
-    for (int i = 0; i < n; i++) copies[i] = tide_empty_like(m, passed[i], (tide_dtype)passed[i]->dtype);
+    for (int i = 0; i < n; i++)
+        copies[i] = tide_set_grad_fn(m, node, tide_empty_like(m, passed[i], (tide_dtype)passed[i]->dtype));
+    for (int i = n; i-- > 0;)
+        if (!passed[i]->node) tide_release_at(m, &copies[i]);
     n = 0;
     for (uint32_t i = 0; i < count && n < OUTPUT_LIMIT; i++) {
         if (items[i].kind != TIDE_VALUE_TENSOR) continue;
-        items[i].tensor = node ? tide_set_grad_fn(m, node, copies[n]) : copies[n];
-        tide_release(m, passed[n++]);
+        if (copies[n]) items[i].tensor = copies[n], tide_release(m, passed[n]);
+        n++;
     }
 }
 

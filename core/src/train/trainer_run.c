@@ -286,10 +286,10 @@ tide_tensor *tide_compute_trl_loss(tide_trainer_run *t, tide_value batch) {
     tide_value reference = t->reference && !generates && !t->job->trainer_precompute_ref_log_probs
                                ? tide_call_reference(t, batch, policy)
                                : tide_none();
-    const tide_value arguments[] = {batch, policy, reference};
-    tide_value loss = tide_model_run(model, t->compute_loss, arguments, TIDE_COUNT_OF(arguments));
-    tide_value_release(m, reference);
-    tide_value_release(m, policy);
+    tide_value owned[] = {tide_value_retain(batch), policy, reference}; /* the first locals of compute_loss() */
+    const tide_call_arguments call = {
+        .model = model, .function = t->compute_loss, .positional = owned, .count = TIDE_COUNT_OF(owned)};
+    tide_value loss = tide_call_function(&call);
     m->module = m->statement = 0;
     return loss.kind == TIDE_VALUE_TENSOR ? loss.tensor : NULL;
 }
