@@ -187,27 +187,28 @@ void tide_fsdp2_drop_reduce_scatter_inputs(fsdp2 *f) {
     f->reduce_scatter_count = 0;
 }
 
-/* chunk_cat_mixed_dtype: a kernel joins gradients of the dtype of the buffer, and bf16 in fp32; fp16 in fp32 is
- * padded first, each gradient by itself (_pad_chunk). */
+/* chunk_cat_mixed_dtype: a kernel joins gradients of the dtype of the buffer, and bf16 in fp32. fp16 in fp32 is padded
+ * first, each gradient by itself (_pad_chunk), or cast for the kernel where others are in fp32. */
 static void chunk_cat(fsdp2 *f, const fsdp_param_group *u, tide_tensor *const *grads, const uint32_t *with,
                       uint32_t count, tide_dtype dtype) {
     tide_machine *m = fsdp2_machine(f);
     int64_t blocks = 0;
-    bool has_kernel = dtype != TIDE_FP32;
+    uint32_t narrow = 0;
     for (uint32_t i = 0; i < count; i++) {
-        has_kernel = has_kernel || grads[i]->dtype != TIDE_FP16;
+        narrow += dtype == TIDE_FP32 && grads[i]->dtype == TIDE_FP16;
         blocks += TIDE_CEIL_DIV(numel_bytes(u->fsdp_params[with[i]].padded_sharded_numel, dtype), BLOCK_BYTES);
     }
-    if (has_kernel) {
-        alloc_copy_metadata(f, blocks, 6 * (int64_t)count + 2);
-        return;
+    bool has_kernel = !narrow || narrow < count;
+    tide_tensor **made = TIDE_NEW(m->arena, tide_tensor *, count + 1);
+    for (uint32_t i = 0; i < count && narrow; i++) {
+        int64_t numel = tide_count(grads[i]), padded = u->fsdp_params[with[i]].padded_sharded_numel * u->mesh.ranks;
+        if (has_kernel && grads[i]->dtype == TIDE_FP16)
+            made[i] = flat_on_stream(f, 0, numel, TIDE_FP32, TIDE_FACTOR_COMMUNICATION);
+        else if (!has_kernel && padded > numel)
+            made[i] = flat_on_stream(f, 0, padded, TIDE_FP16, TIDE_FACTOR_COMMUNICATION);
     }
-    tide_tensor **padded = TIDE_NEW(m->arena, tide_tensor *, count + 1);
-    for (uint32_t i = 0; i < count; i++) {
-        int64_t numel = u->fsdp_params[with[i]].padded_sharded_numel * u->mesh.ranks;
-        if (numel > tide_count(grads[i])) padded[i] = flat_on_stream(f, 0, numel, TIDE_FP16, TIDE_FACTOR_COMMUNICATION);
-    }
-    for (uint32_t i = 0; i < count; i++) tide_release(m, padded[i]);
+    if (has_kernel) alloc_copy_metadata(f, blocks, 6 * (int64_t)count + 2);
+    for (uint32_t i = 0; i < count; i++) tide_release(m, made[i]);
 }
 
 /* foreach_reduce. Takes ownership of the gradients. */
