@@ -239,6 +239,17 @@ static void check_quantised_experts(tide_job_builder *b) {
                     "checkpointing=full_reentrant, or quant=nf4");
 }
 
+/* peft: tuners/oft. */
+static void check_rotations(tide_job_builder *b) {
+    const int kinds = 1 << TIDE_parallel_kind_none | 1 << TIDE_parallel_kind_ddp | 1 << TIDE_parallel_kind_zero0 |
+                      1 << TIDE_parallel_kind_zero1 | 1 << TIDE_parallel_kind_zero2 | 1 << TIDE_parallel_kind_fsdp2;
+    if (b->job->adapter == TIDE_adapter_oft && !tide_is_of_kinds(b->job, kinds))
+        tide_builder_refuse(
+            b, TIDE_ERR_UNSUPPORTED, TIDE_SET_adapter,
+            tide_format(b->arena, "oft is not described with parallel.kind=%s", b->job->values[TIDE_SET_parallel_kind]),
+            "parallel.kind=fsdp2, zero2 and ddp are; or use lora");
+}
+
 static void check_quant(tide_job_builder *b) {
     const tide_job *job = b->job;
     bool is_training = job->mode == TIDE_mode_train, is_packed = tide_job_packs_weights(job);
@@ -276,6 +287,7 @@ void tide_check_conflicts(tide_job_builder *b) {
     check_offloading(b);
     check_adapter(b);
     check_flash_attention(b);
+    check_rotations(b);
     check_quant(b);
     tide_check_trainer_conflicts(b);
     check_unread(b, TIDE_SET_model, TIDE_SET_title);

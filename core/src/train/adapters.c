@@ -227,6 +227,7 @@ static bool is_feedforward(const aim *a, tide_text path) {
 /* The constructor argument of an adapter besides the module: its rank, or for IA3 whether it rescales the input. */
 static tide_value argument_of(tide_model *model, const aim *a, tide_text path) {
     if (a->job->adapter == TIDE_adapter_ia3) return tide_of_bool(is_feedforward(a, path));
+    if (a->job->adapter == TIDE_adapter_oft) return tide_of_int(a->job->adapter_oft_block_size);
     tide_value rank = tide_of_int(rank_of(model, a, path));
     rank.symbol = tide_symbol_name(model->m, TIDE_TEXT("r"));
     return rank;
@@ -530,7 +531,9 @@ bool tide_adapt(tide_model *model, const tide_job *job) {
     bool is_prompt = tide_job_prompts(job), is_lora = job->adapter == TIDE_adapter_lora;
     bool is_loaded = job->quant_from_pretrained || job->trainer > TIDE_trainer_hf; /* TRL: is_loaded_in_4bit is set */
     bool has_parameters = job->adapter_target_parameters.count > 0;
-    aim a = {job, is_lora && !*targets && !has_parameters ? "all-linear" : targets, job->adapter_feedforward_modules};
+    aim a = {job,
+             (is_lora || job->adapter == TIDE_adapter_oft) && !*targets && !has_parameters ? "all-linear" : targets,
+             job->adapter_feedforward_modules};
     if (is_lora && strcmp(a.target_modules, "default") == 0 && !choose_lora(model, &a)) return false;
     if (strcmp(a.target_modules, "all-linear-names") == 0) a.target_modules = linear_names(model, job);
     freeze_all(model);

@@ -19,7 +19,7 @@ Dtype = Literal["bf16", "fp16", "fp32"]
 class Lora:
     """An adapter of peft."""
 
-    method: Literal["lora", "ia3", "prompt", "ptuning", "prefix"] = "lora"
+    method: Literal["lora", "ia3", "oft", "prompt", "ptuning", "prefix"] = "lora"
     r: int = 16
     alpha: float = 32
     dropout: float = 0.0
@@ -28,6 +28,7 @@ class Lora:
     exclude_modules: list[str] | None = None
     target_parameters: list[str] | None = None
     feedforward_modules: list[str] | None = None  # ia3
+    oft_block_size: int = 32  # oft
     layers_to_transform: list[int] | None = None
     modules_to_save: list[str] | None = None
     rank_pattern: dict[str, int] = mapped()

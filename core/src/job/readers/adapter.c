@@ -95,7 +95,8 @@ static void read_adapter(tide_reading *r, tide_json *root) {
     const tide_setting *methods = &tide_settings[TIDE_SET_adapter];
     bool is_text = type->kind == TIDE_JSON_STRING;
     const char *method = is_text ? tide_lowered(r->arena, type->text) : "";
-    if (!is_text || strcmp(method, "none") == 0 || !tide_setting_has_choice(methods, tide_text_of(method))) {
+    if (!is_text || strcmp(method, "none") == 0 || strcmp(method, "oft") == 0 ||
+        !tide_setting_has_choice(methods, tide_text_of(method))) {
         tide_file_refuse(r, TIDE_ERR_UNSUPPORTED,
                          tide_format(r->arena, "is a PEFT configuration of %s, which is not described",
                                      is_text ? tide_shown(r->arena, type->text) : "an unknown type"),

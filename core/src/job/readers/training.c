@@ -35,15 +35,17 @@ static void settle_finetuning(tide_claims *c) {
     const char *said = tide_fact_of(c, TIDE_FACT_finetuning);
     bool is_lora = tide_fact_is(c, TIDE_FACT_finetuning, "lora"),
          is_qlora = tide_fact_is(c, TIDE_FACT_finetuning, "qlora");
-    if (said && !is_lora && !is_qlora && !tide_fact_is(c, TIDE_FACT_finetuning, "full")) {
+    bool is_oft = tide_fact_is(c, TIDE_FACT_finetuning, "oft") && tide_claims_have(c, TIDE_PROGRAM_llama_factory);
+    if (said && !is_lora && !is_qlora && !is_oft && !tide_fact_is(c, TIDE_FACT_finetuning, "full")) {
         tide_error(c->diags, TIDE_ERR_UNSUPPORTED, c->fact_places[TIDE_FACT_finetuning],
                    tide_format(c->arena, "%s=%s is not described", c->facts[TIDE_FACT_finetuning]->key, said),
                    "lora, qlora and full are");
         return;
     }
     if (is_lora || is_qlora) tide_settle(c, TIDE_FACT_finetuning, TIDE_SET_adapter, "lora");
+    if (is_oft) tide_settle(c, TIDE_FACT_finetuning, TIDE_SET_adapter, "oft");
     if (is_qlora) tide_settle(c, TIDE_FACT_finetuning, TIDE_SET_quant, "nf4");
-    if (is_lora || is_qlora) return;
+    if (is_lora || is_qlora || is_oft) return;
     for (unsigned id = 0; id < TIDE_SET_COUNT; id++) /* options of adapters that are not created */
         if (c->settings[id] && !c->settings[TIDE_SET_adapter] && strncmp(tide_settings[id].name, "adapter.", 8) == 0) {
             c->settings[id]->effect = TIDE_KEY_IGNORED;

@@ -279,8 +279,16 @@ static tide_value in_place(tide_machine *m, const tide_backward *backward, tide_
     return tide_of_tensor(tide_set_grad_fn(m, node, t));
 }
 
+static void scaled_add_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    if (tide_needs_input_grad(node, 1)) results[1] = tide_elementwise(m, grads, 1, grads[0]->dtype);
+    if (tide_needs_input_grad(node, 0)) results[0] = tide_retain(grads[0]);
+}
+static const tide_backward scaled_add_backward = {"AddBackward0", scaled_add_run};
+
+/* x.add_(y, alpha=2) */
 static tide_value op_add_(tide_machine *m, tide_value *a) {
-    return in_place(m, &add_backward, a);
+    bool is_scaled = is_scalar(a[2]) && !(a[2].kind == TIDE_VALUE_INT && a[2].integer == 1);
+    return in_place(m, is_scaled ? &scaled_add_backward : &add_backward, a);
 }
 
 /* x *= y, x /= y: a clone of x is saved if y requires a gradient. */
@@ -548,7 +556,7 @@ static const tide_op pointwise_ops[] = {
     {"sub", "self, other", TIDE_CAST_NONE, op_sub},
     {"mul", "self, other", TIDE_CAST_NONE, op_mul},
     {"div", "self, other", TIDE_CAST_NONE, op_div},
-    {"add_", "self, other", TIDE_CAST_NONE, op_add_},
+    {"add_", "self, other, alpha=1", TIDE_CAST_NONE, op_add_},
     {"mul_", "self, other", TIDE_CAST_NONE, op_mul_},
     {"div_", "self, other", TIDE_CAST_NONE, op_div_},
     {"floor_divide", "self, other", TIDE_CAST_NONE, op_floor_divide},

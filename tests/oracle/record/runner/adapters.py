@@ -29,6 +29,15 @@ def settings(lora: Lora, model: Any = None, task: str | None = None) -> Any:
 
     if lora.method == "lora":
         return peft.LoraConfig(**lora_options(lora), task_type=task)
+    if lora.method == "oft":
+        return peft.OFTConfig(
+            r=0,
+            oft_block_size=lora.oft_block_size,
+            target_modules=lora.target_modules,
+            modules_to_save=lora.modules_to_save,
+            exclude_modules=lora.exclude_modules,
+            task_type=task,
+        )
     if lora.method == "ia3":
         return peft.IA3Config(
             target_modules=lora.target_modules,
