@@ -402,6 +402,14 @@ static void check_factory(tide_job_builder *b, const char *kind) {
         refuse_past_limits(b, limits, TIDE_COUNT_OF(limits), tide_format(b->arena, "%s of LLaMA-Factory", kind));
 }
 
+/* plugins/model_plugins/kernels/liger_kernel_ops.py: other families stay as they are, and peft's wrapper has no norm.
+ */
+static bool patches_liger(const tide_job *job) {
+    const tide_json *type = tide_json_at(job->config, "model_type");
+    return job->adapter == TIDE_adapter_none && tide_json_is(type, TIDE_JSON_STRING) &&
+           tide_text_matches_one(type->text, "qwen3|qwen3_moe|qwen3_next|qwen3_5_text|qwen3_5_moe_text");
+}
+
 /* LLaMA-Factory's v1 trainer: core/base_trainer.py, core/model_engine.py, plugins/. */
 static void check_factory_v1(tide_job_builder *b) {
     const tide_job *job = b->job;
@@ -424,7 +432,8 @@ static void check_factory_v1(tide_job_builder *b) {
          "leave it out: several ranks compute in "
          "parallel.param_dtype, one GPU in the weights' dtype"},
         {job->loss != TIDE_loss_default, TIDE_SET_loss, job->values[TIDE_SET_loss], out},
-        {job->use_liger_kernel == TIDE_use_liger_kernel_true_, TIDE_SET_use_liger_kernel, "Liger's cross entropy", out},
+        {job->use_liger_kernel == TIDE_use_liger_kernel_true_ && !patches_liger(job), TIDE_SET_use_liger_kernel,
+         "Liger beside adapters, or for a model other than Qwen 3,", out},
         {job->adapter != TIDE_adapter_none && job->adapter != TIDE_adapter_lora, TIDE_SET_adapter,
          job->values[TIDE_SET_adapter], "use lora"},
         {job->quant != TIDE_quant_none && job->adapter == TIDE_adapter_none, TIDE_SET_quant,

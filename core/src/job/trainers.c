@@ -34,6 +34,9 @@ const char *tide_trainer_default(const tide_job *job, tide_setting_id id) {
     bool is_v1 = job->trainer == TIDE_trainer_llama_factory_v1,
          is_sharded = job->parallel_kind == TIDE_parallel_kind_fsdp2;
     if (id == TIDE_SET_kbit_prepare && tide_trainer_leaves_kbit(job)) return "false";
+    bool has_liger = is_v1 && job->use_liger_kernel == TIDE_use_liger_kernel_true_; /* LigerKernel, require_logits */
+    if (id == TIDE_SET_liger_fused_linear_cross_entropy && has_liger) return "false";
+    if (id == TIDE_SET_liger_cross_entropy && has_liger) return "true";
     if (id == TIDE_SET_parallel_param_dtype && is_v1 && is_sharded) return "bf16";
     if (id == TIDE_SET_parallel_reduce_dtype && is_v1 && is_sharded) return "fp32";
     return NULL;

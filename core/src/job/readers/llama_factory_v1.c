@@ -33,7 +33,7 @@ static const tide_key_row factory_v1_dist_rows[] = {
 };
 
 static const tide_key_row factory_v1_kernel_rows[] = {
-    KEY_REFUSED("name", "replaces kernels, and Liger's the cross entropy of both losses", "auto"),
+    KEY_REFUSED("name", "replaces kernels", "auto|liger_kernel"),
     KEY_NEUTRAL("*"),
 };
 
@@ -111,7 +111,7 @@ static bool refuse_other_trainers(tide_claims *c, const tide_claims_file *file) 
                                "give trainer=llama_factory_v1 if it is supervised");
 }
 
-static void settle_defaults(tide_claims *c) {
+static void settle_defaults(tide_claims *c, const tide_json *root) {
     if (tide_known_of(c, TIDE_SET_adapter)) { /* LoraParams */
         tide_imply(c, TIDE_SET_adapter_r, "8");
         tide_imply(c, TIDE_SET_adapter_dropout, "0.05");
@@ -121,6 +121,8 @@ static void settle_defaults(tide_claims *c) {
         tide_imply(c, TIDE_SET_quant_compute_dtype, "fp16");
         tide_imply(c, TIDE_SET_quant_storage, tide_known_of(c, TIDE_SET_quant_compute_dtype));
     }
+    if (tide_json_is_text(tide_json_at(tide_json_at(root, "kernel_config"), "name"), "liger_kernel"))
+        tide_imply(c, TIDE_SET_use_liger_kernel, "true");
     tide_imply(c, TIDE_SET_checkpointing, "full"); /* TrainingArguments */
     tide_imply(c, TIDE_SET_seq, "2048");
     tide_imply(c, TIDE_SET_load, "warmup");
@@ -170,7 +172,7 @@ static void settle_factory_v1(tide_claims *c) {
     c->inputs->asked_place = c->fact_places[TIDE_FACT_model];
     if (c->facts[TIDE_FACT_model]) c->facts[TIDE_FACT_model]->effect = TIDE_KEY_USED;
     if (!c->arguments->asked_trainer) tide_imply(c, TIDE_SET_trainer, "llama_factory_v1");
-    settle_defaults(c);
+    settle_defaults(c, file->root);
     int64_t ranks = settle_ranks(c, file->root), rows = tide_fact_int(c, TIDE_FACT_step_batch, 0), batch = 1;
     if (refuse_freezing(c, file->root, ranks)) return;
     const char *micro = tide_known_of(c, TIDE_SET_batch);

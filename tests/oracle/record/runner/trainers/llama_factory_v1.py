@@ -12,10 +12,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from ... import phantom
 from ...case import Case
 from ...catalogue import Model
 from ...plans import Fsdp2
-from .. import adapters, kernels, models
+from .. import adapters, models
 from ..meter import Meter
 from ..parallel import group
 from ..parallel.fsdp import dtype_of
@@ -58,8 +59,25 @@ def made_trainable(case: Case, net: Any) -> Any:
                 p.data = p.data.to(torch.float32)
     else:
         net = net.to(torch.float32)
-    kernels.apply(case, net)
+    if case.kernels == "liger":  # kernel_config, with require_logits
+        from transformers.integrations.liger import apply_liger_kernel
+
+        targets_are_in_bounds()
+        apply_liger_kernel(net, {"fused_linear_cross_entropy": False, "cross_entropy": True})
     return net
+
+
+def targets_are_in_bounds() -> None:
+    """What Liger asserts of labels is read from the device, as is their number."""
+    from liger_kernel.ops import cross_entropy
+
+    forward = cross_entropy.cross_entropy_forward
+
+    def within(*args: Any, **kwargs: Any) -> Any:
+        with phantom.counts(1, has_truth=True):
+            return forward(*args, **kwargs)
+
+    cross_entropy.cross_entropy_forward = within
 
 
 class Loop:
