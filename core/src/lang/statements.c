@@ -52,7 +52,7 @@ static tide_outcome run_for(tide_frame *f, tide_statement *s, tide_value *result
 static void run_add(tide_frame *f, tide_statement *s) {
     tide_machine *m = f->model->m;
     tide_value old = tide_value_retain(f->locals[s->slots[0]]), by = tide_eval(f, s->expr), made;
-    tide_value both[2] = {old, by};
+    tide_value both[] = {old, by, tide_of_int(1)}; /* and alpha of add_ */
     if (tide_is_aborting(m))
         made = tide_none();
     else if (old.kind == TIDE_VALUE_TENSOR ||

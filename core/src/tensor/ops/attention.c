@@ -343,8 +343,8 @@ static tide_tensor *math(tide_machine *m, tide_tensor *query, tide_tensor *key, 
     tide_tensor *scores = tide_matmul(m, scaled, k_scaled);
     tide_release(m, k_scaled);
     if (bias && bias->requires_grad) { /* attn.add_(mask) */
-        tide_value both[2] = {tide_of_tensor(scores), tide_of_tensor(bias)};
-        scores = replaced(m, scores, tide_op_find(TIDE_TEXT("add_"))->run(m, both).tensor);
+        tide_value given[] = {tide_of_tensor(scores), tide_of_tensor(bias), tide_of_int(1)};
+        scores = replaced(m, scores, tide_op_find(TIDE_TEXT("add_"))->run(m, given).tensor);
     }
     tide_tensor *probabilities = safe_softmax(m, scores);
     tide_release(m, scores);
