@@ -222,7 +222,7 @@ static void check_spread_quant(tide_job_builder *b) {
 static void check_quantised_experts(tide_job_builder *b) {
     const tide_job *job = b->job;
     const int kinds = 1 << TIDE_parallel_kind_none | 1 << TIDE_parallel_kind_ddp | 1 << TIDE_parallel_kind_zero0 |
-                      1 << TIDE_parallel_kind_zero1 | 1 << TIDE_parallel_kind_zero2;
+                      1 << TIDE_parallel_kind_zero1 | 1 << TIDE_parallel_kind_zero2 | 1 << TIDE_parallel_kind_fsdp2;
     bool is_8bit = job->quant == TIDE_quant_int8;
     if (!job->quant_experts || job->quant == TIDE_quant_none) return;
     if (!tide_is_of_kinds(job, kinds))

@@ -376,8 +376,7 @@ static void fsdp2_wrap(tide_wrapper *w) {
     uint32_t *of = TIDE_NEW(m->arena, uint32_t, model->parameter_count + 1);
     for (uint32_t i = 0; i < model->parameter_count; i++) {
         of[i] = UINT32_MAX;
-        /* accelerate's ignored_params */
-        bool is_ignored = w->has_trainer && !tide_dtype_is_float(model->parameters[i].tensor->dtype);
+        bool is_ignored = w->has_trainer && tide_is_ignored_by_accelerate(model, i);
         if (is_ignored || (w->is_absent && w->is_absent[model->parameters[i].module])) continue;
         of[i] = tide_unit_of_module(model, f->state_of, f->state_count, model->parameters[i].module);
     }

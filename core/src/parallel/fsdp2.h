@@ -135,6 +135,7 @@ void tide_fsdp2_place_state(fsdp2 *f, const uint32_t *params, uint32_t count, ui
 /* For a model on the device. */
 void tide_fsdp2_keep_originals(fsdp2 *f);
 /* Called when fsdp2_prepare_model() returns and the optimizer has its new parameters. */
+bool tide_is_ignored_by_accelerate(const tide_model *model, uint32_t parameter);
 void tide_fsdp2_drop_weights(fsdp2 *f);
 
 /* ---- fsdp2_llama_factory_v1.c ---- */

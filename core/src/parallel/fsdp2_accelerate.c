@@ -10,6 +10,11 @@
 
 enum { QUANT_MAP = 256 /* values of a byte: bitsandbytes/functional.py, create_dynamic_map */ };
 
+/* ignored_params: Params4bit that are not of a floating point type, as quant_storage has them by default. */
+bool tide_is_ignored_by_accelerate(const tide_model *model, uint32_t parameter) {
+    return tide_is_params4bit(model, parameter) && !tide_dtype_is_float(model->parameters[parameter].tensor->dtype);
+}
+
 static bool has_params4bit(const tide_model *model) {
     for (uint32_t i = 0; i < model->parameter_count; i++)
         if (tide_is_params4bit(model, i)) return true;
@@ -154,8 +159,8 @@ void tide_fsdp2_keep_originals(fsdp2 *f) {
     for (uint32_t i = 0; i < model->parameter_count; i++) {
         const tide_parameter_row *row = &model->parameters[i];
         m->module = row->module;
-        if (tide_dtype_is_float(row->tensor->dtype)) keep_weight(m, &f->original_sd[f->original_count++], row->tensor);
-        if (tide_is_params4bit(model, i) && f->w->job->quant_double)
+        if (!tide_is_ignored_by_accelerate(model, i)) keep_weight(m, &f->original_sd[f->original_count++], row->tensor);
+        if (tide_has_quant_state(model, i) && f->w->job->quant_double)
             f->original_sd[f->original_count++] =
                 tide_flat_of(m, "state_dict", QUANT_MAP, TIDE_FP32, TIDE_FACTOR_TEMPORARY);
     }
