@@ -228,8 +228,7 @@ static void check_fsdp1_trainer(tide_job_builder *b, const char *kind) {
 /* trl/trainer/dpo_trainer.py and kto_trainer.py, _precompute_ref_logps(), which runs before the model is prepared. */
 static void check_spread_precompute(tide_job_builder *b, const char *kind) {
     const tide_job *job = b->job;
-    bool is_fsdp1 = job->parallel_kind == TIDE_parallel_kind_fsdp1,
-         is_fsdp = is_fsdp1 || job->parallel_kind == TIDE_parallel_kind_fsdp2,
+    bool is_fsdp = job->parallel_kind == TIDE_parallel_kind_fsdp1 || job->parallel_kind == TIDE_parallel_kind_fsdp2,
          is_on_host = is_fsdp && job->adapter != TIDE_adapter_none && job->quant == TIDE_quant_none;
     const char *why =
         is_on_host ? "fails with an adapter and FSDP, whose model is on the host before the training: \"Expected all "

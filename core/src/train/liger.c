@@ -145,9 +145,10 @@ static bool replace_all(liger_patch *p, const tide_json *table, const tide_json 
 /* What the installed Liger says with the installed transformers; NULL: nothing. Its forward with the fused loss is that
  * of a causal model, whatever the class. */
 static const char *words_of_failure(liger_patch *p, const tide_json *root, bool is_fused, const char **setting) {
-    const tide_json *words = tide_json_at(root, "fails"), *option = tide_json_at(root, "fails_with");
-    *setting = words && !option ? "use_liger_kernel" : "liger.fused_linear_cross_entropy";
-    if (words && (!option || is_fused)) return words->text.at;
+    const tide_json *always = tide_json_at(root, "fails"), *fused = tide_json_at(root, "fused_fails");
+    *setting = always ? "use_liger_kernel" : "liger.fused_linear_cross_entropy";
+    if (always) return always->text.at;
+    if (is_fused && fused) return fused->text.at;
     bool has_head = tide_model_find(&p->run->model, TIDE_TEXT("lm_head"));
     return is_fused && !has_head ? "object has no attribute 'lm_head'" : NULL;
 }
