@@ -226,23 +226,15 @@ static void check_fsdp1_trainer(tide_job_builder *b, const char *kind) {
 }
 
 /* trl/trainer/dpo_trainer.py and kto_trainer.py, _precompute_ref_logps(), which runs before the model is prepared. */
-static void check_spread_precompute(tide_job_builder *b, const char *kind) {
+static void check_spread_precompute(tide_job_builder *b) {
     const tide_job *job = b->job;
-    bool is_fsdp = job->parallel_kind == TIDE_parallel_kind_fsdp1 || job->parallel_kind == TIDE_parallel_kind_fsdp2,
-         is_on_host = is_fsdp && job->adapter != TIDE_adapter_none && job->quant == TIDE_quant_none;
-    const char *why =
-        is_on_host ? "fails with an adapter and FSDP, whose model is on the host before the training: \"Expected all "
-                     "tensors to be on the same device\""
-        : job->parallel_kind == TIDE_parallel_kind_zero3
-            ? tide_format(b->arena,
-                          "is not described with %s and zero3: TRL's engine for it leaves its hooks on the model that "
-                          "is trained",
-                          kind)
-            : NULL;
-    if (job->trainer_precompute_ref_log_probs && why)
-        tide_builder_refuse(
-            b, is_on_host ? TIDE_ERR_CONFLICT : TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_precompute_ref_log_probs, why,
-            is_on_host ? "use ddp or zero2, or leave it out" : "use ddp, zero2 or fsdp2, or leave it out");
+    bool is_fsdp = job->parallel_kind == TIDE_parallel_kind_fsdp1 || job->parallel_kind == TIDE_parallel_kind_fsdp2;
+    if (job->trainer_precompute_ref_log_probs && is_fsdp && job->adapter != TIDE_adapter_none &&
+        job->quant == TIDE_quant_none)
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer_precompute_ref_log_probs,
+                            "fails with an adapter and FSDP, whose model is on the host before the training: "
+                            "\"Expected all tensors to be on the same device\"",
+                            "use ddp or zero2, or leave it out");
 }
 
 /* Trainers on several GPUs: what accelerate does to the model is described for some. */
@@ -276,7 +268,7 @@ static void check_spread_trainer(tide_job_builder *b, const char *kind) {
     else if (is_fsdp2 && job->parallel_offload)
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_parallel_offload,
                             tide_format(b->arena, "is not described with %s", kind), plain);
-    check_spread_precompute(b, kind);
+    check_spread_precompute(b);
     check_fsdp1_trainer(b, kind);
     if (has_deepspeed && job->autocast.is_set &&
         !(job->parallel_half.is_set && job->parallel_half.dtype == job->autocast.dtype))

@@ -257,6 +257,7 @@ static zero3 *zero3_new(tide_wrapper *w, int64_t hpz_ranks) {
     zero3 *z = TIDE_NEW(arena, zero3, 1);
     *z = (zero3){.w = w,
                  .dtype = model->state.dtype,
+                 .earlier = w->precomputed,
                  .count = model->parameter_count,
                  .reduce_bucket_size =
                      tide_bucket_size(w, TIDE_SET_parallel_reduce_bucket_size, job->parallel_reduce_bucket_size, 1, 1),
@@ -275,16 +276,21 @@ static zero3 *zero3_new(tide_wrapper *w, int64_t hpz_ranks) {
     z->gradient_accumulation_dtype =
         tide_dtype_or(job->parallel_grad_accum_dtype, tide_dtype_or(job->parallel_half, TIDE_FP32));
     z->communication_data_type = tide_communication_dtype(job);
-    z->params = TIDE_NEW(arena, zero_param, z->count + 1);
     z->params_in_ipg_bucket = TIDE_NEW(arena, uint32_t, z->count + 1);
     z->params_to_prefetch = TIDE_NEW(arena, uint32_t, z->count + 1);
+    z->most_recent_step_id_fetched_for = TIDE_NEW(arena, int64_t, z->count + 1);
     bool is_auto = job->parallel_hf_auto && !tide_job_sets(job, TIDE_SET_parallel_stage3_param_persistence_threshold);
     int64_t param_persistence_threshold =
         is_auto ? 10 * tide_hidden_size(w) : job->parallel_stage3_param_persistence_threshold;
+    z->params = z->earlier ? z->earlier->params : TIDE_NEW(arena, zero_param, z->count + 1);
     for (uint32_t i = 0; i < z->count; i++) {
         const tide_parameter_row *row = &model->parameters[i];
         int64_t numel = tide_count(row->tensor);
         tide_dtype dtype = (tide_dtype)row->tensor->dtype;
+        if (z->earlier) {
+            z->params[i].ds_persist = z->params[i].ds_persist || numel <= param_persistence_threshold;
+            continue;
+        }
         z->params[i] = (zero_param){.tensor = row->tensor,
                                     .dtype = dtype,
                                     .module = row->module,
@@ -303,6 +309,8 @@ static zero3 *zero3_open(tide_wrapper *w, const zero3_init **made) {
     int64_t hpz_ranks = w->job->parallel_zero_hpz_partition_size;
     if (hpz_ranks > w->ranks) hpz_ranks = w->ranks;
     if (zero3_is_refused(w, hpz_ranks)) return NULL;
+    *made = NULL;
+    if (w->precomputed) return zero3_new(w, hpz_ranks);
     *made = model->parameter_made ? m->wrapper : NULL;
     model->parameter_made = NULL;
     m->makes_on_host = m->makes_on_host && !*made; /* zero.Init makes them in their own dtype */
@@ -320,7 +328,7 @@ static void zero3_wrap(tide_wrapper *w) {
     tide_optimized *members = TIDE_NEW(m->arena, tide_optimized, count + 1);
     tide_optimizer_members(w->optimizer, members);
     w->state = m->wrapper = z;
-    convert_to_zero_parameters(z, made);
+    if (!z->earlier) convert_to_zero_parameters(z, made);
     if (!z->offload_optimizer)
         tide_flat_of(m, tide_zero3_name, 1, TIDE_BOOL, TIDE_FACTOR_COMMUNICATION); /* inf_or_nan_tracker */
     if (!w->has_barrier) tide_flat_of(m, tide_zero3_name, 1, TIDE_FP32, TIDE_FACTOR_COMMUNICATION);
@@ -331,8 +339,9 @@ static void zero3_wrap(tide_wrapper *w) {
     tide_autotp_around(w->model);
     for (uint32_t i = 0; i < count; i++) { /* create_reduce_and_remove_grad_hooks: on full parameters */
         zero_param *p = &z->params[z->trainable[i]];
-        tide_zero3_allgather_param_sequential(z, p);
+        if (p->ds_status == ZERO_NOT_AVAILABLE) tide_zero3_allgather_param_sequential(z, p);
         tide_zero3_empty_data(m, p->tensor);
+        p->ds_status = ZERO_NOT_AVAILABLE;
     }
     m->module = 0;
     m->linear = tide_zero3_linear;

@@ -6,7 +6,13 @@
  * afterwards. The first pass records the order; from then on parameters are prefetched, up to a bucket each time, and
  * those that are soon reused are kept. A step of the trace is one fetch; parameters that no hook released are released
  * at the end of backward. Each forward starts a new trace: a forward without backward, such as one without gradients,
- * is then the whole record, and the first module out of order makes the trace invalid until the next forward. */
+ * is then the whole record, and the first module out of order makes the trace invalid until the next forward.
+ *
+ * Note [Two engines]: trl/models/utils.py, prepare_deepspeed(), makes an engine without an optimizer for the policy
+ * whose log-probabilities are computed ahead, and nothing removes its hooks. Those of both engines then run at each
+ * module, the earlier one's first. Each has a coordinator with a trace of its own, but parameters, their status and the
+ * modules' counters are one; the functions that a module applies for its backward are made once, by the earlier engine.
+ */
 #ifndef TIDE_PARALLEL_ZERO3_H
 #define TIDE_PARALLEL_ZERO3_H
 
@@ -42,8 +48,7 @@ typedef struct zero_param {
     uint32_t *ds_active_sub_modules; /* that it is fetched for */
     uint32_t active_sub_module_count, active_sub_module_capacity;
     all_gather_coalesced_handle *inflight; /* in the InflightParamRegistry */
-    int64_t most_recent_step_id_fetched_for;
-    tide_tensor *norm; /* of its gradient, once that is on the host */
+    tide_tensor *norm;                     /* of its gradient, once that is on the host */
 } zero_param;
 
 typedef struct zero_module {
@@ -73,7 +78,8 @@ typedef struct released_params {
 typedef struct zero3 {
     tide_wrapper *w;
     tide_dtype dtype, trainable_dtype, communication_data_type, gradient_accumulation_dtype;
-    zero_param *params;
+    struct zero3 *earlier; /* an engine for the same model, whose hooks are on it too; NULL: none */
+    zero_param *params;    /* shared with the earlier engine, as are the modules */
     uint32_t count;
     zero_module *modules; /* by instance */
     int peft_modules;     /* around the model, without parameters */
@@ -94,7 +100,7 @@ typedef struct zero3 {
     uint32_t param_queue_at;           /* the start of param_queue in param_order */
     released_params **released_params; /* by step; the cache is never cleared */
     uint32_t released_params_capacity;
-    int64_t step_id, n_available_params;
+    int64_t step_id, n_available_params, *most_recent_step_id_fetched_for; /* the last by parameter */
     int64_t prefetch_bucket_sz, max_n_available_params, max_reuse_dist_in_numel;
     uint32_t *params_to_prefetch;         /* capacity */
     uint32_t *active_backward_submodules; /* in order of their fetches */

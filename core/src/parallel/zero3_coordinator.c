@@ -32,8 +32,8 @@ static void prefetch_params(zero3 *z) {
     while (z->param_queue_at < z->param_order_count && elements < room) {
         const param_in_trace *next = &z->param_order[z->param_queue_at++];
         zero_param *p = &z->params[next->param];
-        if (next->step_id_last_used_at > p->most_recent_step_id_fetched_for)
-            p->most_recent_step_id_fetched_for = next->step_id_last_used_at;
+        if (next->step_id_last_used_at > z->most_recent_step_id_fetched_for[next->param])
+            z->most_recent_step_id_fetched_for[next->param] = next->step_id_last_used_at;
         bool is_wanted = p->ds_status == ZERO_NOT_AVAILABLE;
         for (uint32_t i = 0; i < count && is_wanted; i++) is_wanted = ahead[i] != next->param;
         if (!is_wanted) continue;
@@ -64,10 +64,14 @@ static void clean_inflight_param_registry(zero3 *z) {
         if (--handles->waiting == 0) tide_zero3_drop_partitions(z, handles);
 }
 
+static void forget_steps(zero3 *z) {
+    for (uint32_t i = 0; i < z->count; i++) z->most_recent_step_id_fetched_for[i] = INT64_MIN;
+}
+
 void tide_zero3_invalidate_trace(zero3 *z) {
     z->trace_mode = ZERO_TRACE_INVALID;
     z->submodule_order_count = z->param_order_count = z->param_queue_at = 0;
-    for (uint32_t i = 0; i < z->count; i++) z->params[i].most_recent_step_id_fetched_for = INT64_MIN;
+    forget_steps(z);
     clean_inflight_param_registry(z);
 }
 
@@ -119,10 +123,10 @@ void tide_zero3_fetch_sub_module(zero3 *z, uint32_t instance, bool is_forward) {
     if (z->trace_mode == ZERO_TRACE_COMPLETE) {
         uint32_t fresh = 0;
         for (uint32_t i = 0; i < of->count; i++)
-            fresh += z->params[of->params[i]].most_recent_step_id_fetched_for < z->step_id;
+            fresh += z->most_recent_step_id_fetched_for[of->params[i]] < z->step_id;
         for (; fresh && z->param_queue_at < z->param_order_count; fresh--) {
             const param_in_trace *next = &z->param_order[z->param_queue_at++];
-            z->params[next->param].most_recent_step_id_fetched_for = next->step_id_last_used_at;
+            z->most_recent_step_id_fetched_for[next->param] = next->step_id_last_used_at;
         }
         if (z->prefetch_bucket_sz > 0) prefetch_params(z);
     }
@@ -141,7 +145,8 @@ static uint64_t params_to_release(zero3 *z, uint32_t instance) {
     z->released_params[z->step_id] = k;
     for (uint32_t i = 0; i < of->count; i++) {
         const zero_param *p = &z->params[of->params[i]];
-        if (!p->ds_persist && p->most_recent_step_id_fetched_for <= z->step_id) k->params |= UINT64_C(1) << i;
+        if (!p->ds_persist && z->most_recent_step_id_fetched_for[of->params[i]] <= z->step_id)
+            k->params |= UINT64_C(1) << i;
     }
     int64_t params_traversed = 0;
     for (uint32_t at = (uint32_t)z->step_id;
@@ -224,5 +229,5 @@ void tide_zero3_reset_step(zero3 *z) {
         z->trace_mode = ZERO_TRACE_RECORD;
     z->param_queue_at = 0;
     z->step_id = z->n_available_params = 0;
-    for (uint32_t i = 0; i < z->count; i++) z->params[i].most_recent_step_id_fetched_for = INT64_MIN;
+    forget_steps(z);
 }

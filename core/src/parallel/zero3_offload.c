@@ -2,8 +2,19 @@
 /* deepspeed/runtime/zero/parameter_offload.py: hooks of modules. */
 #include "parallel/zero3.h"
 
+/* The engines that have hooks on a model, in the order in which these run. */
+static zero3 *first_engine(zero3 *last) {
+    return last->earlier ? last->earlier : last;
+}
+
+static zero3 *next_engine(zero3 *last, const zero3 *e) {
+    return e == last ? NULL : last;
+}
+
+/* The autograd functions of a module, which the first engine makes for all. */
+
 static void pre_backward_module_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
-    zero3 *z = m->wrapper;
+    zero3 *z = first_engine(m->wrapper);
     uint32_t instance = node->of.wrapped.index;
     if (z->modules[instance].applied_pre_backward_ref_cnt) {
         tide_zero3_fetch_sub_module(z, instance, false);
@@ -14,7 +25,7 @@ static void pre_backward_module_run(tide_machine *m, tide_node *node, tide_tenso
 static const tide_backward pre_backward_function = {"PreBackwardFunctionForModule", pre_backward_module_run};
 
 static void post_backward_module_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
-    zero3 *z = m->wrapper;
+    zero3 *z = first_engine(m->wrapper);
     uint32_t instance = node->of.wrapped.index;
     if (--z->modules[instance].ds_grads_remaining == 0) tide_zero3_release_sub_module(z, instance, false);
     results[0] = tide_retain(grads[0]);
@@ -52,28 +63,48 @@ static uint32_t peft_module(const tide_model *model, int i) {
     return i ? model->instance_count : 0;
 }
 
+/* The hooks of one engine before a module's forward(), but for those of tensors. */
+static void before_module(zero3 *z, uint32_t instance, bool is_outermost) {
+    if (is_outermost) tide_zero3_reset_step(z); /* _start_of_forward_hook */
+    tide_zero3_fetch_sub_module(z, instance, true);
+}
+
+static void apply_post_backward(zero3 *z, uint32_t instance, tide_value *positional, uint32_t count) {
+    uint32_t *remaining = &z->modules[instance].ds_grads_remaining;
+    *remaining = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (positional[i].kind == TIDE_VALUE_TENSOR && tide_dtype_is_float(positional[i].tensor->dtype)) {
+            *remaining += positional[i].tensor->requires_grad; /* without gradients as well */
+            apply_function(z, instance, &post_backward_module, &positional[i]);
+        }
+}
+
 static void pre_forward_module_hook(tide_model *model, uint32_t instance, tide_value *positional, uint32_t count,
                                     tide_value *named, uint32_t named_count) {
     zero3 *z = model->m->wrapper;
-    zero_module *of = &z->modules[instance];
+    const zero_module *of = &z->modules[instance];
     const char *op = model->m->op;
     (void)named, (void)named_count; /* hooks without keywords do not see keyword arguments */
     if (of->is_in_z3_leaf) return;
-    if (instance == model->root && !model->m->state.is_in_backward) {
-        tide_zero3_reset_step(z);
-        for (int i = 0; i < z->peft_modules; i++) tide_zero3_fetch_sub_module(z, peft_module(model, i), true);
+    bool starts = instance == model->root && !model->m->state.is_in_backward;
+    for (int i = 0; i < z->peft_modules && starts; i++)
+        for (zero3 *e = first_engine(z); e; e = next_engine(z, e)) before_module(e, peft_module(model, i), i == 0);
+    for (zero3 *e = first_engine(z); e; e = next_engine(z, e)) {
+        before_module(e, instance, starts && !z->peft_modules);
+        apply_post_backward(e, instance, positional, count);
     }
-    tide_zero3_fetch_sub_module(z, instance, true);
-    of->ds_grads_remaining = 0;
-    for (uint32_t i = 0; i < count; i++)
-        if (positional[i].kind == TIDE_VALUE_TENSOR && tide_dtype_is_float(positional[i].tensor->dtype)) {
-            of->ds_grads_remaining += positional[i].tensor->requires_grad; /* without gradients as well */
-            apply_function(z, instance, &post_backward_module, &positional[i]);
-        }
     for (uint32_t i = 0; i < count && of->is_z3_leaf; i++)
         if (positional[i].kind == TIDE_VALUE_TENSOR && tide_dtype_is_float(positional[i].tensor->dtype))
             apply_function(z, instance, &backward_hook_function, &positional[i]);
     model->m->op = op;
+}
+
+static void apply_pre_backward(zero3 *z, uint32_t instance, tide_value *items, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) {
+        if (items[i].kind != TIDE_VALUE_TENSOR) continue;
+        z->modules[instance].applied_pre_backward_ref_cnt++;
+        apply_function(z, instance, &pre_backward_function, &items[i]);
+    }
 }
 
 static void post_forward_module_hook(tide_model *model, uint32_t instance, tide_value *output) {
@@ -81,16 +112,13 @@ static void post_forward_module_hook(tide_model *model, uint32_t instance, tide_
     tide_value *items = output->kind == TIDE_VALUE_LIST ? output->list->items : output;
     uint32_t count = output->kind == TIDE_VALUE_LIST ? output->list->count : 1;
     if (z->modules[instance].is_in_z3_leaf) return;
-    tide_zero3_release_sub_module(z, instance, true);
-    for (uint32_t i = 0; i < count; i++) {
-        if (items[i].kind != TIDE_VALUE_TENSOR) continue;
-        z->modules[instance].applied_pre_backward_ref_cnt++;
-        apply_function(z, instance, &pre_backward_function, &items[i]);
-        for (int k = z->peft_modules; k-- > 0 && instance == model->root;) {
-            z->modules[peft_module(model, k)].applied_pre_backward_ref_cnt++;
-            apply_function(z, peft_module(model, k), &pre_backward_function, &items[i]);
-        }
+    for (zero3 *e = first_engine(z); e; e = next_engine(z, e)) {
+        tide_zero3_release_sub_module(e, instance, true);
+        apply_pre_backward(e, instance, items, count);
     }
+    for (int k = z->peft_modules; k-- > 0 && instance == model->root;)
+        for (zero3 *e = first_engine(z); e; e = next_engine(z, e))
+            apply_pre_backward(e, peft_module(model, k), items, count);
 }
 
 /* ---- modules and their parameters ---- */
@@ -242,8 +270,8 @@ void tide_zero3_checkpoint_event(tide_wrapper *w, bool has_ended) {
     for (uint32_t i = 0; i < z->count && !has_ended; i++) tide_zero3_release_param(z, &z->params[i]);
 }
 
-void tide_zero3_register_modules(zero3 *z) {
-    tide_model *model = z->w->model;
+static void find_module_params(zero3 *z) {
+    const tide_model *model = z->w->model;
     z->modules = TIDE_NEW(model->m->arena, zero_module, model->instance_count + 1);
     for (uint32_t i = 1; i < model->instance_count; i++) { /* tied parameters belong to every module that has them */
         const tide_instance *of = &model->instances[i];
@@ -253,6 +281,13 @@ void tide_zero3_register_modules(zero3 *z) {
         }
     }
     set_z3_leaf_modules(z);
+}
+
+void tide_zero3_register_modules(zero3 *z) {
+    if (z->earlier)
+        z->modules = z->earlier->modules;
+    else
+        find_module_params(z);
     z->peft_modules = z->w->job->adapter == TIDE_adapter_none ? 0 : tide_adapter_has_task(z->w->job) ? PEFT_MODULES : 1;
     set_hooks(z);
 }

@@ -35,6 +35,7 @@ typedef struct tide_wrapper {
     const bool *is_absent;  /* by instance: modules in other ranks' stages; NULL: none */
     tide_stages stages;     /* after wrap() */
     void *state;
+    void *precomputed; /* state of prepare_reference() for the same model, whose hooks stay on it; NULL: none */
 } tide_wrapper;
 
 /* Members may be NULL: nothing happens, or the same as on one GPU. */
@@ -47,7 +48,8 @@ typedef struct tide_strategy {
     /* The model is on the device; the optimizer exists and may be given other tensors. */
     void (*wrap)(tide_wrapper *w);
     /* A model that a trainer runs only without gradients, its reference: it is loaded like the policy and moved to
-     * where it runs from, with hooks and a wrapper of its own. NULL: it is on the device, in full and without hooks. */
+     * where it runs from, with hooks and a wrapper of its own. NULL: it is on the device, in full and without hooks.
+     * Also called for the policy whose log-probabilities are computed before wrap(). */
     void (*prepare_reference)(tide_wrapper *w);
     void (*before_forward)(tide_wrapper *w);
     void (*after_forward)(tide_wrapper *w, tide_value *output);

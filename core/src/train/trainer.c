@@ -284,9 +284,12 @@ static void precompute(tide_trainer_run *t, const tide_job *job) {
 /* prepare_deepspeed(self.model): an engine without an optimizer casts and moves what the training engine gets later. */
 static void prepare_for_precomputing(tide_trainer_run *t) {
     const tide_strategy *strategy = t->run->strategy;
-    tide_wrapper w = {
+    if (!tide_job_has_deepspeed(t->job) || !strategy->prepare_reference) return;
+    tide_wrapper *w = TIDE_NEW(t->run->machine.arena, tide_wrapper, 1);
+    *w = (tide_wrapper){
         .model = &t->run->model, .job = t->job, .ranks = tide_job_reduction_ranks(t->job), .has_trainer = true};
-    if (tide_job_has_deepspeed(t->job) && strategy->prepare_reference) strategy->prepare_reference(&w);
+    strategy->prepare_reference(w);
+    t->wrapper.precomputed = w->state;
 }
 
 /* aux_loss_enabled of sft_trainer.py and others: if the configuration has router_aux_loss_coef, the router's

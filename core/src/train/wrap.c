@@ -18,6 +18,7 @@ const tide_strategy *tide_wrap_model(tide_run *run, const tide_job *job, tide_wr
                         .optimizer = optimizer,
                         .ranks = tide_job_reduction_ranks(job),
                         .rank = job->parallel_rank,
+                        .precomputed = w->precomputed,
                         .is_last = true,
                         .plays_all = run->plays_all,
                         .has_barrier = run->has_barrier,
