@@ -294,6 +294,18 @@ static const char *linear_names(tide_model *model, const tide_job *job) {
     return names;
 }
 
+/* The same beside other names: axolotl's lora_target_linear and lora_target_modules. */
+static const char *with_linear_names(tide_model *model, const tide_job *job, const char *targets) {
+    const char *names = NULL;
+    tide_text rest = tide_text_of(targets), name;
+    while (tide_piece_next(&rest, ',', &name))
+        if (tide_text_is(name, "all-linear-names")) names = linear_names(model, job);
+    rest = tide_text_of(targets);
+    while (names && tide_piece_next(&rest, ',', &name))
+        if (!tide_text_is(name, "all-linear-names")) names = with_name(model, names, name);
+    return names ? names : targets;
+}
+
 /* all-linear for such a model: last names of linear layers except the output head, and all projections that experts
  * had. */
 static const char *names_of_all(tide_model *model, tide_text projections) {
@@ -535,7 +547,7 @@ bool tide_adapt(tide_model *model, const tide_job *job) {
              (is_lora || job->adapter == TIDE_adapter_oft) && !*targets && !has_parameters ? "all-linear" : targets,
              job->adapter_feedforward_modules};
     if (is_lora && strcmp(a.target_modules, "default") == 0 && !choose_lora(model, &a)) return false;
-    if (strcmp(a.target_modules, "all-linear-names") == 0) a.target_modules = linear_names(model, job);
+    a.target_modules = with_linear_names(model, job, a.target_modules);
     freeze_all(model);
     uint32_t experts = take_experts(model, &a);
     if (job->adapter == TIDE_adapter_ia3 && !choose_ia3(model, &a)) return false;

@@ -218,7 +218,16 @@ static void settle_axolotl_experts(tide_claims *c) {
                    tide_format(c->arena, "axolotl refuses it: \"%s\"", why), NULL);
 }
 
+/* loaders/adapter.py, load_lora: the layers that lora_target_modules names, and all linear ones. */
+static void settle_axolotl_targets(tide_claims *c) {
+    tide_file_key *named = c->settings[TIDE_SET_adapter_target_modules];
+    if (!tide_fact_is(c, TIDE_FACT_target_linear, "true")) return;
+    if (named) named->taken = tide_format(c->arena, "all-linear-names,%s", named->taken);
+    tide_settle(c, TIDE_FACT_target_linear, TIDE_SET_adapter_target_modules, "all-linear-names");
+}
+
 void tide_axolotl_settings(tide_claims *c) {
+    settle_axolotl_targets(c);
     settle_axolotl_experts(c);
     settle_axolotl_accumulation(c);
     settle_axolotl_loss(c);

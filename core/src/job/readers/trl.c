@@ -133,6 +133,7 @@ static const own_trainer *own_trainer_of(const tide_claims *c, const char *said)
         {TIDE_PROGRAM_axolotl, "ipo", "dpo", NULL},
         {TIDE_PROGRAM_axolotl, "kto", "kto", NULL},
         {TIDE_PROGRAM_axolotl, "grpo", "grpo", ALL_LOGITS},
+        {TIDE_PROGRAM_axolotl, "gdpo", "grpo", ALL_LOGITS}, /* whose rewards are normalised one by one */
         /* train/dpo/trainer.py, train/kto/trainer.py, train/rm/trainer.py */
         {TIDE_PROGRAM_llama_factory, "dpo", "dpo", NULL},
         {TIDE_PROGRAM_llama_factory, "kto", "kto", NULL},

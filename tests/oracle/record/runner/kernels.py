@@ -62,8 +62,8 @@ def cut_cross_entropy(model: Any, batch: Batch) -> tuple[Any, Any]:
 
 def patch_cut_cross_entropy(model: Any, valid: Callable[[Any], int]) -> None:
     """The forward method that cce_patch() gives a model: hidden states and head weights to the library's own loss, a sum
-    over the labels that the trainer has counted. (cut_cross_entropy/transformers/llama.py and utils.py, apply_lce(), which
-    the package of 25.1.1 lacks.) valid: how many labels of this shape count."""
+    over the labels that the trainer has counted. (cut_cross_entropy/transformers/llama.py and utils.py, apply_lce(), of
+    axolotl's fork; the package of 25.1.1 lacks them.) valid: how many labels of this shape count."""
     from cut_cross_entropy import linear_cross_entropy
     from transformers.modeling_outputs import CausalLMOutputWithPast
     from .losses import inner
@@ -77,10 +77,11 @@ def patch_cut_cross_entropy(model: Any, valid: Callable[[Any], int]) -> None:
             return plain(*args, **kwargs)
         out = base.model(*args, **kwargs)
         count = {} if num_items_in_batch is None else {"reduction": "sum"}
+        hidden, head = out[0], base.get_output_embeddings().weight
+        if head.dtype == torch.bfloat16 and hidden.dtype == torch.float32:
+            hidden = hidden.to(head.dtype)
         with valid_labels(valid(labels[:, 1:].shape)):
-            loss = linear_cross_entropy(
-                out[0], base.get_output_embeddings().weight, labels.to(out[0].device), shift=True, **count
-            )
+            loss = linear_cross_entropy(hidden, head, labels.to(hidden.device), shift=True, **count)
         if num_items_in_batch is not None:
             loss = loss / num_items_in_batch
         return CausalLMOutputWithPast(
