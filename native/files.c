@@ -121,7 +121,9 @@ bool cli_read_file(cli_buffer *text, const char *path) {
     if (strcmp(path, "-") == 0) return cli_read_stream(text, stdin, "standard input");
     FILE *file = fopen(path, "rb");
     if (!file) {
-        cli_complain(NULL, "%s: %s", path, strerror(errno));
+        bool has_type = cli_ends_in(path, ".gguf"); /* in its name */
+        cli_complain(has_type ? "without the file write the command: tidemark serve llama-server -m NAME" : NULL,
+                     "%s: %s", path, strerror(errno));
         return false;
     }
     bool is_read = cli_ends_in(path, ".safetensors") ? read_header(text, file, path)

@@ -53,6 +53,7 @@ typedef struct tide_key_row {
     { .key = key_, .rule = TIDE_RULE_SAYS, .fact = TIDE_FACT_##fact_, .values = values_ }
 /* Values of keys that several programs share. */
 #define KEY_ATTENTION                                                                                                  \
+    "flash_attention_3~sdpa|flash_attention_4~sdpa|fa3~sdpa|*flash-attn3~sdpa|*flash-attn4~sdpa|"                      \
     "flash_attention_*=sdpa|flash_attn*=sdpa|flash=sdpa|kernels-community/*=sdpa|flex_attention~sdpa|xformers~sdpa|"   \
     "sage~sdpa|fp8~sdpa|auto="
 #define KEY_OPTIMIZERS                                                                                                 \

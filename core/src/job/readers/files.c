@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/units.h"
+#include "job/job.h"
 #include "job/readers/launch_command.h"
 #include "job/readers/requirements.h"
 #include "job/readers/server_command.h"
@@ -149,10 +150,10 @@ void tide_file_read(tide_reading *r) {
     tide_diagnostics_init(&scratch, r->arena);
     tide_json *root = tide_json_parse(r->arena, r->text, r->place, &scratch);
     bool is_script = tide_text_starts(tide_trimmed(r->text), TIDE_TEXT("#!")) ||
-                     tide_text_ends(tide_text_of(r->name), TIDE_TEXT(".sh"));
+                     tide_text_ends(tide_text_of(r->name), TIDE_TEXT(".sh")) || tide_is_command(r->arena, r->text);
     if (!root && is_script) {
-        tide_file_refuse(r, TIDE_ERR_MODEL_UNKNOWN, "is a script that starts no known program",
-                         "give the files that the program takes");
+        tide_file_refuse(r, TIDE_ERR_MODEL_UNKNOWN, "starts no known program",
+                         "give the files that the program takes, or model=NAME and its settings");
     } else if (!root) {
         const tide_diagnostic *d = &scratch.items[0];
         tide_error(r->diags, d->status, d->place, tide_format(r->arena, "%s: %s", r->name, d->message), d->remedy);

@@ -181,6 +181,7 @@ static bool trains(const tide_json *options) {
                                        "max_steps",
                                        "do_train",
                                        "gradient_checkpointing",
+                                       "deepspeed",
                                        "bf16",
                                        "fp16"};
     bool has_one = false;
@@ -210,6 +211,7 @@ static bool launch_script(launched *s) {
 #define NEAR_ACTOR                                                                                                     \
     "say model=NAME, batch, seq, dtype, optimizer, checkpointing and parallel.kind for the update of the actor "       \
     "alone, or trainer=grpo for TRL's GRPO on one GPU"
+#define NEAR_SERVER "give model=NAME mode=serve gpu=NAME: vLLM serves the same models"
 #define NEAR_SFT                                                                                                       \
     "give model=NAME, batch, seq, dtype, optimizer, checkpointing and parallel.kind: an SFT with transformers is "     \
     "similar to it"
@@ -245,6 +247,12 @@ static const struct {
      "*examples/scripts/sdpo*|*examples/scripts/ssd*|*examples/scripts/tpo*|*examples/scripts/xpo*",
      "", NULL, "starts a trainer of TRL that is not described",
      "trainer=sft, dpo, kto, orpo, cpo, reward, grpo and rloo are"},
+    {"*text-generation-inference*|text-generation-launcher", "", NULL, "starts TGI, which is not described",
+     NEAR_SERVER},
+    {"trtllm-serve", "", NULL, "starts TensorRT-LLM, which is not described", NEAR_SERVER},
+    {"lmdeploy", "serve", NULL, "starts LMDeploy, which is not described", NEAR_SERVER},
+    {"*ollama/ollama*", "", NULL, "starts Ollama, which is not described",
+     "give model=NAME mode=serve engine=llama_cpp gpu=NAME, which is similar"},
     {"trl", TRL_KINDS, launch_trl, NULL, NULL},
     {"trl", "vllm-serve|env|skills", NULL, "trains nothing", "give the command that trains"},
     {"trl", "", NULL, "starts a trainer of TRL that is not described",

@@ -107,5 +107,12 @@ def install(padding: bool) -> None:
     flash.is_flash_attn_2_available = lambda *args, **kwargs: True
     flash._is_packed_sequence = lambda position_ids, batch: False  # unless lengths are given, one per row
     PreTrainedModel._flash_attn_can_dispatch = lambda self, *args, **kwargs: True
+    adjust = PreTrainedModel._check_and_adjust_attn_implementation
+
+    def adjusted(self: Any, *args: Any, **kwargs: Any) -> Any:
+        type(self)._compatible_flash_implementations = None  # kernels of the Hub with attention sinks, of the same kind
+        return adjust(self, *args, **kwargs)
+
+    PreTrainedModel._check_and_adjust_attn_implementation = adjusted
     if not padding:  # attention_mask.all(): nothing is padded
         masking_utils.ALL_MASK_ATTENTION_FUNCTIONS["flash_attention_2"] = lambda *args, **kwargs: None
