@@ -243,6 +243,16 @@ typedef struct family {
     char first[96], second[96]; /* beginnings of parameters' names */
 } family;
 
+/* overrides.PATH=[...]: the types of the first three layers. */
+static void cut_types(family *f, const tide_json *types, const char *path) {
+    if (f->word_count == 8 || types->count < 3) return;
+    char *word = f->words[f->word_count++];
+    size_t room = sizeof *f->words, length = (size_t)snprintf(word, room, "%s=[", path);
+    const tide_json *type = types->first;
+    for (uint32_t i = 0; i < 3; i++, type = type->next)
+        length += (size_t)snprintf(word + length, room - length, "\"%s\"%s", type->text.at, i < 2 ? "," : "]");
+}
+
 /* overrides.PATH=3 for every number of layers. */
 static void cut_layers(family *f, const tide_json *config, const char *path) {
     static const char *const keys[] = {"n_layer",           "n_layers",       "num_layers",     "num_decoder_layers",
@@ -254,6 +264,7 @@ static void cut_layers(family *f, const tide_json *config, const char *path) {
         snprintf(name, sizeof name, "%s.%s", path, entry->key.at);
         if (entry->kind == TIDE_JSON_OBJECT) cut_layers(f, entry, name);
         if (tide_text_is(entry->key, "vocab_size")) f->has_tokens = true;
+        if (tide_text_matches(entry->key, TIDE_TEXT("*layer_types"))) cut_types(f, entry, name);
         for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
             if (tide_text_is(entry->key, lists[i][0]) && f->word_count < 8)
                 snprintf(f->words[f->word_count++], sizeof *f->words, "%s=%s", name, lists[i][1]);
@@ -282,8 +293,12 @@ static words words_of(const family *f, const char *const *more, uint32_t count) 
 static uint64_t estimate(const words *w, bool *warns) {
     char request[4096] = "{\"call\":\"estimate\",\"settings\":[";
     for (uint32_t i = 0; i < w->count; i++) {
-        size_t length = strlen(request);
-        snprintf(request + length, sizeof request - length, "%s\"%s\"", i ? "," : "", w->text[i]);
+        strncat(request, i ? ",\"" : "\"", sizeof request - strlen(request) - 1);
+        for (const char *at = w->text[i]; *at; at++) {
+            const char letter[3] = {*at == '"' ? '\\' : *at, *at == '"' ? *at : 0};
+            strncat(request, letter, sizeof request - strlen(request) - 1);
+        }
+        strncat(request, "\"", sizeof request - strlen(request) - 1);
     }
     strncat(request, "]}", sizeof request - strlen(request) - 1);
     char *answer = NULL;

@@ -211,6 +211,10 @@ static const char *const schedules[] = {
 
 /* ---- scans, of whose loops an iteration is kept once ---- */
 
+#define FIVE_LAYERS                                                                                                    \
+    "overrides.num_hidden_layers=5 overrides.layer_types=[\"linear_attention\",\"linear_attention\","                  \
+    "\"linear_attention\",\"full_attention\",\"linear_attention\"]"
+
 static const char *const scans[] = {
     "model=mamba-130m seq=70 batch=3 steps=2 overrides.num_hidden_layers=3",
     "model=mamba-130m seq=50 batch=2 checkpointing=full overrides.num_hidden_layers=4",
@@ -218,8 +222,8 @@ static const char *const scans[] = {
     "model=mamba-130m seq=33 batch=9 dtype=fp32 autocast=bf16 overrides.num_hidden_layers=2",
     "model=jamba-1.5-mini seq=60 checkpointing=full grad_accum=9 overrides.num_hidden_layers=9",
     "model=jamba-1.5-mini seq=44 adapter=lora overrides.num_hidden_layers=6",
-    "model=qwen3.5-27b-text seq=1500 batch=2 steps=2 overrides.num_hidden_layers=5",
-    "model=qwen3.5-27b-text seq=1300 checkpointing=full overrides.num_hidden_layers=5",
+    "model=qwen3.5-27b-text seq=1500 batch=2 steps=2 " FIVE_LAYERS,
+    "model=qwen3.5-27b-text seq=1300 checkpointing=full " FIVE_LAYERS,
     "model=qwen3-next-80b-a3b seq=1200 overrides.num_hidden_layers=4 parallel.kind=fsdp2 parallel.dp=4",
     "model=mamba-370m seq=80 trainer=dpo overrides.num_hidden_layers=3"};
 

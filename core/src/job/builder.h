@@ -40,6 +40,8 @@ void tide_load_as_program(tide_job_builder *b);
 
 /* config_defaults.c */
 void tide_fill_config(tide_job_builder *b);
+/* What models/config_defaults.json has of a model type; NULL: nothing. */
+const tide_json *tide_config_defaults_of(tide_arena *arena, tide_text model_type, tide_diagnostics *diags);
 
 /* composites.c */
 void tide_freeze_composite(tide_job_builder *b);

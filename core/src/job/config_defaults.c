@@ -17,8 +17,8 @@ typedef struct config_filling {
     uint32_t *parts;   /* filled so far */
 } config_filling;
 
-/* The object of a model type; NULL: there is none. Parses only its text, not the whole file. */
-static const tide_json *defaults_of(tide_arena *arena, tide_text model_type, tide_diagnostics *diags) {
+/* Parses only the text of the object, not the whole file. */
+const tide_json *tide_config_defaults_of(tide_arena *arena, tide_text model_type, tide_diagnostics *diags) {
     const tide_source all = tide_source_whole(arena, &tide_config_defaults_source);
     const char *quoted = tide_format(arena, "\"%.*s\": {", (int)model_type.length, model_type.at),
                *start = strstr(all.text, quoted);
@@ -64,7 +64,8 @@ static void fill_keys(const config_filling *x, tide_json *config, const tide_jso
 
 static void fill_config(const config_filling *x, tide_json *config, tide_text model_type) {
     if (++*x->parts > FILLED_LIMIT) return; /* tide_fill_config() says so */
-    const tide_json *defaults = model_type.length ? defaults_of(x->b->arena, model_type, x->b->diags) : NULL;
+    const tide_json *defaults =
+        model_type.length ? tide_config_defaults_of(x->b->arena, model_type, x->b->diags) : NULL;
     rename_keys(x, config, defaults);
     if (defaults && !x->b->is_of_catalogue) fill_keys(x, config, defaults);
     const tide_json *parts = tide_json_at(defaults, "@parts");
@@ -96,6 +97,7 @@ void tide_fill_config(tide_job_builder *b) {
 tide_text tide_config_key(tide_arena *arena, const tide_json *config, tide_text name, tide_diagnostics *diags) {
     const tide_json *type = tide_json_at(config, "model_type");
     if (!tide_json_is(type, TIDE_JSON_STRING)) return name;
-    const tide_json *key = tide_json_find(tide_json_at(defaults_of(arena, type->text, diags), "@names"), name);
+    const tide_json *key =
+        tide_json_find(tide_json_at(tide_config_defaults_of(arena, type->text, diags), "@names"), name);
     return key ? key->text : name;
 }

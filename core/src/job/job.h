@@ -242,6 +242,8 @@ int64_t tide_data_ranks(const tide_job *job);
 /* Whether the model is from diffusers, according to its configuration. */
 bool tide_job_is_of_diffusers(const tide_job *job);
 bool tide_job_is_of_timm(const tide_job *job);
+/* Whether transformers makes the model, and not Megatron-Core or a server. */
+bool tide_job_is_of_transformers(const tide_job *job);
 /* Whether checkpoints of layers are reentrant, and whether adapters are kept in fp32: as given, except that TRL's
  * trainers choose themselves under ZeRO-3. */
 bool tide_job_is_reentrant(const tide_job *job);
@@ -310,6 +312,8 @@ tide_job *tide_job_device(tide_arena *arena, const tide_text *words, uint32_t wo
 
 /* Checks types and ranges of the configuration's entries that are read as sizes, probabilities or switches. */
 bool tide_job_check_config(tide_arena *arena, const tide_job *job, tide_diagnostics *diags);
+/* Whether transformers makes a model of the configuration. */
+bool tide_job_check_library(tide_arena *arena, const tide_job *job, tide_diagnostics *diags);
 
 /* What identifies the kind of a configuration: model_type, or _class_name for diffusers, or architecture for timm;
  * NULL: none. */

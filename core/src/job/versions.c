@@ -179,7 +179,7 @@ bool tide_job_is_of_timm(const tide_job *job) {
     return !job->description && tide_json_at(job->config, "architecture");
 }
 
-static bool is_of_transformers(const tide_job *job) {
+bool tide_job_is_of_transformers(const tide_job *job) {
     return !job->description && !tide_job_is_of_diffusers(job) && !tide_job_is_of_timm(job) && !is_server(job) &&
            !takes_megatron(job);
 }

@@ -402,7 +402,7 @@ bool tide_make_model(tide_run *run, const tide_job *job) {
                                             "family",
                                             type->key.at, type->text.at),
                                 "describe it (models/README.md), or run the program with `tidemark dry-run`");
-    if (!tide_job_check_config(arena, job, diags)) return false;
+    if (!tide_job_check_config(arena, job, diags) || !tide_job_check_library(arena, job, diags)) return false;
     tide_description *description = tide_description_load(&run->descriptions, description_name);
     if (!description || !root_class(run, job, description, &class_name)) return false;
     return take_attention(run, job, description, arena, diags) &&

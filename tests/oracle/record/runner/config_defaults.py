@@ -2,7 +2,8 @@
 """Writes what transformers' configuration classes have for keys that a config.json lacks, an object a model type:
 `python -m record.runner.config_defaults MODELS`, as `record defaults` starts it.
 
-A class's own default counts; what its __post_init__ makes of other keys is a rule, which the descriptions have."""
+A class's own default counts; what its __post_init__ makes of other keys is a rule, which the descriptions have.
+`@padding_idx` is that of pad_token_id, of models whose embedding takes it for its padding_idx."""
 
 from __future__ import annotations
 
@@ -12,6 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any, Iterator
 
+import torch
+from transformers import AutoModel, AutoModelForCausalLM
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 # Of tokens, first values, texts and the program around: nothing on a device depends on them.
@@ -65,7 +68,27 @@ def defaults_of(model_type: str, is_read: set[str]) -> Defaults:
         found["@names"] = names
     if parts_of(model_type):
         found["@parts"] = parts_of(model_type)
+    if takes_padding_idx(model_type):
+        found["@padding_idx"] = getattr(kind, "pad_token_id", None)
     return found
+
+
+def takes_padding_idx(model_type: str) -> bool:
+    """Whether a model with a pad_token_id behind its vocabulary fails."""
+    config = CONFIG_MAPPING[model_type]()
+    if not getattr(config, "vocab_size", None):
+        return False
+    config.pad_token_id = 2 * config.vocab_size
+    for auto in (AutoModel, AutoModelForCausalLM):
+        try:
+            with torch.device("meta"):
+                auto.from_config(config)
+        except AssertionError as error:
+            return "Padding_idx" in str(error)
+        except (TypeError, ValueError):  # a class that this auto class lacks, or a configuration that makes no model
+            continue
+        return False
+    return False
 
 
 def is_plain(value: Any) -> bool:
