@@ -141,6 +141,12 @@ bool tide_trl_builds_logits(const tide_job *job) {
     return tide_trainer_is_of_factory(job) || (is_dpo_or_kto(job) && number && number < FUSED_SINCE);
 }
 
+bool tide_trl_fuses_head(const tide_job *job) {
+    if (tide_trl_builds_logits(job)) return false;
+    return job->trainer == TIDE_trainer_sft || job->trainer == TIDE_trainer_dpo || job->trainer == TIDE_trainer_kto ||
+           job->trainer == TIDE_trainer_grpo || job->trainer == TIDE_trainer_rloo;
+}
+
 /* ---- what takes part ---- */
 
 static bool is_server(const tide_job *job) {

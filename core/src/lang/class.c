@@ -78,6 +78,7 @@ static const struct {
     {"@input_embeddings", NULL, TIDE_JSON_STRING, offsetof(tide_class, input_embeddings)},
     {"@output_embeddings", NULL, TIDE_JSON_STRING, offsetof(tide_class, output_embeddings)},
     {"@delegate", NULL, TIDE_JSON_STRING, offsetof(tide_class, delegate)},
+    {"@delegate_disabled", NULL, TIDE_JSON_STRING, offsetof(tide_class, delegate_disabled)},
 };
 enum { ATTRIBUTE_COUNT = TIDE_COUNT_OF(attributes) };
 

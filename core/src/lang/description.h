@@ -56,6 +56,7 @@ typedef struct tide_class {
     tide_text input_embeddings;  /* "@input_embeddings": path of what get_input_embeddings() returns, or empty */
     tide_text output_embeddings; /* "@output_embeddings": likewise for get_output_embeddings() */
     tide_text delegate;          /* "@delegate": the member that is asked for attributes that this module lacks */
+    tide_text delegate_disabled; /* "@delegate_disabled": likewise while adapters are disabled; empty: the same one */
     const tide_json *inputs;     /* "@inputs" of a root whose inputs differ from the description's, or NULL */
     tide_statement *ties;        /* "@tie": a.weight = b.weight */
     tide_expr *tie_condition;

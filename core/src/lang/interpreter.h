@@ -155,8 +155,6 @@ void tide_release_all(tide_machine *m, const tide_value *values, uint32_t count)
 tide_value tide_eval_call(tide_frame *f, tide_expr *e);
 void tide_eval_arguments(tide_frame *f, tide_expr *e, tide_arguments *given);
 void tide_release_arguments(tide_machine *m, const tide_arguments *given);
-/* The module that has a name: itself, or the one that it delegates to (peft: BaseTunerLayer's properties). */
-uint32_t tide_delegated(const tide_model *model, uint32_t module, tide_text name);
 
 /* ---- index.c ---- */
 tide_value tide_eval_index(tide_frame *f, tide_expr *e);

@@ -394,7 +394,7 @@ const uint32_t *tide_children_first(const tide_model *model) {
     return order;
 }
 
-tide_value *tide_model_setting(tide_model *model, const char *name) {
+tide_value *tide_model_setting(const tide_model *model, const char *name) {
     for (uint32_t i = 0; i < model->setting_count; i++)
         if (strcmp(model->settings[i].name, name) == 0) return &model->settings[i].value;
     return NULL;

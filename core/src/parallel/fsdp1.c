@@ -54,6 +54,20 @@ static bool check_tied_head(const fsdp1 *f) {
     return false;
 }
 
+/* trl/trainer/utils.py, _fused_forward, reads the head's weight without its module's forward(). */
+static bool check_fused_head(const fsdp1 *f) {
+    tide_model *model = f->w->model;
+    uint32_t head = tide_embeddings_of(model, true);
+    if (!f->is_unit || !head || !tide_trl_fuses_head(f->w->job)) return true;
+    if (!f->handle_of[tide_delegated(model, head, TIDE_TEXT("weight"))]) return true;
+    tide_fail_setting(
+        model->m, TIDE_ERR_CONFLICT, "adapter.modules_to_save",
+        "the copy of the head is a unit of its own, of which TRL's loss reads the weight alone: \"Output 0 "
+        "of View is a view and its base or another view of its base has been modified inplace\"; leave "
+        "it out, or use parallel.kind=fsdp2");
+    return false;
+}
+
 static bool choose_modules(fsdp1 *f) {
     tide_model *model = f->w->model;
     tide_machine *m = model->m;
@@ -77,7 +91,7 @@ static bool choose_modules(fsdp1 *f) {
         f->handles[handle - 1].module = modules[i];
         f->all_handles[n++] = handle - 1;
     }
-    return check_tied_head(f);
+    return check_tied_head(f) && check_fused_head(f);
 }
 
 /* _validate_tensors_to_flatten(). */

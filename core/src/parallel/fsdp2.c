@@ -192,6 +192,8 @@ static void init_sharded_param(fsdp2 *f, const fsdp_shard_placement *mesh, fsdp_
         f->offload_to_cpu ? tide_empty_host(m, &local, s->orig_dtype) : tide_view_as(m, part, s->sharded_layout);
     if (f->offload_to_cpu) tide_pin_host(m, numel_bytes(s->padded_sharded_numel, s->orig_dtype));
     tide_release(m, part);
+    s->sharded_param->is_leaf = true;
+    s->sharded_param->requires_grad = row->tensor->requires_grad;
 }
 
 static int64_t post_forward_mesh_size(fsdp2 *f, const char *setting, const char *given) {

@@ -59,6 +59,19 @@ static bool add_no_split_modules(fsdp2 *f) {
     return units != NULL;
 }
 
+static bool is_below(const tide_model *model, uint32_t instance, uint32_t top) {
+    while (instance && instance != top) instance = model->instances[instance].parent;
+    return instance == top;
+}
+
+/* Whether modules of two units have a parameter in common. */
+static bool units_share(const tide_model *model, uint32_t one, uint32_t other) {
+    for (uint32_t i = 1; i < model->instance_count; i++)
+        for (uint32_t k = 1; k < model->instance_count && is_below(model, i, one); k++)
+            if (is_below(model, k, other) && tide_shares_parameter(model, i, k)) return true;
+    return false;
+}
+
 /* What fully_shard() refuses of the embeddings' units. */
 static bool check_embeddings(fsdp2 *f, uint32_t input, uint32_t output, bool is_tied) {
     tide_model *model = f->w->model;
@@ -75,10 +88,17 @@ static bool check_embeddings(fsdp2 *f, uint32_t input, uint32_t output, bool is_
         refusal =
             "the head's bias has two names: \"Parameter is shared with a parameter already managed by another FSDP "
             "group\"";
+    bool is_copied = !is_tied && input && output && units_share(model, input, output);
+    if (is_copied)
+        tide_fail_setting(
+            model->m, TIDE_ERR_CONFLICT, "adapter.modules_to_save",
+            "the weight that embeddings and head share gets a copy, and accelerate shards them apart: "
+            "\"Parameter is shared with a parameter already managed by another FSDP group\"; leave it out, "
+            "or use parallel.kind=zero2 or zero3");
     if (refusal)
         tide_fail_setting(model->m, TIDE_ERR_UNSUPPORTED, "parallel.kind", "FSDP2 refuses this model: %s; use fsdp1",
                           refusal);
-    return !refusal;
+    return !refusal && !is_copied;
 }
 
 bool tide_fsdp2_accelerate_states(fsdp2 *f) {
@@ -94,8 +114,8 @@ bool tide_fsdp2_accelerate_states(fsdp2 *f) {
     if (wraps_blocks && !add_no_split_modules(f)) return false;
     uint32_t input = tide_embeddings_of(model, false), output = tide_embeddings_of(model, true),
              norm = final_norm_of(model, f->w->job, output);
-    f->embeddings[0] = input;
-    f->embeddings[1] = output;
+    f->embeddings[0] = tide_delegated(model, input, TIDE_TEXT("weight"));
+    f->embeddings[1] = tide_delegated(model, output, TIDE_TEXT("weight"));
     bool is_apart = output && tide_head_tied_again(model) == output,
          is_tied = is_apart || (input && output && tide_shares_parameter(model, input, output));
     if (!check_embeddings(f, input, output, is_tied)) return false;

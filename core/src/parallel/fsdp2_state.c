@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* torch/distributed/fsdp/_fully_shard/_fsdp_state.py: the hooks. */
+#include "parallel/dtensor.h"
 #include "parallel/fsdp2.h"
 #include "tensor/ops/ops.h"
 
@@ -328,11 +329,20 @@ static tide_tensor *gather_full(const fsdp2 *f, const fsdp_param_group *of, cons
     return whole;
 }
 
-/* trl/trainer/utils.py, _fused_forward: weight.full_tensor() of a head whose group did not run. */
+/* trl/trainer/utils.py, _fused_forward: weight.full_tensor() of a head whose group did not run. The gradient of one
+ * that is trained is taken to be replicated, and each rank keeps its part. */
 static tide_tensor *fsdp2_read_parameter(tide_model *model, uint32_t instance, tide_tensor *leaf) {
     const fsdp_param_group *of;
     const fsdp_param *s = instance ? NULL : cut_param_of(model->m->wrapper, leaf, &of);
-    return s && of->sharded_state == FSDP_SHARDED ? gather_full(model->m->wrapper, of, s) : NULL;
+    if (!s || of->sharded_state != FSDP_SHARDED) return NULL;
+    if (!s->sharded_param->requires_grad) return gather_full(model->m->wrapper, of, s);
+    return tide_dtensor_redistribute(model->m, s->sharded_param,
+                                     &(tide_redistribute){.forward = TIDE_COLLECTIVE_ALL_GATHER,
+                                                          .backward = TIDE_COLLECTIVE_CHUNK,
+                                                          .dim = s->dim,
+                                                          .ranks = of->mesh.ranks,
+                                                          .rank = of->mesh.rank,
+                                                          .whole = leaf->shape->dim[s->dim].size});
 }
 
 tide_tensor *tide_fsdp2_full_tensor(tide_wrapper *w, tide_tensor *weight) {

@@ -89,7 +89,7 @@ bool tide_ties_bias(tide_model *model);
 /* get_input_embeddings() or get_output_embeddings(): of the first class that names one, where those of tokens come
  * before those of images; 0: none does. */
 uint32_t tide_embeddings_of(tide_model *model, bool is_output);
-/* Whether two modules have a parameter in common: tied weights. */
+/* Whether two modules, or those that adapters wrap in their place, have a parameter in common: tied weights. */
 bool tide_shares_parameter(const tide_model *model, uint32_t one, uint32_t other);
 /* The unit of the module that an instance is or belongs to; else the last one, the root. unit_of: by instance, from 1.
  */

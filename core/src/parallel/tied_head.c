@@ -72,7 +72,9 @@ uint32_t tide_embeddings_of(tide_model *model, bool is_output) {
 }
 
 bool tide_shares_parameter(const tide_model *model, uint32_t one, uint32_t other) {
-    const tide_instance *a = &model->instances[one], *b = &model->instances[other];
+    tide_text weight = TIDE_TEXT("weight");
+    const tide_instance *a = &model->instances[tide_delegated(model, one, weight)],
+                        *b = &model->instances[tide_delegated(model, other, weight)];
     for (uint32_t i = 0; i < a->of->parameter_count + a->of->member_count; i++)
         for (uint32_t k = 0; k < b->of->parameter_count + b->of->member_count; k++)
             if (a->slots[i].kind == TIDE_VALUE_TENSOR && b->slots[k].kind == TIDE_VALUE_TENSOR &&

@@ -44,7 +44,7 @@ static void prefetch_params(zero3 *z) {
 }
 
 /* _clean_inflight_param_registry: until it is cleared, the registry refers to the handles, and these to the gathered
- * buffers. */
+ * buffers, which for a single parameter are its data. */
 static void clean_inflight_param_registry(zero3 *z) {
     all_gather_coalesced_handle *handles = NULL;
     for (uint32_t i = 0; i < z->count; i++) {
@@ -52,6 +52,8 @@ static void clean_inflight_param_registry(zero3 *z) {
         if (!handle || handle->is_registered) continue;
         handle->is_registered = true;
         handle->waiting++;
+        if (handle->count == 1 && z->w->ranks > 1) /* ProcessGroupNCCL::WorkNCCL.outputs_ */
+            handle->partitions[0] = tide_alias(zero3_machine(z), z->params[i].tensor);
         handle->next = handles;
         handles = handle;
     }

@@ -99,12 +99,6 @@ static bool replace_in(liger_patch *p, tide_description *description, const tide
     return replace_functions(p, description, p->job->liger_rope ? tide_json_at(row, "rope") : NULL);
 }
 
-bool tide_trl_fuses_head(const tide_job *job) {
-    if (tide_trl_builds_logits(job)) return false;
-    return job->trainer == TIDE_trainer_sft || job->trainer == TIDE_trainer_dpo || job->trainer == TIDE_trainer_kto ||
-           job->trainer == TIDE_trainer_grpo || job->trainer == TIDE_trainer_rloo;
-}
-
 static bool fuses_loss(const liger_patch *p, const tide_json *row) {
     return p->job->liger_fused_linear_cross_entropy && !tide_trl_fuses_head(p->job) &&
            tide_json_at(row, "fused_linear_cross_entropy");

@@ -9,8 +9,4 @@
  * is unchanged, which is reported. False after an error: one of its kernels is not described. */
 bool tide_apply_liger(tide_run *run, const tide_job *job);
 
-/* TRL's trainers that call backbone and head themselves: they set fused_linear_cross_entropy in liger_kernel_config to
- * false (sft_trainer.py and others, __init__). */
-bool tide_trl_fuses_head(const tide_job *job);
-
 #endif
