@@ -21,6 +21,21 @@ static void skip_layers(tide_job_builder *b, tide_text type) {
             tide_setting_put(&b->arguments, TIDE_TEXT("quant.skip"), tide_text_of(rows[i].skip), TIDE_ORIGIN_FILE);
 }
 
+/* Patterns of names in the whole model, where those of the text model begin with model.language_model: without it. */
+static void name_within_text(tide_job_builder *b, tide_setting_id id) {
+    static const char part[] = "language_model";
+    const char *rest = b->arguments.values[id], *at;
+    if (!b->arguments.is_given[id] || b->arguments.origins[id] != TIDE_ORIGIN_FILE) return;
+    const char *made = "";
+    for (; (at = strstr(rest, part)) != NULL; rest = at) {
+        made = tide_format(b->arena, "%s%.*s", made, (int)(at - rest), rest);
+        at += sizeof part - 1;
+        at += *at == '\\';
+        at += *at == '.';
+    }
+    b->arguments.values[id] = tide_format(b->arena, "%s%s", made, rest);
+}
+
 /* Entries of the catalogue that are the text model of one published with a vision tower, which these programs load
  * whole: axolotl's loaders/constants.py, LLaMA-Factory's model/loader.py, swift/model, and TRL's
  * create_model_from_path() by the configuration's "architectures". */
@@ -46,6 +61,9 @@ static void miss_tower(tide_job_builder *b, tide_text type) {
                             b->inputs.program, tide_shown(b->arena, tide_text_of(asked))),
                 "add the tower's weights, and what is computed in it for images");
     tide_leave_undescribed(b, "vision_config");
+    name_within_text(b, TIDE_SET_train_only);
+    name_within_text(b, TIDE_SET_adapter_target_modules);
+    name_within_text(b, TIDE_SET_adapter_modules_to_save);
 }
 
 /* axolotl 0.19: loaders/model.py, _resize_token_embeddings. A tokenizer has at most vocab_size tokens, unless the file
