@@ -27,6 +27,17 @@ static const char *check_text(tide_model *model, uint32_t scope, tide_text text,
     return out;
 }
 
+/* The place of the first of the keys, parted by "|", that somebody gave; of the first one if nobody gave any. */
+static const char *place_of_keys(tide_model *model, uint32_t scope, tide_text keys, bool *is_default) {
+    const char *first = NULL;
+    for (tide_text key; tide_piece_next(&keys, '|', &key);) {
+        const char *place = model->find_place(model->user, model->scopes[scope].config, key, is_default);
+        if (!*is_default) return place;
+        if (!first) first = place;
+    }
+    return first;
+}
+
 /* One pair of "checks": an expression that must be true, and "key: what is wrong; what to do". If nobody gave the
  * setting it is only a warning, so that a model can be described by its name alone. */
 static bool run_check(tide_model *model, uint32_t scope, const tide_json *check, const char *place) {
@@ -45,7 +56,7 @@ static bool run_check(tide_model *model, uint32_t scope, const tide_json *check,
     if (m->has_failed) return false;
     if (is_kept) return true;
     tide_text key = {check->text.at, (size_t)(colon - check->text.at)};
-    const char *at = model->find_place(model->user, model->scopes[scope].config, key, &is_default);
+    const char *at = place_of_keys(model, scope, key, &is_default);
     const char *wrong = check_text(model, scope, (tide_text){colon + 2, check->text.length - key.length - 2}, place);
     const char *semicolon = strstr(wrong, "; ");
     for (uint32_t i = 0; i < m->diags->count; i++) /* two modules may share a configuration */

@@ -182,6 +182,12 @@ bool tide_pipeline_check(tide_wrapper *w, const tide_pipeline *p) {
                           "parallel.microbatches",
                           (long long)w->job->batch, p->microbatches,
                           (long long)TIDE_ROUND_UP(w->job->batch, (int64_t)p->microbatches));
+    else if (p->ranks > 1 && tide_pipeline_splits_backward(w->job->parallel_schedule) && tide_job_is_reentrant(w->job))
+        tide_fail_setting(m, TIDE_ERR_CONFLICT, "checkpointing",
+                          "%s computes gradients of inputs apart, and \"When use_reentrant=True, "
+                          "torch.utils.checkpoint is incompatible with .grad() or passing an `inputs` parameter to "
+                          ".backward()\"; use full",
+                          w->job->values[TIDE_SET_parallel_schedule]);
     return !m->has_failed;
 }
 

@@ -186,7 +186,7 @@ static void efficient_run(tide_machine *m, tide_node *node, tide_tensor **grads,
         wide_v = TIDE_EMPTY(m, (tide_dtype)k->dtype, a.batch, a.keys, a.heads, a.width);
     }
     if (q->dtype == TIDE_FP32) { /* (grad_out.float() * out.float()).sum(-1), then its contiguous copy */
-        tide_tensor *product = tide_empty(m, q->shape, TIDE_FP32);
+        tide_tensor *product = TIDE_EMPTY(m, TIDE_FP32, a.batch, a.queries, a.heads, a.value_width);
         tide_tensor *sum = TIDE_EMPTY(m, TIDE_FP32, a.batch, a.queries, a.heads);
         bool is_copied = a.heads > 1 && a.queries > 1;
         delta = is_copied ? TIDE_EMPTY(m, TIDE_FP32, a.batch, a.heads, a.queries) : tide_retain(sum);

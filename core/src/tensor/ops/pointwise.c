@@ -176,10 +176,18 @@ static void sub_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_
 }
 static const tide_backward sub_backward = {"SubBackward0", sub_run};
 
+/* mul_tensor_backward: grad * x.conj(), which the kernel is given resolved (ConjugateFallback.cpp). */
+static tide_tensor *on_conjugate(tide_machine *m, tide_tensor *grad, tide_tensor *x) {
+    tide_tensor *resolved = x->dtype == TIDE_COMPLEX64 ? tide_empty(m, x->shape, x->dtype) : tide_retain(x);
+    tide_tensor *product = on_two(m, grad, resolved);
+    tide_release(m, resolved);
+    return product;
+}
+
 static void mul_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *other = tide_saved_at(m, node, 0), *self = tide_saved_at(m, node, 1);
-    if (tide_needs_input_grad(node, 1) && self) results[1] = on_two(m, grads[0], self);
-    if (tide_needs_input_grad(node, 0) && other) results[0] = on_two(m, grads[0], other);
+    if (tide_needs_input_grad(node, 1) && self) results[1] = on_conjugate(m, grads[0], self);
+    if (tide_needs_input_grad(node, 0) && other) results[0] = on_conjugate(m, grads[0], other);
     tide_release(m, self);
     tide_release(m, other);
 }
