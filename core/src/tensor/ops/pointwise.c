@@ -3,6 +3,8 @@
  * Generated backwards compute the gradients in the alphabetical order of the arguments' names: other before self. */
 #include "tensor/ops/ops.h"
 
+#include <string.h>
+
 #include "base/units.h"
 
 tide_tensor *tide_elementwise(tide_machine *m, tide_tensor *const *inputs, int count, tide_dtype dtype) {
@@ -283,6 +285,10 @@ static tide_value in_place(tide_machine *m, const tide_backward *backward, tide_
     tide_tensor *both[2] = {x, is_scalar(a[1]) ? NULL : tide_arg_tensor(m, a[1])};
     tide_node *node = tide_node_new(m, backward, both, 2);
     tide_tensor *t = tide_alias(m, x);
+    if (node && x->node && strcmp(x->node->backward->name, "RedistributeBackward") == 0) /* VariableTypeUtils.h */
+        tide_fail(m, TIDE_ERR_CONFLICT,
+                  "\"Output 0 of _ToTorchTensor is a view and is being modified inplace\": the result of a layer that "
+                  "tensor parallelism cuts; use parallel.kind=fsdp2 or zero3");
     if (!node) return tide_of_tensor(t);
     return tide_of_tensor(tide_set_grad_fn(m, node, t));
 }
