@@ -205,12 +205,14 @@ static bool choose_lora(tide_model *model, aim *a) {
 /* peft's default targets for IA3, by model_type. */
 static bool choose_ia3(tide_model *model, aim *a) {
     const tide_json *pair = of_model_type(model, a->job, "ia3_targets");
-    bool is_known = pair && pair->kind == TIDE_JSON_ARRAY && pair->count == 2;
-    if (!*a->target_modules && !is_known)
+    bool is_known = pair && pair->kind == TIDE_JSON_ARRAY && pair->count == 2,
+         is_said = tide_job_sets(a->job, TIDE_SET_adapter_feedforward_modules);
+    if (!is_known && (!*a->target_modules || !is_said))
         return refuse_targets(
-            model, TARGETS, "must be given: peft names no modules for IA3 of this model_type",
+            model, *a->target_modules ? "/settings/adapter.feedforward_modules" : TARGETS,
+            "must be given: peft names no modules for IA3 of this model_type",
             "name linear layers, such as target_modules=k_proj,v_proj,down_proj with feedforward_modules=down_proj");
-    if (!*a->target_modules && !*a->feedforward_modules) a->feedforward_modules = pair->first->next->text.at;
+    if (!is_said) a->feedforward_modules = pair->first->next->text.at;
     if (!*a->target_modules) a->target_modules = pair->first->text.at;
     return true;
 }
@@ -218,6 +220,7 @@ static bool choose_ia3(tide_model *model, aim *a) {
 /* ia3/model.py, _check_feedforward: by the end of the path, with or without a dot. */
 static bool is_feedforward(const aim *a, tide_text path) {
     tide_text rest = tide_text_of(a->feedforward_modules), name;
+    if (tide_text_is(rest, "none")) return false;
     if (is_pattern(rest.at)) return tide_regex_covers(rest, path) == TIDE_MATCH_YES;
     while (next_name(&rest, &name))
         if (name.length && tide_text_ends(path, name)) return true;

@@ -43,6 +43,7 @@ static const char *const neutral[] = {"peft_type",
                                       "tokenizer_kwargs",
                                       "encoder_num_layers",
                                       "encoder_dropout",
+                                      "eps",
                                       "ensure_weight_tying"};
 
 /* peft's names of settings that have another name here. */
@@ -50,18 +51,29 @@ static const struct {
     const char *key, *setting;
 } renamed[] = {{"lora_alpha", "alpha"}, {"lora_dropout", "dropout"}, {"use_dora", "dora"}, {"use_rslora", "rslora"}};
 
+/* OFTConfig: the rotations that are described. */
+static const struct {
+    const char *key, *value;
+} of_oft[] = {{"use_cayley_neumann", "true"}, {"num_cayley_neumann_terms", "5"}, {"bias", "none"}, {"r", "0"}};
+
 static bool is_neutral(tide_text key) {
     for (size_t i = 0; i < TIDE_COUNT_OF(neutral); i++)
         if (tide_text_is(key, neutral[i])) return true;
     return false;
 }
 
+static bool is_of_oft(tide_text key) {
+    for (size_t i = 0; i < TIDE_COUNT_OF(of_oft); i++)
+        if (tide_text_is(key, of_oft[i].key)) return true;
+    return false;
+}
+
 /* Reads a key as a setting; if it is set and there is no setting for it, it is reported. */
-static void read_adapter_key(const tide_reading *r, const tide_json *entry) {
+static void read_adapter_key(const tide_reading *r, const tide_json *entry, bool is_oft) {
     const char *key = entry->key.at;
     for (size_t i = 0; i < TIDE_COUNT_OF(renamed); i++)
         if (tide_text_is(entry->key, renamed[i].key)) key = renamed[i].setting;
-    if (is_neutral(entry->key) || !is_set(entry)) return;
+    if (is_neutral(entry->key) || !is_set(entry) || (is_oft && is_of_oft(entry->key))) return;
     const char *setting = tide_format(r->arena, "adapter.%s", key), *text = tide_argument_value_or_map(r->arena, entry);
     if (tide_setting_find(tide_text_of(setting)) == TIDE_SET_COUNT || !text)
         tide_file_refuse(r, TIDE_ERR_UNSUPPORTED,
@@ -69,6 +81,18 @@ static void read_adapter_key(const tide_reading *r, const tide_json *entry) {
                          "run the program with `tidemark dry-run`, which needs no description");
     else
         tide_setting_put(r->arguments, tide_text_of(setting), tide_text_of(text), TIDE_ORIGIN_FILE);
+}
+
+static void refuse_rotation(const tide_reading *r, const tide_json *root) {
+    for (size_t i = 0; i < TIDE_COUNT_OF(of_oft); i++) {
+        const tide_json *entry = tide_json_at(root, of_oft[i].key);
+        const char *text = entry ? tide_argument_value_or_map(r->arena, entry) : NULL;
+        if (text && strcmp(text, of_oft[i].value) != 0)
+            tide_file_refuse(
+                r, TIDE_ERR_UNSUPPORTED,
+                tide_format(r->arena, "has \"%s\": %s, which is not described for OFT", of_oft[i].key, text),
+                tide_format(r->arena, "give %s, peft's default", of_oft[i].value));
+    }
 }
 
 /* peft's default for a key missing in a saved configuration, if it differs from the default here. */
@@ -95,18 +119,23 @@ static void read_adapter(tide_reading *r, tide_json *root) {
     const tide_setting *methods = &tide_settings[TIDE_SET_adapter];
     bool is_text = type->kind == TIDE_JSON_STRING;
     const char *method = is_text ? tide_lowered(r->arena, type->text) : "";
-    if (!is_text || strcmp(method, "none") == 0 || strcmp(method, "oft") == 0 ||
-        !tide_setting_has_choice(methods, tide_text_of(method))) {
-        tide_file_refuse(r, TIDE_ERR_UNSUPPORTED,
-                         tide_format(r->arena, "is a PEFT configuration of %s, which is not described",
-                                     is_text ? tide_shown(r->arena, type->text) : "an unknown type"),
-                         "LORA, IA3, PROMPT_TUNING, PREFIX_TUNING and P_TUNING are; run the program with `tidemark "
-                         "dry-run`, which needs no description");
+    if (!is_text || strcmp(method, "none") == 0 || !tide_setting_has_choice(methods, tide_text_of(method))) {
+        tide_file_refuse(
+            r, TIDE_ERR_UNSUPPORTED,
+            tide_format(r->arena, "is a PEFT configuration of %s, which is not described",
+                        is_text ? tide_shown(r->arena, type->text) : "an unknown type"),
+            "LORA, IA3, OFT, PROMPT_TUNING, PREFIX_TUNING and P_TUNING are; run the program with `tidemark "
+            "dry-run`, which needs no description");
         return;
     }
     tide_setting_put(r->arguments, TIDE_TEXT("adapter"), tide_text_of(method), TIDE_ORIGIN_FILE);
-    for (const tide_json *entry = root->first; entry; entry = entry->next) read_adapter_key(r, entry);
-    bool is_lora = strcmp(method, "lora") == 0, has_targets = is_lora || strcmp(method, "ia3") == 0;
+    bool is_lora = strcmp(method, "lora") == 0, is_ia3 = strcmp(method, "ia3") == 0,
+         is_oft = strcmp(method, "oft") == 0, has_targets = is_lora || is_ia3 || is_oft;
+    const tide_json *feedforward = tide_json_at(root, "feedforward_modules");
+    for (const tide_json *entry = root->first; entry; entry = entry->next) read_adapter_key(r, entry, is_oft);
+    if (is_oft) refuse_rotation(r, root);
+    if (is_ia3 && tide_json_is(feedforward, TIDE_JSON_ARRAY) && !feedforward->first)
+        tide_setting_put(r->arguments, TIDE_TEXT("adapter.feedforward_modules"), TIDE_TEXT("none"), TIDE_ORIGIN_FILE);
     note_initialisation(r, tide_json_at(root, "init_lora_weights"));
     if (is_lora) put_default(r, root, "r", TIDE_SET_adapter_r, "8");
     if (has_targets && !is_set(tide_json_at(root, "target_modules")) &&

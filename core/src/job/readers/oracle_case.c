@@ -73,10 +73,14 @@ static bool case_adapter(case_reader *r, const tide_json *options) {
     if (is_unset(options)) return true;
     const tide_json *method = tide_json_at(options, "method");
     case_word(r, "adapter", method && method->kind == TIDE_JSON_STRING ? method->text.at : "lora");
+    if (tide_json_is(method, TIDE_JSON_STRING) && tide_text_is(method->text, "ia3") &&
+        !tide_json_at(options, "target_modules"))
+        case_word(r, "adapter.target_modules", "all-linear");
     for (const tide_json *entry = options->first; entry; entry = entry->next) {
         const char *name = tide_format(r->arena, "adapter.%s", tide_shown(r->arena, entry->key));
         const char *text = tide_argument_value_or_map(r->arena, entry);
         if (entry == method || entry->kind == TIDE_JSON_NULL) continue;
+        if (tide_text_is(entry->key, "feedforward_modules") && text && !*text) text = "none";
         if (!text || tide_setting_find(tide_text_of(name)) == TIDE_SET_COUNT) return case_refuse(r, name);
         case_word(r, name, text);
     }
