@@ -53,6 +53,10 @@ void tide_cast_and_place_model(tide_wrapper *w, tide_dtype dtype);
 /* tide_strategy.prepare_reference for DeepSpeed's stages 0 to 2. */
 void tide_prepare_whole_reference(tide_wrapper *w);
 
+/* Whether DeepSpeed's stages 1 and 2 fail with these parameter groups: initialize_optimizer_states() makes an Adagrad
+ * of one. */
+bool tide_adagrad_is_refused(const tide_wrapper *w, uint32_t groups);
+
 /* ---- pipeline_ranks.c ---- */
 
 /* tide_strategy.other_ranks for a pipeline: those that may need more than rank 0 */

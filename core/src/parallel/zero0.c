@@ -96,6 +96,15 @@ static void zero0_update(tide_wrapper *w) {
     for (uint32_t i = 0; i < z->count; i++) tide_release_at(m, &z->params[i]->grad);
 }
 
+bool tide_adagrad_is_refused(const tide_wrapper *w, uint32_t groups) {
+    if (groups < 2 || !tide_optimizer_is_adagrad(w->job)) return false;
+    tide_fail_setting(
+        w->model->m, TIDE_ERR_CONFLICT, "optimizer",
+        "DeepSpeed makes Adagrad anew with a single group, and these parameters have two (with and without "
+        "weight decay): \"list index out of range\"; use adamw, or parallel.kind=zero3");
+    return true;
+}
+
 const tide_strategy tide_zero0_strategy = {.wrap = zero0_wrap,
                                            .before_forward = tide_ulysses_before_forward,
                                            .after_forward = tide_ulysses_after_forward,

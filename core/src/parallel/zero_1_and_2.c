@@ -518,6 +518,7 @@ static void zero_wrap(tide_wrapper *w, bool partition_gradients) {
     if (!tide_autotp(w)) return;
     zero12 *z = zero12_new(w, partition_gradients);
     init_groups(z);
+    if (tide_adagrad_is_refused(w, z->group_count)) return;
     int64_t largest = 0;
     for (uint32_t i = 0; i < z->count; i++)
         if (z->params[i].numel > largest) largest = z->params[i].numel;

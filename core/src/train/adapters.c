@@ -551,6 +551,11 @@ bool tide_adapt(tide_model *model, const tide_job *job) {
              job->adapter_feedforward_modules};
     if (is_lora && strcmp(a.target_modules, "default") == 0 && !choose_lora(model, &a)) return false;
     a.target_modules = with_linear_names(model, job, a.target_modules);
+    bool is_text = strcmp(targets, "all-linear") == 0 || is_pattern(targets);
+    if (is_text && (job->adapter_layers_to_transform.count || job->adapter_layers_pattern.count))
+        return refuse_targets(model, TARGETS,
+                              "is a text, with which peft takes no layers_to_transform or layers_pattern",
+                              "name the layers, such as target_modules=q_proj,v_proj");
     freeze_all(model);
     uint32_t experts = take_experts(model, &a);
     if (job->adapter == TIDE_adapter_ia3 && !choose_ia3(model, &a)) return false;
