@@ -353,8 +353,10 @@ static void to_device(tide_model *model, uint32_t instance, int depth) {
                 model->parameter_empty(model, instance, of->slots[i].tensor);
             else
                 give_storage(model, instance, of->slots[i].tensor, TIDE_FACTOR_PARAMETER);
-            if (model->parameter_made) model->parameter_made(model, of->slots[i].tensor);
         }
+    for (uint32_t i = first; i < end && model->parameter_made; i++)
+        if (of->slots[i].kind == TIDE_VALUE_TENSOR && of->slots[i].tensor->is_parameter)
+            model->parameter_made(model, of->slots[i].tensor);
     if (!model->without_buffers || !model->without_buffers[instance]) tide_model_place_buffers(model, instance);
     if (model->module_empty) model->module_empty(model, instance);
 }

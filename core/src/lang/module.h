@@ -145,7 +145,7 @@ struct tide_model {
      * returns a tensor, which the caller owns, that is used instead. */
     tide_tensor *(*read_parameter)(tide_model *model, uint32_t instance, tide_tensor *parameter);
 
-    /* Called when a parameter reaches the device while the model is made. */
+    /* Called for each parameter that reached the device while the model is made, after those of its module. */
     void (*parameter_made)(tide_model *model, tide_tensor *parameter);
     /* Module.to_empty() of modules on the meta device: what a parameter gets as its storage, and what follows after
      * each module. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* deepspeed.zero.Init, deepspeed/runtime/zero/partition_parameters.py: each parameter is partitioned as soon as it is
- * made, before the engine exists. */
+/* deepspeed.zero.Init, deepspeed/runtime/zero/partition_parameters.py: _post_init_method() partitions the parameters of
+ * a module as soon as that is made, before the engine exists. */
 #include "base/units.h"
 #include "parallel/zero3.h"
 
