@@ -47,10 +47,19 @@ static bool check_layer_types(tide_arena *arena, const tide_job *job, const tide
     return is_right;
 }
 
+/* Whether an entry is as published: of the catalogue, and not overridden. */
+static bool is_published(tide_arena *arena, const tide_job *job, const tide_json *entry) {
+    return !job->config_text.length &&
+           (!entry ||
+            tide_text_starts(tide_text_of(tide_job_config_place(arena, job, entry)), TIDE_TEXT("/config.json")));
+}
+
 /* torch.nn.Embedding, which models make with config.pad_token_id. */
 static bool check_padding(tide_arena *arena, const tide_job *job, const tide_json *part, tide_diagnostics *diags) {
     const tide_json *type = tide_json_at(part, "model_type"), *vocabulary = tide_json_at(part, "vocab_size");
     if (!tide_json_is(type, TIDE_JSON_STRING) || !tide_json_is(vocabulary, TIDE_JSON_NUMBER)) return true;
+    if (is_published(arena, job, vocabulary) && is_published(arena, job, tide_json_at(part, "pad_token_id")))
+        return true;
     const tide_json *defaults = tide_config_defaults_of(arena, type->text, diags),
                     *default_id = tide_json_at(defaults, "@padding_idx"), *given = tide_json_at(part, "pad_token_id"),
                     *id = given ? given : default_id;
