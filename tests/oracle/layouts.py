@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of README.md that are made of recorded ranks: how many there are of each kind, and one model in several
+"""The tables of README.md that are made of recorded runs: how many there are of each kind, and one model in several
 layouts. That tidemark's figures are the recorded ones is what tests/oracle/verify holds.
 
     tests/oracle/layouts.py           says whether they are up to date; exit code 1 if not
@@ -17,18 +17,24 @@ import generated  # noqa: E402 (beside the folder of this script)
 
 SCRIPT = "tests/oracle/layouts.py"
 README = ROOT / "README.md"
-RESULTS = ROOT / "tests" / "oracle" / "results" / "parallel"
-KINDS = {  # how a row of the table of runs begins
-    "data parallel": ("ddp", "fsdp1", "fsdp2", "zero0", "zero1", "zero2", "zero3"),
-    "ranks of PyTorch's": ("tp", "pp", "native", "native_experts"),
-    "ranks of Megatron-Core": ("megatron", "megatron_experts", "megatron_fp8"),
+RESULTS = ROOT / "tests" / "oracle" / "results"
+COUNTED = {  # how a row of the table of runs begins, and the files with its runs
+    "training and generation on one GPU": ("*",),
+    "data parallel": ("parallel/ddp", "parallel/fsdp[12]", "parallel/zero[0-3]"),
+    "transformers' Trainer": ("trainers/*",),
+    "ranks of PyTorch's": ("parallel/tp", "parallel/pp", "parallel/native*"),
+    "ranks of Megatron-Core": ("parallel/megatron*",),
 }
 SIZES = ("tp", "cp", "pp", "dp")
 HEAD = "| Sequence | Layout | Recorded, GiB | tidemark |\n|---|---|---|---|\n"
 
 
+def lines(files):
+    return [line for file in RESULTS.glob(f"{files}.jsonl") for line in file.read_text(encoding="utf-8").splitlines()]
+
+
 def results(kind):
-    return [json.loads(line) for line in (RESULTS / f"{kind}.jsonl").read_text(encoding="utf-8").splitlines()]
+    return [json.loads(line) for line in lines(f"parallel/{kind}")]
 
 
 def megatron():
@@ -71,8 +77,8 @@ def table(found, with_kind):
 
 
 def counted(source):
-    for start, kinds in KINDS.items():
-        count = sum(len(results(kind)) for kind in kinds)
+    for start, files in COUNTED.items():
+        count = sum(len(lines(pattern)) for pattern in files)
         source, found = re.subn(rf"(?m)^(\| {re.escape(start)}[^|]*\|[^|]*\|) [\d,]+ \|", rf"\1 {count:,} |", source)
         if found != 1:
             sys.exit(f"{README}: has no row of the runs that begins with {start!r}")
