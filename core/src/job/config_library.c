@@ -57,12 +57,11 @@ static bool is_published(tide_arena *arena, const tide_job *job, const tide_json
 /* torch.nn.Embedding, which models make with config.pad_token_id. */
 static bool check_padding(tide_arena *arena, const tide_job *job, const tide_json *part, tide_diagnostics *diags) {
     const tide_json *type = tide_json_at(part, "model_type"), *vocabulary = tide_json_at(part, "vocab_size");
+    const tide_json *given = tide_json_at(part, "pad_token_id");
     if (!tide_json_is(type, TIDE_JSON_STRING) || !tide_json_is(vocabulary, TIDE_JSON_NUMBER)) return true;
-    if (is_published(arena, job, vocabulary) && is_published(arena, job, tide_json_at(part, "pad_token_id")))
-        return true;
+    if (is_published(arena, job, vocabulary) && is_published(arena, job, given)) return true;
     const tide_json *defaults = tide_config_defaults_of(arena, type->text, diags),
-                    *default_id = tide_json_at(defaults, "@padding_idx"), *given = tide_json_at(part, "pad_token_id"),
-                    *id = given ? given : default_id;
+                    *default_id = tide_json_at(defaults, "@padding_idx"), *id = given ? given : default_id;
     if (!default_id || !tide_json_is(id, TIDE_JSON_NUMBER) || id->integer < vocabulary->integer) return true;
     return tide_error(
         diags, TIDE_ERR_CONFLICT, tide_job_config_place(arena, job, given ? given : vocabulary),

@@ -62,10 +62,17 @@ static bool is_neutral(tide_text key) {
     return false;
 }
 
-static bool is_of_oft(tide_text key) {
-    for (size_t i = 0; i < TIDE_COUNT_OF(of_oft); i++)
-        if (tide_text_is(key, of_oft[i].key)) return true;
-    return false;
+/* Whether an entry is one of OFT's whose value is fixed; another value is reported. */
+static bool is_of_oft(const tide_reading *r, const tide_json *entry) {
+    size_t i = 0;
+    while (i < TIDE_COUNT_OF(of_oft) && !tide_text_is(entry->key, of_oft[i].key)) i++;
+    if (i == TIDE_COUNT_OF(of_oft)) return false;
+    const char *text = tide_argument_value_or_map(r->arena, entry);
+    if (text && strcmp(text, of_oft[i].value) != 0)
+        tide_file_refuse(r, TIDE_ERR_UNSUPPORTED,
+                         tide_format(r->arena, "has \"%s\": %s, which is not described for OFT", of_oft[i].key, text),
+                         tide_format(r->arena, "give %s, peft's default", of_oft[i].value));
+    return true;
 }
 
 /* Reads a key as a setting; if it is set and there is no setting for it, it is reported. */
@@ -73,7 +80,7 @@ static void read_adapter_key(const tide_reading *r, const tide_json *entry, bool
     const char *key = entry->key.at;
     for (size_t i = 0; i < TIDE_COUNT_OF(renamed); i++)
         if (tide_text_is(entry->key, renamed[i].key)) key = renamed[i].setting;
-    if (is_neutral(entry->key) || !is_set(entry) || (is_oft && is_of_oft(entry->key))) return;
+    if ((is_oft && is_of_oft(r, entry)) || is_neutral(entry->key) || !is_set(entry)) return;
     const char *setting = tide_format(r->arena, "adapter.%s", key), *text = tide_argument_value_or_map(r->arena, entry);
     if (tide_setting_find(tide_text_of(setting)) == TIDE_SET_COUNT || !text)
         tide_file_refuse(r, TIDE_ERR_UNSUPPORTED,
@@ -81,18 +88,6 @@ static void read_adapter_key(const tide_reading *r, const tide_json *entry, bool
                          "run the program with `tidemark dry-run`, which needs no description");
     else
         tide_setting_put(r->arguments, tide_text_of(setting), tide_text_of(text), TIDE_ORIGIN_FILE);
-}
-
-static void refuse_rotation(const tide_reading *r, const tide_json *root) {
-    for (size_t i = 0; i < TIDE_COUNT_OF(of_oft); i++) {
-        const tide_json *entry = tide_json_at(root, of_oft[i].key);
-        const char *text = entry ? tide_argument_value_or_map(r->arena, entry) : NULL;
-        if (text && strcmp(text, of_oft[i].value) != 0)
-            tide_file_refuse(
-                r, TIDE_ERR_UNSUPPORTED,
-                tide_format(r->arena, "has \"%s\": %s, which is not described for OFT", of_oft[i].key, text),
-                tide_format(r->arena, "give %s, peft's default", of_oft[i].value));
-    }
 }
 
 /* peft's default for a key missing in a saved configuration, if it differs from the default here. */
@@ -133,7 +128,6 @@ static void read_adapter(tide_reading *r, tide_json *root) {
          is_oft = strcmp(method, "oft") == 0, has_targets = is_lora || is_ia3 || is_oft;
     const tide_json *feedforward = tide_json_at(root, "feedforward_modules");
     for (const tide_json *entry = root->first; entry; entry = entry->next) read_adapter_key(r, entry, is_oft);
-    if (is_oft) refuse_rotation(r, root);
     if (is_ia3 && tide_json_is(feedforward, TIDE_JSON_ARRAY) && !feedforward->first)
         tide_setting_put(r->arguments, TIDE_TEXT("adapter.feedforward_modules"), TIDE_TEXT("none"), TIDE_ORIGIN_FILE);
     note_initialisation(r, tide_json_at(root, "init_lora_weights"));

@@ -389,10 +389,13 @@ static void settle_strategy(tide_claims *c) {
                    "distributed_type: FSDP with fsdp_version: 2");
     } else {
         /* accelerate launch, and Ray Train: several processes are DDP unless something else is said */
-        bool are_processes = !type && tide_fact_int(c, TIDE_FACT_processes, 1) > 1;
-        if (are_processes) tide_imply(c, TIDE_SET_parallel_kind, "ddp");
-        if (are_processes || tide_fact_is(c, TIDE_FACT_distributed, "multi_gpu")) {
-            tide_settle(c, TIDE_FACT_distributed, TIDE_SET_parallel_kind, "ddp");
+        bool is_ddp =
+            type ? tide_fact_is(c, TIDE_FACT_distributed, "multi_gpu") : tide_fact_int(c, TIDE_FACT_processes, 1) > 1;
+        if (is_ddp) {
+            if (type)
+                tide_settle(c, TIDE_FACT_distributed, TIDE_SET_parallel_kind, "ddp");
+            else
+                tide_imply(c, TIDE_SET_parallel_kind, "ddp");
             bool recomputes =
                 c->settings[TIDE_SET_checkpointing] && strcmp(c->settings[TIDE_SET_checkpointing]->taken, "none") != 0;
             if (tide_claims_train(c))
