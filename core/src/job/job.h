@@ -193,7 +193,8 @@ bool tide_job_cuts_experts(const tide_job *job);
 bool tide_job_has_torchtitan_experts(const tide_job *job);
 
 /* Whether modules are made on the meta device, so that only a rank's parts are allocated (parallel.meta_init). */
-bool tide_job_is_sgd(const tide_job *job); /* Megatron-Core's sgd, with or without momentum */
+bool tide_job_is_sgd(const tide_job *job);     /* Megatron-Core's sgd, with or without momentum */
+bool tide_job_is_adagrad(const tide_job *job); /* torch.optim.Adagrad, whose constructor makes its states */
 bool tide_job_is_on_meta(const tide_job *job);
 
 /* `vllm serve MODEL` with flags for the settings of a job with mode=serve. */
@@ -389,8 +390,6 @@ const char *tide_link_write_more(tide_arena *arena, const tide_job *job, const t
 int tide_version_number(const char *text);
 /* Whether the trainer builds the logits of every position: DPO and KTO of TRL before 1.14, and of LLaMA-Factory. */
 bool tide_trl_builds_logits(const tide_job *job);
-/* torch.optim.Adagrad, whose states exist from its construction on. */
-bool tide_optimizer_is_adagrad(const tide_job *job);
 /* TRL's trainers that call backbone and head themselves: they set fused_linear_cross_entropy in liger_kernel_config to
  * false (sft_trainer.py and others, __init__). */
 bool tide_trl_fuses_head(const tide_job *job);

@@ -7,11 +7,6 @@ bool tide_job_sets(const tide_job *job, tide_setting_id id) {
     return job->values[id][0] != 0;
 }
 
-bool tide_optimizer_is_adagrad(const tide_job *job) {
-    return job->optimizer == TIDE_optimizer_adagrad || job->optimizer == TIDE_optimizer_adagrad_fused ||
-           job->optimizer == TIDE_optimizer_adagrad_single;
-}
-
 bool tide_job_prompts(const tide_job *job) {
     return job->adapter == TIDE_adapter_prompt_tuning || job->adapter == TIDE_adapter_prefix_tuning ||
            job->adapter == TIDE_adapter_p_tuning;
@@ -40,6 +35,11 @@ bool tide_job_has_trainer(const tide_job *job) {
 
 bool tide_job_is_sgd(const tide_job *job) {
     return job->optimizer == TIDE_optimizer_sgd || job->optimizer == TIDE_optimizer_sgd_momentum;
+}
+
+bool tide_job_is_adagrad(const tide_job *job) {
+    return job->optimizer == TIDE_optimizer_adagrad || job->optimizer == TIDE_optimizer_adagrad_fused ||
+           job->optimizer == TIDE_optimizer_adagrad_single;
 }
 
 bool tide_job_is_on_meta(const tide_job *job) {

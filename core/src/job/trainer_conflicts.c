@@ -265,7 +265,7 @@ static void check_spread_trainer(tide_job_builder *b, const char *kind) {
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_parallel_meta_init,
                             tide_format(b->arena, "cpu_ram_efficient_loading is not described with %s", kind),
                             "leave it out");
-    else if (is_fsdp2 && tide_optimizer_is_adagrad(job))
+    else if (is_fsdp2 && tide_job_is_adagrad(job))
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_optimizer,
                             "is not described with fsdp2 and trainers: the states that Adagrad makes for whole "
                             "parameters stay on the device",

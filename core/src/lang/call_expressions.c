@@ -26,26 +26,6 @@ void tide_release_arguments(tide_machine *m, const tide_arguments *given) {
 
 /* ---- modules ---- */
 
-static tide_text delegate_of(const tide_model *model, const tide_class *of) {
-    if (!of->delegate_disabled.length) return of->delegate;
-    const tide_value *disabled = tide_model_setting(model, "adapters_disabled");
-    return disabled && disabled->truth ? of->delegate_disabled : of->delegate;
-}
-
-uint32_t tide_delegated(const tide_model *model, uint32_t module, tide_text name) {
-    enum { WRAPPERS = 4 }; /* most wrappers around each other */
-    for (int depth = 0; depth < WRAPPERS && module; depth++) {
-        const tide_instance *of = &model->instances[module];
-        if (!of->of->delegate.length || tide_attribute_slot(of->of, name) != UINT32_MAX ||
-            tide_method_find(of->of, name))
-            break;
-        uint32_t slot = tide_attribute_slot(of->of, delegate_of(model, of->of));
-        if (slot == UINT32_MAX || of->slots[slot].kind != TIDE_VALUE_MODULE) break;
-        module = of->slots[slot].module;
-    }
-    return module;
-}
-
 static tide_value call_module(tide_frame *f, tide_expr *e, uint32_t module, tide_function *method) {
     tide_machine *m = f->model->m;
     tide_arguments given;

@@ -402,6 +402,26 @@ tide_value *tide_model_setting(const tide_model *model, const char *name) {
     return NULL;
 }
 
+static tide_text delegate_of(const tide_model *model, const tide_class *of) {
+    if (!of->delegate_disabled.length) return of->delegate;
+    const tide_value *disabled = tide_model_setting(model, "adapters_disabled");
+    return disabled && disabled->truth ? of->delegate_disabled : of->delegate;
+}
+
+uint32_t tide_delegated(const tide_model *model, uint32_t module, tide_text name) {
+    enum { WRAPPERS = 4 }; /* most wrappers around each other */
+    for (int depth = 0; depth < WRAPPERS && module; depth++) {
+        const tide_instance *of = &model->instances[module];
+        if (!of->of->delegate.length || tide_attribute_slot(of->of, name) != UINT32_MAX ||
+            tide_method_find(of->of, name))
+            break;
+        uint32_t slot = tide_attribute_slot(of->of, delegate_of(model, of->of));
+        if (slot == UINT32_MAX || of->slots[slot].kind != TIDE_VALUE_MODULE) break;
+        module = of->slots[slot].module;
+    }
+    return module;
+}
+
 /* Calls the root's method of this name, or the root itself if NULL. */
 static tide_value call_root(tide_model *model, tide_function *method, const char *const *names,
                             const tide_value *values, uint32_t count) {

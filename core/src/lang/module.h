@@ -240,12 +240,12 @@ tide_value tide_model_forward(tide_model *model, const char *const *names, const
 tide_value tide_model_method(tide_model *model, tide_text method, const char *const *names, const tide_value *values,
                              uint32_t count);
 
+/* What forward() reads under a setting's name; NULL if there is none. */
+tide_value *tide_model_setting(const tide_model *model, const char *name);
+
 /* The module that has a name: itself, or the one that it delegates to (peft: BaseTunerLayer's properties); 0: none was
  * given. */
 uint32_t tide_delegated(const tide_model *model, uint32_t module, tide_text name);
-
-/* What forward() reads under a setting's name; NULL if there is none. */
-tide_value *tide_model_setting(const tide_model *model, const char *name);
 
 /* A size of the root's description; owned by the caller. */
 tide_value tide_model_size(tide_model *model, const char *name);

@@ -59,16 +59,11 @@ static bool add_no_split_modules(fsdp2 *f) {
     return units != NULL;
 }
 
-static bool is_below(const tide_model *model, uint32_t instance, uint32_t top) {
-    while (instance && instance != top) instance = model->instances[instance].parent;
-    return instance == top;
-}
-
 /* Whether modules of two units have a parameter in common. */
 static bool units_share(const tide_model *model, uint32_t one, uint32_t other) {
     for (uint32_t i = 1; i < model->instance_count; i++)
-        for (uint32_t k = 1; k < model->instance_count && is_below(model, i, one); k++)
-            if (is_below(model, k, other) && tide_shares_parameter(model, i, k)) return true;
+        for (uint32_t k = 1; k < model->instance_count && tide_is_below(model, i, one); k++)
+            if (tide_is_below(model, k, other) && tide_shares_parameter(model, i, k)) return true;
     return false;
 }
 

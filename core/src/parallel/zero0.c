@@ -97,7 +97,7 @@ static void zero0_update(tide_wrapper *w) {
 }
 
 bool tide_adagrad_is_refused(const tide_wrapper *w, uint32_t groups) {
-    if (groups < 2 || !tide_optimizer_is_adagrad(w->job)) return false;
+    if (groups < 2 || !tide_job_is_adagrad(w->job)) return false;
     tide_fail_setting(
         w->model->m, TIDE_ERR_CONFLICT, "optimizer",
         "DeepSpeed makes Adagrad anew with a single group, and these parameters have two (with and without "
