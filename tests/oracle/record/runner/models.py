@@ -90,8 +90,10 @@ def construct(config: Config, dtype: Any, attention: str, where: ContextManager[
     import transformers
 
     settings = transformers.AutoConfig.for_model(**config)
+    parts = dict.fromkeys(("", "text_config", "vision_config"), attention) | {"audio_config": "eager"}
+    of_parts = parts if "audio_config" in config else attention
     with where:
-        return model_class(config)._from_config(settings, dtype=dtype, attn_implementation=attention)
+        return model_class(config)._from_config(settings, dtype=dtype, attn_implementation=of_parts)
 
 
 def model_class(config: Config) -> Any:

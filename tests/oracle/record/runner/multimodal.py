@@ -8,6 +8,7 @@ from typing import Callable
 
 import torch
 
+from ..case import Case
 from ..catalogue import Config
 from ..schema import CaseError
 from .batches import Batch, Maker
@@ -134,6 +135,30 @@ def gemma3_batch(make: Maker) -> Batch:
     return batch
 
 
+def gemma4_batch(make: Maker) -> Batch:
+    """An image is resized to as many pools of patches as fit the processor's soft tokens, and padded to all of them."""
+    case, config, vision = make.case, make.config, make.config["vision_config"]
+    tokens, (rows, columns) = gemma4_pools(case, config, make.model.preprocessor)
+    batch = images_of(make, rows * columns)
+    if case.images:
+        count, kernel = case.batch * case.images, vision.get("pooling_kernel_size", 3)
+        patches = tokens * kernel**2
+        batch["pixel_values"] = make.floats(count, patches, 3 * vision.get("patch_size", 16) ** 2, cast=False)
+        batch["image_position_ids"] = torch.zeros(count, patches, 2, dtype=torch.long)
+        batch["mm_token_type_ids"] = (batch["input_ids"] == image_token(config)).long()
+    return batch
+
+
+def gemma4_pools(case: Case, config: Config, preprocessor: Config | None) -> tuple[int, tuple[int, int]]:
+    """The most soft tokens of an image, and the rows and columns of those that it has."""
+    vision = config["vision_config"]
+    tokens = int((preprocessor or {}).get("max_soft_tokens", 280))
+    kernel, patch = vision.get("pooling_kernel_size", 3), vision.get("patch_size", 16)
+    height, width = case.image_size or (768, 768)
+    grow = math.sqrt(tokens * kernel**2 * patch**2 / (height * width))
+    return tokens, (int(grow * height // (kernel * patch)), int(grow * width // (kernel * patch)))
+
+
 def paligemma_batch(make: Maker) -> Batch:
     case, vision = make.case, make.config["vision_config"]
     n = (vision["image_size"] // vision["patch_size"]) ** 2
@@ -183,6 +208,7 @@ MAKERS: dict[str, Callable[[Maker], Batch]] = {
     "qwen2_vl": qwen_vl_batch,
     "qwen2_5_vl": qwen_vl_batch,
     "gemma3": gemma3_batch,
+    "gemma4": gemma4_batch,
     "paligemma": paligemma_batch,
     "idefics3": idefics3_batch,
     "smolvlm": idefics3_batch,

@@ -50,6 +50,8 @@ def install(case: Case, model: Model) -> None:
         flash_attention.install(bool(case.padding))
     if model.type in ("idefics3", "smolvlm"):
         all_images_are_real()
+    if model.type == "gemma4":
+        images_have_patches(case, model)
     if model.type in ("qwen2_vl", "qwen2_5_vl"):
         vision_grid_on_the_host()
     if model.type == "deberta-v2":
@@ -338,6 +340,45 @@ def with_real_images(get: Callable[..., Any]) -> Callable[..., Any]:
             torch.Tensor.tolist, masking_utils._ignore_bidirectional_mask_sdpa = tolist, ignore
 
     return get_image_features
+
+
+def images_have_patches(case: Case, model: Model) -> None:
+    """Gemma 4 reads from the device which patches of an image are none, and selects by it."""
+    from transformers import masking_utils
+    from transformers.models.gemma4.modeling_gemma4 import Gemma4Model, Gemma4VisionModel
+
+    from .multimodal import gemma4_pools
+
+    most, (rows, columns) = gemma4_pools(case, model.config, model.preprocessor)
+    images, found = case.batch * case.images, rows * columns
+    select, tolist = torch.Tensor.__getitem__, torch.Tensor.tolist
+    features, see = Gemma4Model.get_image_features, Gemma4VisionModel.forward
+
+    def selected(self: Any, index: Any) -> Any:
+        if not isinstance(index, torch.Tensor) or index.dtype != torch.bool or not index.is_cuda:
+            return select(self, index)
+        count = images * found * (self.shape[-1] if index.dim() == self.dim() else 1)
+        with phantom.counts(count):
+            out = select(self, index)
+        if out.grad_fn is not None:
+            during_backward(out, count)
+        return out
+
+    @functools.wraps(features)
+    def get_image_features(self: Any, *args: Any, **kwargs: Any) -> Any:
+        counts = lambda t: [found] * images if t.is_cuda and t.shape == (images,) else tolist(t)  # noqa: E731
+        with mock.patch.object(torch.Tensor, "tolist", counts):
+            return features(self, *args, **kwargs)
+
+    @functools.wraps(see)
+    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        ignore = masking_utils._ignore_bidirectional_mask_sdpa
+        ignored = lambda *a, **k: bool(ignore(*a, **k)) and False or found == most  # noqa: E731
+        with mock.patch.object(masking_utils, "_ignore_bidirectional_mask_sdpa", ignored):
+            return see(self, *args, **kwargs)
+
+    torch.Tensor.__getitem__ = selected
+    Gemma4Model.get_image_features, Gemma4VisionModel.forward = get_image_features, forward
 
 
 def vision_grid_on_the_host() -> None:
