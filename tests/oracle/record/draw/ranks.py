@@ -6,7 +6,10 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from .. import catalogue
 from ..case import Given
+from ..catalogue import Config
+from .kinds import has_experts, has_separate_projections
 
 Table = dict[str, list[Any]]
 MIXED: Table = {"param_dtype": ["bf16"], "reduce_dtype": ["fp32", "bf16"]}
@@ -32,6 +35,12 @@ ZERO: Table = {
     "communication_data_type": ["fp32"],
     "offload_optimizer": ["cpu"],
 }
+AUTO_TP_OR_ULYSSES: Table = {
+    "tp": [2, 4],
+    "sequence_parallel_size": [2, 4],
+    "seq_parallel_communication_data_type": ["bf16"],
+}
+SCHEDULES = ["GPipe", "1F1B", "Interleaved1F1B", "LoopedBFS", "InterleavedZeroBubble", "ZBVZeroBubble"]
 OPTIONS: dict[str, Table] = {
     "ddp": {
         "bucket_cap_mb": [1, 5, 200],
@@ -57,10 +66,14 @@ OPTIONS: dict[str, Table] = {
         "prefetch": [1, 2],
         "output_dtype": ["bf16"],
     },
-    "zero1": ZERO,
-    "zero2": ZERO,
+    "zero0": {k: ZERO[k] for k in ("half", "grad_accum_dtype", "communication_data_type")} | AUTO_TP_OR_ULYSSES,
+    "zero1": {**ZERO, **AUTO_TP_OR_ULYSSES},
+    "zero2": {**ZERO, **AUTO_TP_OR_ULYSSES},
     "zero3": {
         **ZERO,
+        **AUTO_TP_OR_ULYSSES,
+        "offload_param": ["cpu"],
+        "zero_hpz_partition_size": [2],
         "zero_init": [True],
         "stage3_prefetch_bucket_size": [0, 1_000_000],
         "stage3_param_persistence_threshold": [0, 1000],
@@ -68,14 +81,30 @@ OPTIONS: dict[str, Table] = {
         "stage3_max_reuse_distance": [0, 50_000_000],
         "sub_group_size": [10_000_000],
     },
-    "tp": {**MIXED, "sequence_parallel": [True], "loss_parallel": [True]},
-    "pp": {"schedule": ["GPipe", "1F1B", "Interleaved1F1B", "LoopedBFS", "InterleavedZeroBubble", "ZBVZeroBubble"]},
+    "tp": {
+        **MIXED,
+        "meta_init": [True],
+        "sequence_parallel": [True],
+        "loss_parallel": [True],
+        "tp_plan": ["auto"],
+        "ep": [2, 4],
+        "imbalance": [1.25],
+    },
+    "pp": {"meta_init": [True], "schedule": SCHEDULES},
     "native": {
+        **MIXED,
+        "meta_init": [True],
+        "sequence_parallel": [True],
+        "loss_parallel": [True],
+        "cp": [2, 4],
+        "ep": [2, 4],
+        "spmd_backend": ["spmd_types"],
+        "imbalance": [1.25],
         "ac": ["full", "op", "every2"],
         "sync_each": [False],
         "reshard_after_forward": [True],
         "rotate": ["alltoall"],
-        "schedule": ["GPipe", "1F1B", "Interleaved1F1B", "ZBVZeroBubble"],
+        "schedule": SCHEDULES,
     },
     "megatron": {
         "sequence_parallel": [True],
@@ -94,7 +123,39 @@ OPTIONS: dict[str, Table] = {
         "exp_avg_dtype": ["bf16", "fp16", "fp8"],
         "exp_avg_sq_dtype": ["bf16", "fp16", "fp8"],
         "cp_comm_type": ["p2p", "all_gather", "a2a"],
+        "cp": [2, 4],
+        "ep": [2, 4],
+        "etp": [1, 2],
+        "dispatcher": ["allgather"],
+        "grouped_gemm": [False],
+        "permute_fusion": [True],
+        "capacity_factor": [1.0, 1.5],
+        "pad_to_capacity": [True],
+        "load_balancing": ["seq_aux_loss", "global_aux_loss", "sinkhorn", "none"],
+        "router_dtype": ["fp32", "fp64"],
+        "imbalance": [1.25],
+        "virtual_stages": [2],
+        "overlap_p2p": [False],
+        "overlap_param_gather": [True],
+        "account_embedding": [True],
+        "account_loss": [True],
+        "extra_tokens": [3],
+        "fp8": ["delayed", "tensorwise", "blockwise"],
+        "jit": [True],
     },
+}
+OF_EXPERTS = {
+    "ep",
+    "etp",
+    "dispatcher",
+    "grouped_gemm",
+    "permute_fusion",
+    "capacity_factor",
+    "pad_to_capacity",
+    "load_balancing",
+    "router_dtype",
+    "imbalance",
+    "spmd_backend",
 }
 MODELS = {
     "megatron": ["llama-2-7b", "qwen2.5-0.5b", "smollm2-135m"],
@@ -102,15 +163,70 @@ MODELS = {
     "pp": ["llama-2-7b", "tinyllama-1.1b"],
     "native": ["llama-2-7b", "tinyllama-1.1b"],
 }
+NEEDS = {  # more than so many of another
+    "sequence_parallel": ("tp", 1),
+    "loss_parallel": ("tp", 1),
+    "virtual_stages": ("pp", 1),
+    "account_embedding": ("pp", 1),
+    "account_loss": ("pp", 1),
+    "overlap_p2p": ("virtual_stages", 1),
+    "rotate": ("cp", 1),
+    "cp_comm_type": ("cp", 1),
+    "spmd_backend": ("ep", 1),
+    "imbalance": ("ep", 1),
+    "seq_parallel_communication_data_type": ("sequence_parallel_size", 1),
+    "pad_to_capacity": ("capacity_factor", 0),
+}
+DISTRIBUTED = ("fsdp1", "fsdp2", "tp", "native")  # parameters are not plain tensors
 FULL_PRECISION = ("ddp", "fsdp1", "fsdp2", "native")
 CHUNKED = ("Interleaved1F1B", "LoopedBFS", "InterleavedZeroBubble", "ZBVZeroBubble", "DualPipeV")
+OPTIMIZERS = [
+    "adamw_fused",
+    "adamw_single",
+    "adamw_amsgrad",
+    "adam",
+    "adam_fused",
+    "nadam",
+    "radam",
+    "adamax",
+    "sgd",
+    "sgd_momentum",
+    "sgd_nesterov",
+    "rmsprop",
+    "adagrad",
+    "adadelta",
+    "adafactor",
+    "adafactor_hf",
+]
+EIGHT_BITS = ["adamw8bit", "paged_adamw8bit", "lion8bit", "ademamix8bit"]  # of plain tensors on the device
 SETTINGS: Table = {
     "checkpointing": ["full", "full_reentrant"],
     "grad_accum": [2, 3],
     "clip": [1.0],
     "param_groups": ["trainer"],
-    "optimizer": ["adamw_fused", "adamw_single", "sgd_momentum"],
+    "optimizer": OPTIMIZERS + EIGHT_BITS,
+    "autocast": ["bf16"],
+    "zero_grad": ["zero"],
+    "lora": [],  # an adapter
 }
+NOT_READ: dict[str, tuple[str, ...]] = {  # settings that a kind has otherwise, or not at all
+    "megatron": ("checkpointing", "grad_accum", "param_groups", "autocast", "zero_grad", "lora"),
+    "native": ("checkpointing", "grad_accum", "autocast"),
+    "pp": ("grad_accum", "autocast"),
+    **dict.fromkeys(("zero0", "zero1", "zero2", "zero3"), ("autocast", "zero_grad")),
+}
+ADAPTER: Table = {
+    "r": [4, 64],
+    "dropout": [0.05],
+    "bias": ["all", "lora_only"],
+    "dora": [True],
+    "rslora": [True],
+    "lora_bias": [True],
+    "layers_to_transform": [[0, 1]],
+    "autocast_adapter_dtype": [False],
+}
+OF_ANY_ADAPTER: Table = {"modules_to_save": [["lm_head"], ["embed_tokens"]]}
+FEED_FORWARD: Given = {"target_modules": ["k_proj", "v_proj", "down_proj"], "feedforward_modules": ["down_proj"]}
 
 
 def some(rng: random.Random, table: Table, most: int) -> dict[str, Any]:
@@ -120,26 +236,48 @@ def some(rng: random.Random, table: Table, most: int) -> dict[str, Any]:
 
 def draw(kind: str, rng: random.Random, models: list[str]) -> Given:
     """One case, which may contradict itself."""
-    plan: dict[str, Any] = {"kind": kind, **some(rng, OPTIONS[kind], 4)}
+    model = rng.choice(models or MODELS.get(kind, ["llama-3.2-1b", "qwen2.5-0.5b", "smollm2-135m"]))
+    config = catalogue.find(model, []).config
+    options = {k: v for k, v in OPTIONS[kind].items() if k not in OF_EXPERTS or has_experts(config)}
+    plan: dict[str, Any] = {"kind": kind, **some(rng, options, 5)}
     case: Given = {
-        "model": rng.choice(models or MODELS.get(kind, ["llama-3.2-1b", "qwen2.5-0.5b", "smollm2-135m"])),
+        "model": model,
         "overrides": {"num_hidden_layers": rng.choice([3, 4, 6, 8])},
         "batch": rng.choice([1, 2, 3]),
         "seq": rng.choice([512, 768, 1024, 2048]),
         "steps": 3,
         "use_cache": False,
     }
-    layout(rng, kind, plan, case)
-    world = 1
-    for name in ("dp", "tp", "pp", "cp"):
-        world *= plan.get(name, 1)
-    plan["rank"] = rng.choice([0, world - 1, rng.randrange(world)])
-    case |= {
-        k: v for k, v in some(rng, SETTINGS, 3).items() if kind in ("ddp", "fsdp1", "fsdp2") or kind.startswith("zero")
-    }
     if kind in FULL_PRECISION and rng.random() < 0.5:
         case["dtype"] = "fp32"
-    return {**case, "parallel": plan}
+    layout(rng, kind, plan, case)
+    world = 1
+    for name in ("dp", "tp", "pp", "cp", "sequence_parallel_size"):
+        world *= plan.get(name, 1)
+    plan["rank"] = rng.choice([0, world - 1, rng.randrange(world)])
+    return {**case, **settings(rng, kind, config), "parallel": plan}
+
+
+def settings(rng: random.Random, kind: str, config: Config) -> Given:
+    """What is not of the ranks: optimizer, checkpointing, adapters."""
+    table = {k: v or [adapter(rng, config)] for k, v in SETTINGS.items() if k not in NOT_READ.get(kind, ())}
+    if kind == "megatron":
+        table["optimizer"] = ["sgd", "sgd_momentum"]
+    elif kind in DISTRIBUTED:
+        table["optimizer"] = OPTIMIZERS
+    return some(rng, table, 3)
+
+
+def adapter(rng: random.Random, config: Config) -> Given:
+    """LoRA (three of five), IA3 or OFT."""
+    method = rng.choice(["lora", "lora", "lora", "ia3", "oft"])
+    names = ["q_proj", "v_proj"] if has_separate_projections(config) else "all-linear"
+    if method == "ia3":
+        return {"method": method, **FEED_FORWARD, **some(rng, OF_ANY_ADAPTER, 1)}
+    made: Given = {"target_modules": rng.choice([names, "all-linear"]), **some(rng, OF_ANY_ADAPTER, 1)}
+    if method == "oft":
+        return {"method": method, "oft_block_size": rng.choice([16, 32]), **made}
+    return {"r": 8, **some(rng, ADAPTER, 3), **made}
 
 
 def layout(rng: random.Random, kind: str, plan: dict[str, Any], case: Given) -> None:
@@ -151,9 +289,9 @@ def layout(rng: random.Random, kind: str, plan: dict[str, Any], case: Given) -> 
         plan |= {"tp": rng.choice([1, 2, 4]), "pp": rng.choice([1, 2]), "dp": rng.choice([1, 2, 4])}
         case |= {"dtype": "fp32" if kind == "native" else "bf16", "batch": 1, "steps": 2}
     if "cp_comm_type" in plan:
-        plan["cp"] = rng.choice([2, 4])
+        plan.setdefault("cp", rng.choice([2, 4]))
     if kind == "pp":
-        plan |= {"pp": rng.choice([2, 4]), "dp": 1}
+        plan |= {"pp": rng.choice([2, 4]), "dp": rng.choice([1, 2])}
     if plan.get("pp", 1) > 1:
         case["overrides"] = {"num_hidden_layers": 4 * plan["pp"]}
         plan["microbatches"] = 2 * plan["pp"]
@@ -165,5 +303,26 @@ def layout(rng: random.Random, kind: str, plan: dict[str, Any], case: Given) -> 
         plan |= {"recompute_method": "uniform", "recompute_layers": 1}
     if plan.get("recompute") == "selective":
         plan["recompute_modules"] = rng.sample(["core_attn", "layernorm", "mlp"], 2)
-    if plan.get("sequence_parallel") and plan.get("tp", 1) == 1:
-        plan["sequence_parallel"] = False
+    of_experts(kind, plan)
+    drop_unread(plan)
+
+
+def of_experts(kind: str, plan: dict[str, Any]) -> None:
+    """Experts are cut over ranks that are there already."""
+    if kind == "native" and "ep" in plan:
+        plan |= {"meta_init": True, "dp": max(plan["dp"], plan["ep"])}
+    if kind == "tp" and "ep" in plan:
+        plan |= {"tp_plan": "auto", "ep": plan["tp"]}
+    if kind == "megatron" and "ep" in plan:
+        plan["dp"] = max(plan["dp"], plan["ep"])
+        plan["sequence_parallel"] = True  # which experts need beside tensor parallelism
+
+
+def drop_unread(plan: dict[str, Any]) -> None:
+    """Options that are nothing without another."""
+    for name, other in NEEDS.items():
+        if name in plan and not plan.get(other[0], 1) > other[1]:
+            del plan[name]
+    if plan["kind"] == "tp" and plan.get("tp_plan") == "auto":
+        for name in ("sequence_parallel", "loss_parallel"):
+            plan.pop(name, None)

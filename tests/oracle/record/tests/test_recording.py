@@ -16,7 +16,7 @@ from unittest import mock
 from .. import environments, phantom, processes, recording
 from ..case import identity
 from ..command import main
-from ..draw import draw
+from ..draw import draw, ranks
 
 
 class Drawing(unittest.TestCase):
@@ -27,6 +27,17 @@ class Drawing(unittest.TestCase):
             self.assertTrue(all(map(draw.is_valid, cases)), kind)
             self.assertEqual(cases, list(draw.draw(kind, ["gpt2"] if kind == "single" else [], 3, "7")), kind)
             self.assertNotEqual(cases, list(draw.draw(kind, ["gpt2"] if kind == "single" else [], 3, "8")), kind)
+
+    def test_ranks_draw_every_option_and_setting(self) -> None:
+        for kind, options in ranks.OPTIONS.items():
+            cases = list(draw.draw(kind, ["qwen3-30b-a3b"], 400, "1"))
+            plans = [case["parallel"] for case in cases]
+            unread = ranks.NOT_READ.get(kind, ())
+            self.assertEqual([name for name in options if not any(name in plan for plan in plans)], [], kind)
+            self.assertEqual(
+                [n for n in ranks.SETTINGS if n not in unread and not any(n in case for case in cases)], [], kind
+            )
+            self.assertFalse(any(name in case for name in unread for case in cases), kind)
 
     def test_every_variation_of_a_model_is_valid(self) -> None:
         for model in draw.A_FEW:
