@@ -74,6 +74,7 @@ ALIKE = {
     "trainer.num_generations": ("grpo rloo", "rows of a generation stay as many"),
     "imatrix": ("llama.cpp", "it decides types of some formats, not of Q4_K_M in so few layers"),
     "parallel.stage3_max_reuse_distance": ("zero3", "so small a model is kept as a whole"),
+    "parallel.reduce_scatter": ("zero3", "where ranks divide all parameters, the joined gradients are as large as the bucket"),
     "parallel.overlap_grad_reduce": ("megatron", "all gradients are in one bucket"),
     "parallel.bias_dropout_fusion": ("megatron", "the layers have neither biases nor dropout"),
     "parallel.meta_init": ("hf-fsdp2", "false is what it is already"),

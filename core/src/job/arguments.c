@@ -300,14 +300,14 @@ void tide_argument_read(tide_job_arguments *arguments, tide_text word, tide_orig
 
 /* ---- JSON ---- */
 
-/* Elements joined by `separator`; NULL if one of them is not a scalar. */
-static const char *joined_text(tide_arena *arena, const tide_json *array, const char *separator) {
+/* Elements joined by commas; NULL if one of them is not a scalar. */
+static const char *joined_text(tide_arena *arena, const tide_json *array) {
     const char *text = "";
     for (const tide_json *child = array->first; child && strlen(text) < JOINED_LIMIT; child = child->next) {
         if (child->kind == TIDE_JSON_ARRAY) return NULL;
         const char *piece = tide_argument_value(arena, child);
         if (!piece) return NULL;
-        text = child == array->first ? piece : tide_format(arena, "%s%s%s", text, separator, piece);
+        text = child == array->first ? piece : tide_format(arena, "%s,%s", text, piece);
     }
     return text;
 }
@@ -320,10 +320,8 @@ const char *tide_argument_value(tide_arena *arena, const tide_json *value) {
         return value->is_true ? "true" : "false";
     case TIDE_JSON_NUMBER:
         return tide_argument_json_text(arena, value);
-    case TIDE_JSON_ARRAY: {
-        bool is_size = value->count == 2 && value->first->kind == TIDE_JSON_NUMBER;
-        return value->count > 1024 ? NULL : joined_text(arena, value, is_size ? "x" : ",");
-    }
+    case TIDE_JSON_ARRAY:
+        return value->count > 1024 ? NULL : joined_text(arena, value);
     default:
         return NULL;
     }

@@ -28,8 +28,7 @@ static const char *read_samples(tide_arena *arena, tide_text text, tide_lengths 
     uint32_t capacity = 0;
     int64_t *samples = NULL, tokens, times;
     tide_text rest = text, piece;
-    bool is_pair = !memchr(text.at, ',', text.length); /* a list of two in JSON comes as 512x1024 */
-    while (tide_piece_next(&rest, is_pair ? 'x' : ',', &piece)) {
+    while (tide_piece_next(&rest, ',', &piece)) {
         const char *rule = read_run(tide_trimmed(piece), &tokens, &times);
         if (rule) return rule;
         if (lengths->count + times > TIDE_LENGTHS_MOST) return "must have from 1 to 65536 samples";

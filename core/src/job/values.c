@@ -231,7 +231,7 @@ static const char *value_size(const value_reader *r) {
             return value_refuse(r, TIDE_ERR_FIELD_RANGE, "must have from 1 to 100000 frames", NULL);
     }
     size_t cross = 0;
-    while (cross < rest.length && (rest.at[cross] | 0x20) != 'x') cross++;
+    while (cross < rest.length && (rest.at[cross] | 0x20) != 'x' && rest.at[cross] != ',') cross++; /* or a list */
     tide_text high = {rest.at, cross}, wide = high;
     if (cross < rest.length) wide = (tide_text){rest.at + cross + 1, rest.length - cross - 1};
     int64_t height, width;

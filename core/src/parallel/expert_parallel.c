@@ -92,6 +92,16 @@ static tide_value dispatch_to_ranks(tide_model *model, uint32_t instance, tide_e
     return call_library(model, "dispatch_tokens", arguments, TIDE_COUNT_OF(arguments));
 }
 
+/* Also of a recomputation that stopped within the module, whose context Python leaves then. */
+static void restore_params(tide_model *model, tide_experts *e) {
+    for (; e->local_count; e->local_count--) {
+        const tide_local_param *local = &e->locals[e->local_count - 1];
+        tide_value *slots = model->instances[e->local_instance].slots;
+        tide_release(model->m, slots[local->slot].tensor);
+        slots[local->slot].tensor = local->parameter;
+    }
+}
+
 /* _use_local_dtensor_params(): forward() reads DTensor.to_local() of its parameters, whose gradients are accumulated
  * after all that follows has run backward. */
 static void use_local_params(tide_model *model, uint32_t instance, tide_experts *e) {
@@ -99,19 +109,12 @@ static void use_local_params(tide_model *model, uint32_t instance, tide_experts 
     tide_instance *of = &model->instances[instance];
     const tide_redistribute to_local = {.ranks = 1};
     uint32_t count = of->of->parameter_count + of->of->member_count;
-    e->local_count = 0;
+    restore_params(model, e);
+    e->local_instance = instance;
     for (uint32_t i = of->of->parameter_count; i < count && e->local_count < TIDE_EXPERTS_PARAMETERS; i++) {
         if (of->slots[i].kind != TIDE_VALUE_TENSOR || !of->slots[i].tensor->is_parameter) continue;
         e->locals[e->local_count++] = (tide_local_param){i, of->slots[i].tensor};
         of->slots[i].tensor = tide_dtensor_redistribute(m, of->slots[i].tensor, &to_local);
-    }
-}
-
-static void restore_params(tide_model *model, uint32_t instance, tide_experts *e) {
-    for (; e->local_count; e->local_count--) {
-        const tide_local_param *local = &e->locals[e->local_count - 1];
-        tide_release(model->m, model->instances[instance].slots[local->slot].tensor);
-        model->instances[instance].slots[local->slot].tensor = local->parameter;
     }
 }
 
@@ -161,8 +164,8 @@ static void combine(tide_model *model, tide_experts *e, tide_value *output) {
     exchange_value(m, output, call_library(model, "cast_tokens", cast, TIDE_COUNT_OF(cast)));
 }
 
-void tide_experts_after(tide_model *model, uint32_t instance, tide_experts *e, tide_value *output) {
-    restore_params(model, instance, e);
+void tide_experts_after(tide_model *model, tide_experts *e, tide_value *output) {
+    restore_params(model, e);
     if (output->kind != TIDE_VALUE_TENSOR) return;
     if (e->style != TIDE_EXPERTS_SENT)
         exchange_value(model->m, output, call_library(model, "reduce_tokens", output, 1));

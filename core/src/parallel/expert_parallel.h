@@ -27,6 +27,7 @@ typedef struct tide_experts {
     double imbalance;                                 /* tokens for this rank's experts, relative to the mean */
     tide_dtype dtype;                                 /* of tokens */
     tide_value *given;                                /* the arguments of the module, until it returns */
+    uint32_t local_instance;                          /* whose parameters they are */
     tide_local_param locals[TIDE_EXPERTS_PARAMETERS]; /* whose slots have DTensor.to_local() until the module returns */
     uint32_t local_count;
     tide_value state; /* between dispatch and combine: the argument of _combine_tokens() */
@@ -44,7 +45,7 @@ tide_text tide_style_at(const tide_json *const *plans, const tide_model *model, 
 
 /* Called before and after the forward of the module of experts. */
 void tide_experts_before(tide_model *model, uint32_t instance, tide_experts *e, tide_value *positional, uint32_t count);
-void tide_experts_after(tide_model *model, uint32_t instance, tide_experts *e, tide_value *output);
+void tide_experts_after(tide_model *model, tide_experts *e, tide_value *output);
 
 /* MlaKvAProjParallel: called after the forward of the projection that yields the rotary part of keys. */
 void tide_mla_after(tide_model *model, int64_t rope, tide_value *output);

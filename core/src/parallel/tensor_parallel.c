@@ -156,7 +156,7 @@ static void after_forward(tide_model *model, uint32_t instance, tide_value *outp
                         output->kind == TIDE_VALUE_TENSOR && !output->tensor->node && output->tensor->requires_grad;
     if (is_made_leaf) output->tensor->requires_grad = false;
     if (of == STYLE_EXPERTS)
-        tide_experts_after(model, instance, &p->experts, output);
+        tide_experts_after(model, &p->experts, output);
     else if (of == STYLE_LATENT)
         tide_mla_after(model, p->plan.rotary, output);
     else
@@ -285,10 +285,11 @@ static bool choose_styles(tide_wrapper *w, tide_tensor_parallel *p) {
         if (!has_block && at->of->is_checkpointed && along && !p->plan.cuts_embedding) p->styles[i] = STYLE_CUT_INPUT;
         has_block = has_block || at->of->is_checkpointed;
     }
-    if (is_own && !has_any_plan_below_head(w, p) && tide_tied_head(model)) {
+    if (is_own && !has_any_plan_below_head(w, p) && (tide_tied_head(model) || (p->untied_head && p->plan.ranks > 1))) {
         tide_fail_setting(model->m, TIDE_ERR_CONFLICT, "parallel.tp_plan",
-                          "it cuts the head alone, which is tied to the embedding: \"aten.mm.default got mixed "
-                          "torch.Tensor and DTensor\"; use none");
+                          "it cuts the head alone, which is tied to the embedding: %s; use none",
+                          p->untied_head ? "FSDP finds it whole: \"start (0) + length exceeds dimension size\""
+                                         : "\"aten.mm.default got mixed torch.Tensor and DTensor\"");
         return false;
     }
     if (cuts_blocks) return !is_checked || !refuse_half(w, p);

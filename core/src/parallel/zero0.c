@@ -11,8 +11,20 @@ typedef struct zero0 {
 
 static const char zero0_name[] = "DeepSpeed";
 
+/* engine.py: _do_optimizer_sanity_check, where there is no ZeRO */
+static bool has_one_dtype(const tide_wrapper *w) {
+    tide_dtype half = tide_dtype_or(w->job->parallel_half, TIDE_FP32),
+               accumulated = tide_dtype_or(w->job->parallel_grad_accum_dtype, half);
+    if (half == accumulated) return true;
+    tide_fail_setting(w->model->m, TIDE_ERR_CONFLICT, "parallel.grad_accum_dtype",
+                      "DeepSpeed without ZeRO has gradients in the dtype of the model alone: \"unsupported mix of "
+                      "model_dtype and grad_accum_dtype\"; leave it out, or use parallel.kind=zero1");
+    return false;
+}
+
 static void zero0_wrap(tide_wrapper *w) {
     tide_machine *m = w->model->m;
+    if (!has_one_dtype(w)) return;
     tide_cast_and_place_model(w, tide_dtype_or(w->job->parallel_half, TIDE_FP32));
     if (!tide_autotp(w)) return;
     zero0 *z = TIDE_NEW(m->arena, zero0, 1);

@@ -89,9 +89,13 @@ void tide_zero3_reduce_and_partition_ipg_grads(zero3 *z) {
             tide_release_at(m, &casts[i]); /* what is kept is not a view of them */
         if (n > sent) tide_release_at(m, &flat);
     } else {
+        if (z->w->ranks > 1) /* postscale_gradients: what is received times gradient_predivide_factor */
+            flat = tide_flat_of(m, tide_zero3_name, z->elements_in_ipg_bucket, z->communication_data_type,
+                                TIDE_FACTOR_COMMUNICATION);
         if (z->communication_data_type != z->gradient_accumulation_dtype)
             casts[n++] = tide_flat_of(m, tide_zero3_name, z->elements_in_ipg_bucket, z->gradient_accumulation_dtype,
                                       TIDE_FACTOR_COMMUNICATION);
+        if (n) tide_release_at(m, &flat);
         for (uint32_t i = 0; i < count; i++)
             if (z->params[order[i]].partition_numel * (z->w->rank + 1) > z->params[order[i]].ds_numel)
                 casts[n++] = tide_flat_of(m, tide_zero3_name, z->params[order[i]].partition_numel,

@@ -188,21 +188,30 @@ static void chunk_add(zero12 *z, chunk *c, int64_t elements, bool is_own) {
     *c = (chunk){0, 0};
 }
 
+/* The owners of the parameters of a bucket as they are first met: the order of `buckets` in average_tensor. */
+static int64_t *owners_in_order(zero12 *z, uint32_t *count) {
+    tide_machine *m = zero12_machine(z);
+    bool *is_met = TIDE_NEW(m->arena, bool, z->w->ranks);
+    int64_t *order = TIDE_NEW(m->arena, int64_t, z->w->ranks), first, last;
+    *count = 0;
+    for (uint32_t i = 0; i < z->ipg_count; i++) {
+        owners_of(z, &z->params[z->ipg_params[i]], &first, &last);
+        for (int64_t r = first; r <= last; r++)
+            if (!is_met[r]) is_met[r] = true, order[(*count)++] = r;
+    }
+    return order;
+}
+
 /* average_tensor: splits the bucket where the owner changes. With separate reductions, owner by owner. */
 static void average_tensor(zero12 *z, const tide_tensor *sent) {
-    int64_t least = INT64_MAX, most = -1, owner = -1, elements = 0;
+    int64_t owner = -1, elements = 0;
     if (!z->reduce_scatter) {
         if (z->communication_data_type != z->dtype) allreduce_and_copy(z, 1, z->ipg_elements);
         return;
     }
-    for (uint32_t i = 0; i < z->ipg_count; i++) {
-        int64_t first, last;
-        owners_of(z, &z->params[z->ipg_params[i]], &first, &last);
-        if (first < least) least = first;
-        if (last > most) most = last;
-    }
-    int64_t turns = z->use_multi_rank_bucket_allreduce ? 1 : most - least + 1;
-    for (int64_t turn = 0; turn < turns; turn++) {
+    uint32_t turns = 1;
+    const int64_t *order = z->use_multi_rank_bucket_allreduce ? NULL : owners_in_order(z, &turns);
+    for (uint32_t turn = 0; turn < turns; turn++) {
         chunk c = {0, 0};
         owner = -1;
         for (uint32_t i = 0; i < z->ipg_count; i++) {
@@ -214,8 +223,7 @@ static void average_tensor(zero12 *z, const tide_tensor *sent) {
                         to =
                             (r + 1) * part < p->first_element + p->numel ? (r + 1) * part : p->first_element + p->numel;
                 if (r != owner || (z->use_grad_accum_attribute && r == z->w->rank)) {
-                    if (elements && (z->use_multi_rank_bucket_allreduce || owner == least + turn))
-                        chunk_add(z, &c, elements, owner == z->w->rank);
+                    if (elements && (!order || owner == order[turn])) chunk_add(z, &c, elements, owner == z->w->rank);
                     elements = 0;
                     owner = r;
                 }
@@ -226,8 +234,7 @@ static void average_tensor(zero12 *z, const tide_tensor *sent) {
                 if (r == z->w->rank && z->overlap_comm) tide_record_stream(zero12_machine(z), sent, TIDE_STREAM_SIDE);
             }
         }
-        if (elements && (z->use_multi_rank_bucket_allreduce || owner == least + turn))
-            chunk_add(z, &c, elements, owner == z->w->rank);
+        if (elements && (!order || owner == order[turn])) chunk_add(z, &c, elements, owner == z->w->rank);
         elements = 0;
         if (c.count) allreduce_and_copy(z, c.count, c.elements);
     }

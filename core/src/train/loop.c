@@ -138,8 +138,8 @@ static void micro_batch(loop *l, unsigned step) {
     if (zeroes_at(l, TIDE_zero_grad_at_before_backward)) zero_grad(l);
     backward(l);
     if (l->strategy != &tide_one_gpu) del_loss(l);
-    tide_timeline_mark(&m->timeline, step, TIDE_PHASE_BACKWARD);
     if (l->strategy->after_backward) l->strategy->after_backward(&l->wrapper);
+    tide_timeline_mark(&m->timeline, step, TIDE_PHASE_BACKWARD);
 }
 
 static void update(loop *l, unsigned step) {

@@ -156,9 +156,9 @@ static void accelerator_backward(tide_trainer_run *t, unsigned step, tide_tensor
     }
     tide_del(m, "del loss", divided);
     forget_given(t);
+    if (t->strategy->after_backward && !m->has_failed) t->strategy->after_backward(&t->wrapper);
     tide_timeline_mark(&m->timeline, step, TIDE_PHASE_BACKWARD);
     if (has_engine && t->wrapper.is_last && !m->has_failed) t->strategy->update(&t->wrapper);
-    if (t->strategy->after_backward && !m->has_failed) t->strategy->after_backward(&t->wrapper);
 }
 
 /* Trainer._prepare_input: with DeepSpeed, floating-point inputs such as precomputed log-probabilities are cast to the

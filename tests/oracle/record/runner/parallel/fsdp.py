@@ -30,7 +30,9 @@ BLOCKS = (
 
 def units_of(model: Any, wrap: str) -> list[Any]:
     """The modules (or lists of them) that become units of their own, in forward order."""
-    blocks = [m for m in model.modules() if type(m).__name__.endswith(BLOCKS)]
+    named = (BLOCKS, tuple(getattr(model, "_no_split_modules", None) or ()))  # the latter where none is a BLOCK
+    found = ([m for m in model.modules() if type(m).__name__.endswith(names)] for names in named)
+    blocks: list[Any] = next(filter(None, found), [])
     if wrap == "root":
         return []
     if wrap.startswith("pairs"):
