@@ -242,7 +242,7 @@ def draw(kind: str, rng: random.Random, models: list[str]) -> Given:
     plan: dict[str, Any] = {"kind": kind, **some(rng, options, 5)}
     case: Given = {
         "model": model,
-        "overrides": {"num_hidden_layers": rng.choice([3, 4, 6, 8])},
+        "overrides": of_layers(config, rng.choice([3, 4, 6, 8])),
         "batch": rng.choice([1, 2, 3]),
         "seq": rng.choice([512, 768, 1024, 2048]),
         "steps": 3,
@@ -251,11 +251,19 @@ def draw(kind: str, rng: random.Random, models: list[str]) -> Given:
     if kind in FULL_PRECISION and rng.random() < 0.5:
         case["dtype"] = "fp32"
     layout(rng, kind, plan, case)
+    if plan.get("pp", 1) > 1:
+        case["overrides"] = of_layers(config, 4 * plan["pp"])
     world = 1
     for name in ("dp", "tp", "pp", "cp", "sequence_parallel_size"):
         world *= plan.get(name, 1)
     plan["rank"] = rng.choice([0, world - 1, rng.randrange(world)])
     return {**case, **settings(rng, kind, config), "parallel": plan}
+
+
+def of_layers(config: Config, count: int) -> Given:
+    """A model of that many layers, each of its kind."""
+    types = config.get("layer_types")
+    return {"num_hidden_layers": count, **({"layer_types": types[:count]} if types else {})}
 
 
 def settings(rng: random.Random, kind: str, config: Config) -> Given:
@@ -293,7 +301,6 @@ def layout(rng: random.Random, kind: str, plan: dict[str, Any], case: Given) -> 
     if kind == "pp":
         plan |= {"pp": rng.choice([2, 4]), "dp": rng.choice([1, 2])}
     if plan.get("pp", 1) > 1:
-        case["overrides"] = {"num_hidden_layers": 4 * plan["pp"]}
         plan["microbatches"] = 2 * plan["pp"]
         if plan.get("schedule") in CHUNKED:
             plan["chunks"] = 2
@@ -323,6 +330,8 @@ def drop_unread(plan: dict[str, Any]) -> None:
     for name, other in NEEDS.items():
         if name in plan and not plan.get(other[0], 1) > other[1]:
             del plan[name]
+    if plan.get("sequence_parallel_size", 1) > 1:
+        plan.pop("tp", None)
     if plan["kind"] == "tp" and plan.get("tp_plan") == "auto":
         for name in ("sequence_parallel", "loss_parallel"):
             plan.pop(name, None)
