@@ -74,11 +74,11 @@ static bool is_without_decay(tide_model *model, const tide_parameter_row *p) {
     return false;
 }
 
-static tide_tensor *state_like(tide_model *model, const parameter_state *p) {
+static tide_tensor *state_like(tide_model *model, const parameter_state *p, const tide_tensor *of) {
     tide_machine *m = model->m;
     m->module = p->module;
     m->state.factor = TIDE_FACTOR_OPTIMIZER;
-    tide_tensor *state = tide_empty_like(m, p->tensor, p->tensor->dtype);
+    tide_tensor *state = tide_empty_like(m, of, p->tensor->dtype);
     m->state.factor = TIDE_FACTOR_TEMPORARY;
     return state;
 }
@@ -87,8 +87,10 @@ static const row *row_of(const tide_optimizer *optimizer, const parameter_state 
     return p->group && optimizer->rest ? optimizer->rest : optimizer->row;
 }
 
-static void make_states(tide_optimizer *optimizer, parameter_state *p) {
+/* are_clones: of the gradient (momentum_buffer without weight decay) */
+static void make_states(tide_optimizer *optimizer, parameter_state *p, bool are_clones) {
     tide_machine *m = optimizer->model->m;
+    const tide_tensor *of = are_clones && p->is_redistributed ? p->tensor->grad : p->tensor;
     const row *kind = row_of(optimizer, p);
     if (p->has_state) return;
     p->has_state = true;
@@ -99,12 +101,14 @@ static void make_states(tide_optimizer *optimizer, parameter_state *p) {
         tide_empty(m, &scalar, TIDE_FP32); /* lives as long as the optimizer */
         m->state.factor = TIDE_FACTOR_TEMPORARY;
     }
-    for (int i = 0; i < kind->states; i++) tide_list_push(m, p->state, tide_of_tensor(state_like(optimizer->model, p)));
+    for (int i = 0; i < kind->states; i++)
+        tide_list_push(m, p->state, tide_of_tensor(state_like(optimizer->model, p, of)));
 }
 
-static tide_tensor *temporary(tide_optimizer *optimizer, const parameter_state *p) {
+/* of: the parameter, or its gradient, which may be a DTensor of another placement. */
+static tide_tensor *temporary_like(tide_optimizer *optimizer, const parameter_state *p, const tide_tensor *of) {
     optimizer->model->m->module = p->module;
-    return tide_empty_like(optimizer->model->m, p->tensor, p->tensor->dtype);
+    return tide_empty_like(optimizer->model->m, of, p->tensor->dtype);
 }
 
 /* Temporaries in a list that a Python name refers to. */
@@ -131,21 +135,27 @@ static const char *form_of(const char *forms, bool decays, const char **end) {
 }
 
 /* Every operation that reads gradients, some of them twice, redistributes those with another placement; *last: the
- * result of the last one is kept alive. */
+ * result of the last one is kept alive. are_made: of those that follow the lists. */
 static void redistribute_gradients(tide_optimizer *optimizer, parameter_state **with, uint32_t count, bool decays,
-                                   held *last) {
+                                   bool are_made, held *last) {
     tide_machine *m = optimizer->model->m;
-    const char *end, *read = form_of(optimizer->row->reads, decays, &end);
+    const char *end, *read = form_of(optimizer->row->reads, decays, &end),
+                     *later = memchr(read, ';', (size_t)(end - read));
     uint32_t some = 0;
     for (uint32_t i = 0; i < count; i++) some += with[i]->is_redistributed;
     if (some && read == end)
         tide_fail(m, TIDE_ERR_UNSUPPORTED, "%s over DTensors is not described; use adamw, adamw_fused or sgd",
                   optimizer->row->name);
+    if (are_made)
+        read = later ? later + 1 : end;
+    else if (later)
+        end = later;
     for (; some && read < end && !m->has_failed; read++) {
         held now = {TIDE_NEW(m->arena, tide_tensor *, (size_t)some * 9), 0};
         for (int turn = 0; turn < *read - '0'; turn++)
             for (uint32_t i = 0; i < count; i++)
-                if (with[i]->is_redistributed) now.made[now.count++] = temporary(optimizer, with[i]);
+                if (with[i]->is_redistributed)
+                    now.made[now.count++] = temporary_like(optimizer, with[i], with[i]->tensor);
         if (last && read + 1 == end)
             *last = now;
         else
@@ -169,7 +179,7 @@ static void next_turn(void *user, uint32_t turn, tide_value *arguments) {
     parameter_state *p = t->with[turn];
     tide_model *model = t->optimizer->model;
     bool is_embedding = t->optimizer->has_trainer && is_a(model, p->module, "Embedding");
-    redistribute_gradients(t->optimizer, &p, 1, t->decays, NULL);
+    redistribute_gradients(t->optimizer, &p, 1, t->decays, false, NULL);
     model->m->module = p->module;
     *tide_model_setting(model, "state_is_fp32") = tide_of_bool(is_embedding);
     arguments[0] = tide_of_tensor(tide_retain(p->tensor));
@@ -238,13 +248,13 @@ tide_optimizer *tide_optimizer_new(tide_model *model, const tide_job *job) {
 void tide_optimizer_construct(tide_optimizer *optimizer) {
     optimizer->model->m->op = "optimizer";
     for (uint32_t i = 0; i < optimizer->count && optimizer->row->made == 'c'; i++)
-        make_states(optimizer, &optimizer->parameters[i]);
+        make_states(optimizer, &optimizer->parameters[i], false);
 }
 
 bool tide_optimizer_load_state(tide_optimizer *optimizer) {
     for (uint32_t i = 0; i < optimizer->count; i++)
         if (row_of(optimizer, &optimizer->parameters[i])->states < 1) return false;
-    for (uint32_t i = 0; i < optimizer->count; i++) make_states(optimizer, &optimizer->parameters[i]);
+    for (uint32_t i = 0; i < optimizer->count; i++) make_states(optimizer, &optimizer->parameters[i], false);
     return true;
 }
 
@@ -280,9 +290,10 @@ void tide_optimizer_replace(tide_optimizer *optimizer, const tide_optimized *mem
                                                      .state = tide_list_new(optimizer->model->m)};
 }
 
-static held make_list(tide_optimizer *optimizer, parameter_state **with, uint32_t count) {
+static held make_list(tide_optimizer *optimizer, parameter_state **with, uint32_t count, bool is_placed) {
     held now = {TIDE_NEW(optimizer->model->m->arena, tide_tensor *, (size_t)count + 1), count};
-    for (uint32_t i = 0; i < count; i++) now.made[i] = temporary(optimizer, with[i]);
+    for (uint32_t i = 0; i < count; i++)
+        now.made[i] = temporary_like(optimizer, with[i], is_placed ? with[i]->tensor : with[i]->tensor->grad);
     return now;
 }
 
@@ -292,23 +303,25 @@ static void bind(tide_machine *m, held *name, const held *list) {
 }
 
 /* The foreach implementation for one dtype, by the letters of optimizers.def. names: those that refer to lists from one
- * iteration to the next; read: what lives until the first list is made. */
-static void play_lists(tide_optimizer *optimizer, parameter_state **with, uint32_t count, const char *lists,
+ * iteration to the next; read: what lives until the first list is made. Returns what ends with the iteration. */
+static held play_lists(tide_optimizer *optimizer, parameter_state **with, uint32_t count, const char *lists,
                        const char *end, bool makes_states, held *read, held *names) {
     tide_machine *m = optimizer->model->m;
     held of_turn = {0}, bound_last = {0};
     for (const char *list = lists; list < end; list++) {
-        held now = make_list(optimizer, with, count);
+        bool is_placed = *list >= 'a';
+        char letter = (char)(*list | 0x20);
+        held now = make_list(optimizer, with, count, is_placed);
         let_go(m, read);
         if (makes_states && list == lists)
-            for (uint32_t i = 0; i < count; i++) make_states(optimizer, with[i]);
-        if (*list == 'd') let_go(m, &now);
-        if (*list == 't') of_turn = now;
-        if (*list == 'l') bound_last = now;
-        if (*list == 'n') bind(m, names++, &now);
+            for (uint32_t i = 0; i < count; i++) make_states(optimizer, with[i], false);
+        if (letter == 'd') let_go(m, &now);
+        if (letter == 't') of_turn = now;
+        if (letter == 'l') bound_last = now;
+        if (letter == 'n') bind(m, names++, &now);
     }
     if (bound_last.count) bind(m, names, &bound_last);
-    let_go(m, &of_turn);
+    return of_turn;
 }
 
 static void let_all_go(tide_machine *m, held *names) {
@@ -338,7 +351,7 @@ static void step_range(tide_optimizer *optimizer, uint32_t from, uint32_t to, he
     bool adds = decays && strchr(kind->lists, '|'); /* weight decay is added to gradients out of place */
     bool is_late = kind->made == 'l' && lists < end, is_first = count && !with[0]->has_state;
     if (!is_late)
-        for (uint32_t i = 0; i < count; i++) make_states(optimizer, with[i]);
+        for (uint32_t i = 0; i < count; i++) make_states(optimizer, with[i], kind->made == 'l');
     if (is_first && !is_rest) play_turns(optimizer, optimizer->init, with, count, decays);
     parameter_state **alike = TIDE_NEW(m->arena, parameter_state *, count + 1);
     tide_dtype dtypes[TIDE_DTYPE_COUNT];
@@ -349,9 +362,11 @@ static void step_range(tide_optimizer *optimizer, uint32_t from, uint32_t to, he
         for (uint32_t i = 0; i < count; i++)
             if (with[i]->tensor->dtype == dtypes[dtype_count]) alike[alike_count++] = with[i];
         held sum = {0};
-        if (!optimizer->body) redistribute_gradients(optimizer, alike, alike_count, decays, adds ? &sum : NULL);
-        play_lists(optimizer, alike, alike_count, lists, end, is_late, &sum, names);
+        if (!optimizer->body) redistribute_gradients(optimizer, alike, alike_count, decays, false, adds ? &sum : NULL);
+        held of_turn = play_lists(optimizer, alike, alike_count, lists, end, is_late, &sum, names);
         let_go(m, &sum);
+        if (!optimizer->body) redistribute_gradients(optimizer, alike, alike_count, decays, true, NULL);
+        let_go(m, &of_turn);
     }
     if (kind->made != 'g') let_all_go(m, names);
     if (!is_rest) play_turns(optimizer, optimizer->body, with, count, decays);
