@@ -30,7 +30,7 @@ HEAD = "| Sequence | Layout | Recorded, GiB | tidemark |\n|---|---|---|---|\n"
 
 
 def lines(files):
-    return [line for file in RESULTS.glob(f"{files}.jsonl") for line in file.read_text(encoding="utf-8").splitlines()]
+    return [line for file in sorted(RESULTS.glob(f"{files}.jsonl")) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
 def results(kind):
@@ -39,7 +39,7 @@ def results(kind):
 
 def megatron():
     """A model of SimuMax's table, with the loss as its Transformer Engine had it."""
-    for result in results("megatron"):
+    for result in results("megatron*"):
         case = result["case"]
         is_in_place = case["parallel"].get("cross_entropy_fusion") == "te_in_place"
         if case.get("note", "").startswith("llama3_70b_l12") and is_in_place:
@@ -47,7 +47,7 @@ def megatron():
 
 
 def native():
-    for kind in ("fsdp2", "native", "zero1", "zero3"):
+    for kind in ("fsdp2", "native*", "zero1", "zero3"):
         yield from (result for result in results(kind) if result["case"].get("note") == "layouts")
 
 

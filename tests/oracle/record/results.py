@@ -3,7 +3,8 @@
 
 results/FAMILY.jsonl        one device: training and inference, by the configuration's model_type
 results/parallel/KIND.jsonl one rank of a distributed job; KIND_fp8.jsonl of those in FP8,
-                            native_experts.jsonl and megatron_experts.jsonl of those with ranks of experts
+                            native_experts.jsonl and megatron_experts.jsonl of those with ranks of experts,
+                            native_cp.jsonl and megatron_cp.jsonl of other ones with context parallel ranks
 """
 
 from __future__ import annotations
@@ -74,7 +75,10 @@ def kind_of(plan: Given) -> str:
     kind: str = plan["kind"]
     if plan.get("fp8"):
         return f"{kind}_fp8"
-    return f"{kind}_experts" if kind in ("native", "megatron") and plan.get("ep", 1) > 1 else kind
+    if kind not in ("native", "megatron"):
+        return kind
+    parts = [part for part, ranks in (("_experts", "ep"), ("_cp", "cp")) if plan.get(ranks, 1) > 1]
+    return kind + next(iter(parts), "")
 
 
 def place(given: Given, folders: Iterable[Path] = ()) -> Path:

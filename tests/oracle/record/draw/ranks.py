@@ -176,6 +176,9 @@ NEEDS = {  # more than so many of another
     "imbalance": ("ep", 1),
     "seq_parallel_communication_data_type": ("sequence_parallel_size", 1),
     "pad_to_capacity": ("capacity_factor", 0),
+    "exp_avg_dtype": ("precision_aware", 0),
+    "exp_avg_sq_dtype": ("precision_aware", 0),
+    "overlap_param_gather": ("overlap_grad_reduce", 0),
 }
 DISTRIBUTED = ("fsdp1", "fsdp2", "tp", "native")  # parameters are not plain tensors
 FULL_PRECISION = ("ddp", "fsdp1", "fsdp2", "native")
@@ -239,7 +242,7 @@ def draw(kind: str, rng: random.Random, models: list[str]) -> Given:
     model = rng.choice(models or MODELS.get(kind, ["llama-3.2-1b", "qwen2.5-0.5b", "smollm2-135m"]))
     config = catalogue.find(model, []).config
     options = {k: v for k, v in OPTIONS[kind].items() if k not in OF_EXPERTS or has_experts(config)}
-    plan: dict[str, Any] = {"kind": kind, **some(rng, options, 5)}
+    plan: dict[str, Any] = {"kind": kind, **some(rng, options, max(5, len(options) // 4))}
     case: Given = {
         "model": model,
         "overrides": of_layers(config, rng.choice([3, 4, 6, 8])),
@@ -250,27 +253,33 @@ def draw(kind: str, rng: random.Random, models: list[str]) -> Given:
     }
     if kind in FULL_PRECISION and rng.random() < 0.5:
         case["dtype"] = "fp32"
+    case |= settings(rng, kind, config)
     layout(rng, kind, plan, case)
+    if kind == "megatron":
+        of_megatron(plan, case, has_experts(config))
+    drop_unread(plan)
     if plan.get("pp", 1) > 1:
-        case["overrides"] = of_layers(config, 4 * plan["pp"])
+        counted = plan.get("account_embedding", False) + plan.get("account_loss", False)  # as layers of their stages
+        case["overrides"] = of_layers(config, 4 * plan["pp"] - counted)
     world = 1
     for name in ("dp", "tp", "pp", "cp", "sequence_parallel_size"):
         world *= plan.get(name, 1)
     plan["rank"] = rng.choice([0, world - 1, rng.randrange(world)])
-    return {**case, **settings(rng, kind, config), "parallel": plan}
+    return {**case, "parallel": plan}
 
 
 def of_layers(config: Config, count: int) -> Given:
     """A model of that many layers, each of its kind."""
+    name = next((n for n in ("n_layer", "n_layers", "num_layers") if n in config), "num_hidden_layers")
     types = config.get("layer_types")
-    return {"num_hidden_layers": count, **({"layer_types": types[:count]} if types else {})}
+    return {name: count, **({"layer_types": types[:count]} if types else {})}
 
 
 def settings(rng: random.Random, kind: str, config: Config) -> Given:
     """What is not of the ranks: optimizer, checkpointing, adapters."""
     table = {k: v or [adapter(rng, config)] for k, v in SETTINGS.items() if k not in NOT_READ.get(kind, ())}
     if kind == "megatron":
-        table["optimizer"] = ["sgd", "sgd_momentum"]
+        table["optimizer"] = ["adamw", "adamw", "sgd", "sgd_momentum"]
     elif kind in DISTRIBUTED:
         table["optimizer"] = OPTIMIZERS
     return some(rng, table, 3)
@@ -311,7 +320,6 @@ def layout(rng: random.Random, kind: str, plan: dict[str, Any], case: Given) -> 
     if plan.get("recompute") == "selective":
         plan["recompute_modules"] = rng.sample(["core_attn", "layernorm", "mlp"], 2)
     of_experts(kind, plan)
-    drop_unread(plan)
 
 
 def of_experts(kind: str, plan: dict[str, Any]) -> None:
@@ -322,13 +330,23 @@ def of_experts(kind: str, plan: dict[str, Any]) -> None:
         plan |= {"tp_plan": "auto", "ep": plan["tp"]}
     if kind == "megatron" and "ep" in plan:
         plan["dp"] = max(plan["dp"], plan["ep"])
-        plan["sequence_parallel"] = True  # which experts need beside tensor parallelism
+
+
+def of_megatron(plan: dict[str, Any], case: Given, is_mixture: bool) -> None:
+    """What Megatron-Core asks for: SGD is not distributed, and mixtures cut sequences over tensor parallel ranks."""
+    if case.get("optimizer", "adamw") != "adamw":
+        plan["distributed_optimizer"] = False
+    if not plan.get("distributed_optimizer", True):
+        for name in ("precision_aware", "offload_fraction", "overlap_param_gather"):
+            plan.pop(name, None)
+    if is_mixture:
+        plan["sequence_parallel"] = True
 
 
 def drop_unread(plan: dict[str, Any]) -> None:
     """Options that are nothing without another."""
     for name, other in NEEDS.items():
-        if name in plan and not plan.get(other[0], 1) > other[1]:
+        if name in plan and not plan.get(other[0], 0) > other[1]:
             del plan[name]
     if plan.get("sequence_parallel_size", 1) > 1:
         plan.pop("tp", None)

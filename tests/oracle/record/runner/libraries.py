@@ -28,6 +28,11 @@ def import_for(cases: Sequence[Case], folders: list[Path]) -> None:
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # is_available() must not touch the device either
     import torch
 
+    apart = os.environ.get("PYTHONPATH")
+    if apart:  # of torch's imports alone: torchao, which lies there too, starts the device
+        import torch.distributed.fsdp
+
+        sys.path.remove(apart)
     torch.set_num_threads(1)
     tell_versions()
     capability = torch.cuda.get_device_capability
