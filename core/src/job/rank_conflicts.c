@@ -63,13 +63,25 @@ static void check_dtensors(tide_job_builder *b) {
     if (words) tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_optimizer, words, remedy);
 }
 
+/* csrc/distributed/c10d/reducer.cpp, mark_variable_ready: a static graph reduces after the first backward pass, which
+ * no_sync() does not expect. */
+static void check_static_graph(tide_job_builder *b) {
+    const tide_job *job = b->job;
+    if (job->parallel_static_graph && job->grad_accum > 1 && !job->parallel_sync_each)
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_parallel_static_graph,
+                            "DDP cannot have a static graph whose first gradients are not reduced, as with grad_accum: "
+                            "\"expect_autograd_hooks_ INTERNAL ASSERT FAILED\"",
+                            "leave it out, or give parallel.sync_each=true");
+}
+
 /* csrc/distributed/c10d/reducer.cpp: what the outputs do not reach counts as ready before the backward pass, so that
  * the gradients of a reentrant checkpoint, a backward pass of its own, come a second time. */
 static void check_ddp(tide_job_builder *b) {
     const tide_job *job = b->job;
     bool is_reentrant = job->checkpointing == TIDE_checkpointing_full_reentrant;
-    if (job->parallel_kind != TIDE_parallel_kind_ddp || job->mode != TIDE_mode_train || !is_reentrant) return;
-    if (tide_finds_unused_parameters(job) && !job->parallel_static_graph)
+    if (job->parallel_kind != TIDE_parallel_kind_ddp || job->mode != TIDE_mode_train) return;
+    check_static_graph(b);
+    if (is_reentrant && tide_finds_unused_parameters(job) && !job->parallel_static_graph)
         tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_checkpointing,
                             tide_job_sets(job, TIDE_SET_parallel_find_unused_parameters)
                                 ? "DDP with find_unused_parameters refuses reentrant checkpoints: \"Expected to mark a "

@@ -178,6 +178,18 @@ class MegatronStep(Step):
 
         super().__init__(nn.ModuleList(chunks), optimizer, case)
         self.chunks, self.schedule = chunks, get_forward_backward_func()
+        self.optimizers = getattr(optimizer, "chained_optimizers", [optimizer])
+        for each in self.optimizers:
+            each._copy_model_grads_to_main_grads = self.observed(each._copy_model_grads_to_main_grads)
+
+    def observed(self, copy: Callable[[], None]) -> Callable[[], None]:
+        """Main gradients live during the optimizer's step alone, where gradients are reduced in another dtype."""
+
+        def copy_and_mark() -> None:
+            copy()
+            self.mark("main gradients")
+
+        return copy_and_mark
 
     def batches(self) -> Iterator[dict[str, Any]]:
         """What the loader hands to this rank, one dictionary per micro-batch, on the host."""
@@ -262,9 +274,11 @@ class MegatronStep(Step):
         yield "parameters", [b.param_data for b in buffers if b.param_data is not None]
         yield "gradients", [b.grad_data for b in buffers]
         yield "gradients", [p.grad for p in self.model.parameters() if p.grad is not None]
-        for each in getattr(self.optimizer, "chained_optimizers", [self.optimizer]):
+        for each in self.optimizers:
             names = ("shard_fp32_from_float16_groups", "fp32_from_float16_groups")
-            yield "master", [t for n in names for t in meter.tensors_in(getattr(each, n, None))]
+            masters = [t for n in names for t in meter.tensors_in(getattr(each, n, None))]
+            yield "master", masters
+            yield "gradients", [t.grad for t in masters if t.grad is not None]
             inner = getattr(each, "optimizer", None)
             yield "optimizer", meter.state_tensors(inner) if inner is not None and hasattr(inner, "state") else []
         from megatron.core.parallel_state import get_global_memory_buffer

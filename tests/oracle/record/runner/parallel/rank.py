@@ -90,7 +90,7 @@ def train(case: Case, step: Step, batches: Iterator[Batch], meter: Meter) -> Non
             meter.watch(step.leaves())  # some are there since the first forward pass
         if name in PHASES:
             meter.phase(*PHASES[name])
-        if name in PHASES or name == "chunk weights":  # whose gradients no hook of a leaf sees
+        if name in PHASES or name in ("chunk weights", "main gradients"):  # which no hook of a leaf sees
             for category, tensors in step.owners():
                 meter.mark(category, tensors)
 

@@ -19,8 +19,8 @@ class Step:
 
     `mark(name)` is called with "forward" and "backward" as each phase of a micro-batch ends and with "step" at the
     end; a pipeline, whose passes interleave, says "chunk" before and "chunk forward" after every forward pass of a
-    stage, "chunk weights" after a backward pass for weights alone and "backward" when the schedule is through. Replace
-    it to measure.
+    stage, "chunk weights" after a backward pass for weights alone and "backward" when the schedule is through;
+    Megatron-Core's says "main gradients" when those of the optimizer are made. Replace it to measure.
     """
 
     def __init__(self, model: Any, optimizer: Any, case: Case) -> None:

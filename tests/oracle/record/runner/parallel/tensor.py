@@ -20,7 +20,11 @@ from .fsdp import dtype_of, materialise_parts, units_of
 from .group import mesh_of
 from .steps import Step
 
-COLUMNS = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj")
+COLUMNS = (
+    *(f"self_attn.{name}" for name in ("q_proj", "k_proj", "v_proj", "q_b_proj", "kv_b_proj")),  # latent: _b_proj
+    "mlp.gate_proj",
+    "mlp.up_proj",
+)
 ROWS = ("self_attn.o_proj", "mlp.down_proj")
 
 
