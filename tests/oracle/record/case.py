@@ -141,9 +141,6 @@ def refuse_contradictions(case: Case, plan: Plan) -> None:
 
 NOT_OF_TRAINERS = (  # fields that a trainer's loop does not read
     "mode",
-    "target_seq",
-    "image_size",
-    "video",
     "labels",
     "packing",
     "scaler",
@@ -169,8 +166,9 @@ def refuse_unread(case: Case, plan: Trainer) -> None:
     unread = [schema.key_of(fields[name]) for name in NOT_OF_TRAINERS if getattr(case, name) != fields[name].default]
     if unread:
         raise CaseError(f"a trainer does not read {', '.join(unread)}")
-    if case.images and case.images != Case.images:
-        raise CaseError("a trainer's samples have no images")
+    has_media = case.images not in (0, Case.images) or case.image_size or case.video or case.target_seq
+    if has_media and plan.kind != "hf":
+        raise CaseError(f"samples of {plan.kind} have no images, and no targets of another length")
     if case.kernels == "liger_layers" or (case.kernels == "cce" and plan.kind != "hf"):
         raise CaseError(f"{plan.kind} has no kernels of {case.kernels}")
     if case.checkpointing == "selective_matmuls" or case.offload_activations == "layers":

@@ -10,10 +10,10 @@ from .. import case as cases_of
 from .. import catalogue, serving_case
 from ..case import Given
 from ..schema import CaseError
-from . import more, ranks, single
+from . import more, ranks, single, trainers
 
 MORE: dict[str, Callable[[random.Random, list[str]], Given]] = {
-    "trainer": more.trainer,
+    "trainer": trainers.draw,
     "compile": more.compiled,
     "kernels": more.kernel,
     "serving": more.serving,

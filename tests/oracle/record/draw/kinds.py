@@ -33,7 +33,19 @@ ENCODERS = {
 }
 SEQ2SEQ = {"t5", "mt5", "bart", "mbart", "pegasus", "marian", "m2m_100", "blenderbot", "plbart", "whisper"}
 NO_ATTENTION = {"mamba", "mamba2", "falcon_mamba"}
-EAGER_ONLY = {"bloom", "deberta", "deberta-v2", "mamba", "mamba2"}  # no SDPA in this version of the library
+EAGER_ONLY = {  # no SDPA in this version of the library
+    "bloom",
+    "codegen",
+    "deberta",
+    "deberta-v2",
+    "gemma2",
+    "gpt_neo",
+    "gptj",
+    "mamba",
+    "mamba2",
+    "mpt",
+    "vaultgemma",
+}
 # Tokens of one default image (or tile), rounded up generously.
 IMAGE_TOKENS = {
     "llava": 580,

@@ -1,36 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cases of trainers, torch.compile, kernels and serving engines."""
+"""Cases of torch.compile, kernels and serving engines."""
 
 from __future__ import annotations
 
 import random
 
 from ..case import Given
-from ..plans import Trainer
 from .ranks import Table, some
+from .trainers import SMALL
 
-SMALL = ["smollm2-135m", "llama-3.2-1b", "qwen2.5-0.5b", "tinyllama-1.1b"]
-OF_TRAINERS: dict[str, Table] = {
-    "hf": {},
-    "sft": {"packing": [True], "padding_free": [True], "documents": [2, 4], "prompt": [128]},
-    "dpo": {"prompt": [128, 256], "reference": ["precomputed"], "loss_type": ["sigmoid", "ipo"]},
-    "kto": {"prompt": [128], "reference": ["precomputed"]},
-    "reward": {"prompt": [128]},
-    "orpo": {"prompt": [128]},
-    "cpo": {"prompt": [128]},
-    "grpo": {"beta": [0.04], "iterations": [2], "generations": [4, 8]},
-    "rloo": {"beta": [0.05], "generations": [4]},
-}
-SETTINGS: Table = {
-    "checkpointing": ["full", "full_reentrant"],
-    "grad_accum": [2],
-    "clip": [1.0],
-    "optimizer": ["adamw_fused", "adamw8bit", "adafactor_hf"],
-    "lora": [{"r": 16, "dropout": 0.05}],
-    "kernels": ["liger"],
-    "padding": ["mask"],  # rows of several lengths come in random order
-    "autocast": ["bf16"],
-}
 COMPILE: Table = {
     "dynamic": [True],
     "fullgraph": [False],
@@ -72,20 +50,6 @@ def sizes(rng: random.Random, models: list[str]) -> Given:
         "seq": rng.choice([512, 1024, 2048]),
         "overrides": {"num_hidden_layers": rng.choice([2, 4])},
     }
-
-
-def trainer(rng: random.Random, models: list[str]) -> Given:
-    kind = rng.choice(sorted(OF_TRAINERS))
-    plan = {"kind": kind, **some(rng, OF_TRAINERS[kind], 2)}
-    case = {**sizes(rng, models), **some(rng, SETTINGS, 3), "trainer": plan}
-    if "documents" in plan:
-        plan["packing"] = True
-    if kind == "kto":  # the KL term pairs each prompt with another's completion
-        case["batch"] = max(case["batch"], 2)
-    if kind in ("grpo", "rloo"):
-        plan |= {"prompt": 64, "completion": 64}
-        case["batch"] = plan.get("generations", Trainer.generations)
-    return case
 
 
 def compiled(rng: random.Random, models: list[str]) -> Given:

@@ -26,6 +26,8 @@ class Maker:
 
     case: Case
     model: Model
+    device: str = "cuda"  # of pixels and features; tokens are made on the host
+    is_raw: bool = False  # as processors make them: nobody casts
 
     @property
     def config(self) -> Config:
@@ -44,8 +46,8 @@ class Maker:
     def floats(self, *shape: int, cast: bool = True) -> Any:
         """Pixels or features: fp32 as processors make them; cast to the weights where the model would not cast
         itself."""
-        dtype = DTYPES[self.case.dtype] if cast and not self.case.autocast else torch.float32
-        return torch.empty(shape, dtype=dtype, device="cuda")
+        dtype = DTYPES[self.case.dtype] if cast and not (self.is_raw or self.case.autocast) else torch.float32
+        return torch.empty(shape, dtype=dtype, device=self.device)
 
     def image_side(self, config: Config) -> tuple[int, int]:
         """Height and width in pixels."""

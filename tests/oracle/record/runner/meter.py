@@ -78,6 +78,8 @@ class Meter:
         buffer is that they lie in."""
 
         def mark(p: Any) -> None:
+            if p.grad is None:  # of a frozen way back: the hook runs all the same
+                return
             is_view = p.grad.untyped_storage().nbytes() > p.grad.nbytes
             self.mark(of_views if is_view else "gradients", [p.grad])
 

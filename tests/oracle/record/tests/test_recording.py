@@ -16,7 +16,7 @@ from unittest import mock
 from .. import environments, phantom, processes, recording
 from ..case import identity
 from ..command import main
-from ..draw import draw, ranks
+from ..draw import draw, ranks, trainers
 
 
 class Drawing(unittest.TestCase):
@@ -38,6 +38,17 @@ class Drawing(unittest.TestCase):
                 [n for n in ranks.SETTINGS if n not in unread and not any(n in case for case in cases)], [], kind
             )
             self.assertFalse(any(name in case for name in unread for case in cases), kind)
+
+    def test_trainers_are_drawn_on_every_axis(self) -> None:
+        cases = list(draw.draw("trainer", [], 400, "7"))
+        for name in trainers.SETTINGS:
+            self.assertTrue(any(name in c for c in cases), name)
+        for kind in trainers.RANKS:
+            self.assertTrue(any(c.get("parallel", {}).get("kind") == kind for c in cases), kind)
+        for method in ("ia3", "oft"):
+            self.assertTrue(any(c.get("lora", {}).get("method") == method for c in cases), method)
+        for name in (*trainers.LOOP, *trainers.EVALUATION, "liger_kernel_config"):
+            self.assertTrue(any(name in c["trainer"].get("args", {}) for c in cases), name)
 
     def test_every_variation_of_a_model_is_valid(self) -> None:
         for model in draw.A_FEW:

@@ -115,7 +115,7 @@ def play(case: Case, model: Model, meter: Meter, state: dict[str, Any]) -> None:
 
     with stand_ins.counted_selections(selected):
         meter.phase(None)
-        trainer = trainer_class(model=net, args=settings, train_dataset=data.dataset(case, data.training_rows(case)), **arguments.given(case))
+        trainer = trainer_class(model=net, args=settings, train_dataset=data.dataset(case, model, data.training_rows(case)), **arguments.given(case, model))
         if trainer.train_dataset is not None and plan.reference == "precomputed":
             meter.phase(None)
         mark_references(reference, meter)

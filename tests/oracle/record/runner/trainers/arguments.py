@@ -9,7 +9,7 @@ import tempfile
 from typing import Any
 
 from ...case import Case
-from ...catalogue import Config
+from ...catalogue import Config, Model
 from ...plans import GENERATE
 from .. import adapters
 from . import ranks
@@ -155,7 +155,7 @@ def longest(case: Case) -> int:
     return max(case.lengths, default=case.seq)
 
 
-def given(case: Case) -> dict[str, Any]:
+def given(case: Case, model: Model) -> dict[str, Any]:
     """What a trainer is given besides model, configuration and data."""
     from . import data
 
@@ -163,7 +163,7 @@ def given(case: Case) -> dict[str, Any]:
     assert plan
     made: dict[str, Any] = {}
     if plan.eval_samples:
-        made["eval_dataset"] = data.dataset(case, plan.eval_samples)
+        made["eval_dataset"] = data.dataset(case, model, plan.eval_samples)
     if plan.compute_metrics:
         made["compute_metrics"] = lambda predictions, compute_result=True: {}
     if plan.preprocess == "argmax":
@@ -172,6 +172,8 @@ def given(case: Case) -> dict[str, Any]:
         from . import llama_factory
 
         return made | {"data_collator": llama_factory.collator(case)}
+    if data.is_of_media(case, model):
+        return made | {"data_collator": data.media_collator(case, model)}
     if plan.kind == "hf":
         from transformers import DataCollatorForTokenClassification
 

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+import dataclasses
+from typing import Any, Callable
 
 from ...case import Case
+from ...catalogue import Model
 from ...plans import GENERATE
 
 WORDS = 2000  # size of the made-up vocabulary
@@ -43,6 +45,41 @@ def shares_sequences(case: Case) -> bool:
     return getattr(case.parallel, "sequence_parallel_size", 1) > 1
 
 
+def is_of_media(case: Case, model: Model) -> bool:
+    """Whether samples of transformers' Trainer are more than a row of tokens each: images, sounds, or a text to write that
+    has a length of its own."""
+    from .. import batches, multimodal
+
+    assert case.trainer
+    if case.trainer.kind != "hf" or (model.type in multimodal.MAKERS and not case.images):
+        return False
+    maker = batches.maker_of(model)
+    return maker is not batches.text_batch and (maker is not batches.seq2seq_batch or bool(case.target_seq))
+
+
+class Samples:
+    """So many, of which the collator makes what a processor would."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return {}
+
+
+def media_collator(case: Case, model: Model) -> Callable[[list[Any]], dict[str, Any]]:
+    from .. import batches
+
+    def collate(samples: list[Any]) -> dict[str, Any]:
+        of = dataclasses.replace(case, batch=len(samples))
+        return batches.maker_of(model)(batches.Maker(of, model, device="cpu", is_raw=True))
+
+    return collate
+
+
 def training_rows(case: Case) -> int:
     ranks = case.parallel.dp * (case.parallel.sequence_parallel_size if shares_sequences(case) else 1) if case.parallel else 1
     return case.batch * case.grad_accum * (case.steps + 1) * ranks
@@ -69,12 +106,14 @@ def labels_of_part(case: Case) -> int:
     return sum(first <= at < case.seq - 1 for slice in slices for at in slice)
 
 
-def dataset(case: Case, count: int) -> Any:
+def dataset(case: Case, model: Model, count: int) -> Any:
     """Of so many rows. The end token that a trainer adds counts."""
     from datasets import Dataset
 
     plan = case.trainer
     assert plan
+    if is_of_media(case, model):
+        return Samples(count)
     if plan.kind in GENERATE:
         return Dataset.from_dict({"prompt": [text(n, i) for i, n in enumerate(lengths(case, 4 * count, plan.prompt))]})
     if plan.program == "llama_factory":

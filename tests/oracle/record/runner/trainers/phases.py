@@ -119,7 +119,7 @@ class Phases:
             n = int(batch["completion_mask"].cpu()[:, 1:].sum())
         elif "shift_labels" in batch:
             n = batch["shift_labels"].shape[0] * data.labels_of_part(self.case)
-        elif "labels" in batch:
+        elif "labels" in batch and batch["labels"].dim() > 1:
             n = int((batch["labels"].cpu()[:, 1:] != -100).sum())
         else:
             return
