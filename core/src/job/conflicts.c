@@ -150,6 +150,15 @@ static void check_copies(tide_job_builder *b) {
 
 /* ---- adapters, packed rows, quantised weights ---- */
 
+/* peft/tuners/lora/config.py, LoraConfig.__post_init__ */
+static void check_lora_config(tide_job_builder *b) {
+    const tide_job *job = b->job;
+    if (job->adapter == TIDE_adapter_lora && job->adapter_dora && job->adapter_lora_bias)
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_adapter_lora_bias,
+                            "peft refuses it with DoRA: \"lora_bias=True is not supported for DoRA\"",
+                            "leave one of adapter.lora_bias and adapter.dora out");
+}
+
 static void check_adapter(tide_job_builder *b) {
     const tide_job *job = b->job;
     bool is_training = job->mode == TIDE_mode_train;
@@ -286,6 +295,7 @@ void tide_check_conflicts(tide_job_builder *b) {
     check_copies(b);
     check_offloading(b);
     check_adapter(b);
+    check_lora_config(b);
     check_flash_attention(b);
     check_rotations(b);
     check_quant(b);

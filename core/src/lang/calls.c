@@ -34,7 +34,7 @@ static tide_value run_operation(tide_machine *m, const tide_op *op, tide_value *
     memcpy(cast, a, count * sizeof *a);
     for (uint32_t k = 0; k < count; k++) { /* the caller still refers to the uncast ones */
         /* C++ evaluates arguments from right to left */
-        uint32_t i = op->cast == TIDE_CAST_LOWER_LIST ? k : count - 1 - k;
+        uint32_t i = op->cast == TIDE_CAST_LOWER_IN_ORDER ? k : count - 1 - k;
         if (a[i].kind != TIDE_VALUE_TENSOR) continue;
         cast[i].tensor =
             op->cast == TIDE_CAST_FP32 ? tide_autocast_fp32(m, a[i].tensor) : tide_autocast_lower(m, a[i].tensor);
@@ -239,7 +239,8 @@ static tide_value call_hooked(tide_model *model, uint32_t instance, tide_functio
     for (uint32_t i = 0; i < named_count; i++) given_named[i] = tide_value_retain(named[i]);
     model->before_forward(model, instance, given, count, given_named, named_count);
     tide_value made = call_method(model, instance, method, given, count, keywords, given_named, named_count);
-    if (!tide_is_aborting(m)) model->after_forward(model, instance, &made);
+    bool is_unfinished = model->wraps_forward && instance == model->root;
+    if (!tide_is_aborting(m) && !is_unfinished) model->after_forward(model, instance, &made);
     if (model->makes_grad_last && model->instances[instance].makes_grad && made.kind == TIDE_VALUE_TENSOR)
         made.tensor->requires_grad = true;
     for (uint32_t i = 0; i < count; i++) tide_value_release(m, given[i]);

@@ -132,6 +132,7 @@ struct tide_model {
     void (*before_forward)(tide_model *model, uint32_t instance, tide_value *positional, uint32_t count,
                            tide_value *named, uint32_t named_count);
     void (*after_forward)(tide_model *model, uint32_t instance, tide_value *output);
+    bool wraps_forward; /* there is more in the root's forward(), after which call_ends() calls after_forward() */
     /* Around a call of the model that a library function makes instead of a loop; replaced: forward() is that function,
      * so the hooks of the root must be run too. Outputs are owned and may be replaced. NULL: none. */
     void (*call_begins)(tide_model *model, bool replaced);

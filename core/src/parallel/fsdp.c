@@ -47,6 +47,7 @@ static tide_value *floating_keyword(tide_wrapper *w) {
 
 void tide_cast_num_items(tide_wrapper *w, tide_cast_items *items, tide_dtype dtype, const char *op) {
     tide_value *num_items = floating_keyword(w);
+    tide_release_at(w->model->m, &items->cast);
     items->given = *num_items;
     if (w->job->trainer > TIDE_trainer_hf || num_items->kind != TIDE_VALUE_TENSOR || num_items->tensor->dtype == dtype)
         return;
@@ -84,6 +85,7 @@ void tide_backward_divided(tide_wrapper *w, tide_tensor *loss) {
 }
 
 void tide_clip_members(tide_wrapper *w) {
+    if (w->scaler) tide_scaler_unscale(w->model, w->scaler, w->optimizer);
     if (w->has_trainer) { /* _get_grad_norm */
         tide_del(w->model->m, "del grad_norm", w->grad_norm);
         w->grad_norm = tide_clip_grad_norm(w->optimizer);
@@ -98,6 +100,6 @@ void tide_update_members(tide_wrapper *w) {
 }
 
 void tide_step_members(tide_wrapper *w) {
-    tide_optimizer_step(w->optimizer);
+    tide_scaled_step(w->model, w->scaler, w->optimizer);
     tide_zero_grad(w->optimizer, w->job->zero_grad == TIDE_zero_grad_none);
 }

@@ -317,14 +317,17 @@ static void fsdp1_after_forward(tide_wrapper *w, tide_value *output) {
 static void fsdp1_backward(tide_wrapper *w, tide_tensor *loss) {
     fsdp1 *f = w->state;
     tide_backward_with_callback(w, loss, tide_fsdp1_post_backward_final_callback);
-    tide_release_at(w->model->m, &f->items.cast);
+    if (!w->model->state.is_reentrant) tide_release_at(w->model->m, &f->items.cast);
 }
 
 static void fsdp1_update(tide_wrapper *w) {
     fsdp1 *f = w->state;
+    tide_release_at(w->model->m, &f->items.cast); /* went with the loss, whose reentrant checkpoints had it */
     if (w->job->optimizer == TIDE_optimizer_none) return;
+    if (w->scaler) tide_scaler_unscale(w->model, w->scaler, w->optimizer);
     if (f->offload_params) {
         if (w->job->clip > 0 || w->has_trainer) tide_fsdp1_clip_on_host(f);
+        if (w->scaler) tide_scaler_update(w->model, w->scaler);
         return;
     }
     if (w->has_trainer) tide_del(w->model->m, "del grad_norm", w->grad_norm);

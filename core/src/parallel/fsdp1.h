@@ -34,7 +34,8 @@ typedef struct flat_param_handle {
     tide_tensor *orig_shard; /* use_orig_params: the one before upcasting, until sharded views are used */
     tide_tensor *upload;     /* use_orig_params: the shard on the device, until sharded views are used */
     bool is_on_device;       /* the flat parameter, whole or sharded */
-    bool is_unsharded, prefetched, needs_pre_backward_unshard, ran_pre_backward_hook, requires_grad;
+    bool is_unsharded, prefetched, needs_pre_forward_unshard, needs_pre_backward_unshard, ran_pre_backward_hook,
+        requires_grad;
     bool casts;                                           /* the dtype of the shard is not the compute dtype */
     tide_dtype dtype;                                     /* of the shard */
     uint32_t pre_forward_order_index, post_forward_index; /* from 1 */

@@ -296,10 +296,11 @@ static void fsdp1_pre_forward(tide_model *model, uint32_t instance, tide_value *
         u->pre_forward_order_index = f->pre_forward_count;
     }
     if (!u->prefetched) handle_unshard(f, u, true);
+    u->needs_pre_forward_unshard = false;
     if (!u->requires_grad) register_post_backward_reshard_only_hook(f, index, positional, count, named, named_count);
     if (!f->forward_prefetch || u->pre_forward_order_index >= f->pre_forward_count) return;
     flat_param_handle *next = &f->handles[f->pre_forward_order[u->pre_forward_order_index]];
-    if (next->prefetched) return;
+    if (next->prefetched || !next->needs_pre_forward_unshard) return;
     handle_unshard(f, next, true);
     next->prefetched = true;
 }
@@ -399,6 +400,7 @@ void tide_fsdp1_root_pre_forward(tide_wrapper *w) {
     tide_fsdp1_lazy_init(f);
     for (uint32_t i = 0; i < f->count; i++) {
         f->handles[i].prefetched = false;
+        f->handles[i].needs_pre_forward_unshard = true; /* not where generate() goes round the root */
         if (w->micro == 0 || !m->state.grad_enabled) tide_fsdp1_reset_grad_info(f, &f->handles[i]);
     }
 }

@@ -446,13 +446,18 @@ static void fsdp2_after_forward(tide_wrapper *w, tide_value *output) {
 static void fsdp2_backward(tide_wrapper *w, tide_tensor *loss) {
     fsdp2 *f = w->state;
     tide_backward_with_callback(w, loss, tide_fsdp2_root_post_backward_final_callback);
-    tide_release_at(w->model->m, &f->items.cast);
+    if (!w->model->state.is_reentrant) tide_release_at(w->model->m, &f->items.cast);
 }
 
 static void fsdp2_update(tide_wrapper *w) {
     fsdp2 *f = w->state;
-    if (w->job->optimizer == TIDE_optimizer_none || f->offload_to_cpu) return;
-    tide_update_members(w);
+    tide_release_at(w->model->m, &f->items.cast); /* went with the loss, whose reentrant checkpoints had it */
+    if (w->job->optimizer == TIDE_optimizer_none) return;
+    if (f->offload_to_cpu && w->scaler) {
+        tide_scaler_unscale(w->model, w->scaler, w->optimizer);
+        tide_scaler_update(w->model, w->scaler);
+    }
+    if (!f->offload_to_cpu) tide_update_members(w);
 }
 
 const tide_strategy tide_fsdp2_strategy = {.load = tide_load_on_meta,

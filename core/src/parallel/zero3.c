@@ -68,6 +68,31 @@ static void zero3_optimizer_step(zero3 *z, uint32_t sub) {
     tide_release_at(m, &z->fp32_partitioned_groups_flat[sub]->grad);
 }
 
+/* deepspeed/runtime/zero/stage3.py, complete_grad_norm_calculation_for_cpu_offload(): the norms of a sub-group's
+ * gradients are summed on the device, the sum goes to the host. */
+static void complete_grad_norm_for_cpu_offload(zero3 *z, uint32_t sub) {
+    tide_machine *m = zero3_machine(z);
+    tide_tensor *total = NULL, *mask[3];
+    for (uint32_t i = sub ? z->sub_group_ends[sub - 1] : 0; i < z->sub_group_ends[sub]; i++) {
+        const zero_param *p = &z->params[z->trainable[i]];
+        if (!p->norm || !tide_autotp_counts(z->w, p->tensor)) continue;
+        tide_tensor *square = tide_scalar(m, TIDE_FP64);
+        if (!total) total = tide_scalar(m, TIDE_FP64); /* 0.0 + square; later squares are added in place */
+        tide_release(m, square);
+    }
+    tide_tensor *total_norm_cuda = tide_scalar(m, TIDE_FP32), *norm = tide_scalar(m, TIDE_FP32);
+    tide_release(m, total);
+    tide_tensor *absolute = tide_scalar(m, TIDE_FP32); /* mask_nan_or_inf_with_val_inplace() */
+    mask[0] = tide_scalar(m, TIDE_BOOL);
+    tide_release(m, absolute);
+    for (int i = 1; i < 3; i++) mask[i] = tide_scalar(m, TIDE_BOOL);
+    tide_tensor *value = tide_scalar(m, TIDE_FP32);
+    for (int i = 0; i < 3; i++) tide_release(m, mask[i]);
+    tide_release(m, value);
+    tide_release(m, norm);
+    tide_release(m, total_norm_cuda);
+}
+
 static void zero3_update(tide_wrapper *w) {
     zero3 *z = w->state;
     tide_machine *m = w->model->m;
@@ -83,6 +108,7 @@ static void zero3_update(tide_wrapper *w) {
         zero_param *p = &z->params[z->trainable[i]];
         if (tide_autotp_counts(w, p->tensor)) p->norm = tide_fp64_norm(m, tide_zero3_name, p->partition_numel);
     }
+    for (uint32_t i = 0; i < z->sub_group_count && z->offload_optimizer; i++) complete_grad_norm_for_cpu_offload(z, i);
     for (uint32_t i = 0; i < z->trainable_count; i++) tide_release_at(m, &z->params[z->trainable[i]].norm);
     tide_tensor *before = z->global_grad_norm; /* kept by the engine */
     /* of all gradients, scaled like the loss; for offloaded gradients it is computed on the host */

@@ -466,22 +466,36 @@ static bool add_adapters(tide_model *model, const aim *a, bool is_loaded) {
     return !model->m->has_failed;
 }
 
+/* Names in modules_to_save that end the path of no module: PEFT passes over them. */
+static void name_unsaved(tide_model *model, const aim *a, const bool *is_found) {
+    tide_arena *arena = model->m->arena;
+    const char *names = "";
+    for (uint32_t k = 0; k < a->job->adapter_modules_to_save.count; k++)
+        if (!is_found[k])
+            names = tide_format(arena, "%s%s%s", names, *names ? ", " : "",
+                                tide_shown(arena, tide_text_of(a->job->adapter_modules_to_save.names[k])));
+    if (*names)
+        tide_report(model->m->diags, TIDE_WARNING, TIDE_ERR_NO_EFFECT, "/settings/adapter.modules_to_save",
+                    tide_format(arena, "has no effect with %s, which names no module of this model", names),
+                    "names are ends of paths, such as lm_head");
+}
+
 /* utils/other.py, _set_trainable: by the end of the path, with or without a dot. */
 static bool save_modules(tide_model *model, const aim *a) {
     uint32_t count, *modules = tide_model_modules(model, &count);
-    bool is_found = a->job->adapter_modules_to_save.count == 0;
-    for (uint32_t i = 0; i < count && !model->m->has_failed; i++)
-        for (uint32_t k = 0; k < a->job->adapter_modules_to_save.count; k++)
-            if (model->instances[modules[i]].parent &&
-                tide_text_ends(tide_text_of(model->instances[modules[i]].path),
-                               tide_text_of(a->job->adapter_modules_to_save.names[k]))) {
-                tide_model_wrap(model, modules[i], TIDE_TEXT("ModulesToSaveWrapper"), NULL, 0);
-                is_found = true;
-                break;
-            }
-    if (!is_found)
-        return refuse_targets(model, "/settings/adapter.modules_to_save", "names no module of this model",
-                              "names are ends of paths, such as lm_head");
+    bool *is_found = TIDE_NEW(model->m->arena, bool, a->job->adapter_modules_to_save.count + 1);
+    for (uint32_t i = 0; i < count && !model->m->has_failed; i++) {
+        if (!model->instances[modules[i]].parent) continue;
+        bool is_saved_here = false;
+        for (uint32_t k = 0; k < a->job->adapter_modules_to_save.count; k++) {
+            bool is_named = tide_text_ends(tide_text_of(model->instances[modules[i]].path),
+                                           tide_text_of(a->job->adapter_modules_to_save.names[k]));
+            is_found[k] |= is_named;
+            is_saved_here |= is_named;
+        }
+        if (is_saved_here) tide_model_wrap(model, modules[i], TIDE_TEXT("ModulesToSaveWrapper"), NULL, 0);
+    }
+    name_unsaved(model, a, is_found);
     return !model->m->has_failed;
 }
 
@@ -550,8 +564,8 @@ bool tide_adapt(tide_model *model, const tide_job *job) {
              (is_lora || job->adapter == TIDE_adapter_oft) && !*targets && !has_parameters ? "all-linear" : targets,
              job->adapter_feedforward_modules};
     if (is_lora && strcmp(a.target_modules, "default") == 0 && !choose_lora(model, &a)) return false;
+    bool is_text = strcmp(a.target_modules, "all-linear") == 0 || is_pattern(a.target_modules);
     a.target_modules = with_linear_names(model, job, a.target_modules);
-    bool is_text = strcmp(targets, "all-linear") == 0 || is_pattern(targets);
     if (is_text && (job->adapter_layers_to_transform.count || job->adapter_layers_pattern.count))
         return refuse_targets(model, TARGETS,
                               "is a text, with which peft takes no layers_to_transform or layers_pattern",

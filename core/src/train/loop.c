@@ -151,7 +151,7 @@ static void update(loop *l, unsigned step) {
     } else if (l->main_grads) {
         tide_main_grads_step(l->main_grads, l->job->clip > 0);
     } else if (l->job->optimizer != TIDE_optimizer_none && run->trainable > 0) {
-        if (l->job->scaler && l->job->clip > 0) tide_scaler_unscale(&run->model, &l->scaler);
+        if (l->job->scaler && l->job->clip > 0) tide_scaler_unscale(&run->model, &l->scaler, l->optimizer);
         if (l->job->clip > 0) tide_release(m, tide_clip_grad_norm(l->optimizer));
         if (l->job->scaler) {
             tide_scaler_step(&run->model, &l->scaler, l->optimizer);
@@ -304,7 +304,9 @@ bool tide_play_loop(tide_run *run, const tide_job *job) {
         l.main_grads = tide_main_grads_new(&run->model, l.optimizer);
     if (job->offload_activations == TIDE_offload_activations_all) l.offload = tide_offload_new(m, false);
     l.ema = tide_ema_new(&run->model, job->ema);
-    if (job->scaler && !tide_scaler_takes(&run->model, l.optimizer, job->clip > 0)) return false;
+    if (job->scaler && job->optimizer != TIDE_optimizer_none &&
+        !tide_scaler_takes(&run->model, &l.scaler, l.optimizer, job->clip > 0))
+        return false;
     tide_timeline_mark(&m->timeline, 0, TIDE_PHASE_LOAD);
     return play(&l);
 }

@@ -38,6 +38,7 @@ struct tide_optimizer {
     parameter_state *parameters; /* those of the first group, then of the second */
     uint32_t count;
     bool has_trainer;           /* created by transformers' Trainer */
+    bool has_moved_steps;       /* to the device, by accelerate */
     bool decays;                /* the first group has weight decay; a second has none */
     tide_list *shared;          /* tensors that belong to the optimizer as a whole */
     tide_function *init, *body; /* from library/optimizers.json; NULL: none */
@@ -87,6 +88,15 @@ static const row *row_of(const tide_optimizer *optimizer, const parameter_state 
     return p->group && optimizer->rest ? optimizer->rest : optimizer->row;
 }
 
+/* Lives as long as the optimizer. */
+static void make_step(tide_optimizer *optimizer, const parameter_state *p) {
+    tide_machine *m = optimizer->model->m;
+    m->module = p->module;
+    m->state.factor = TIDE_FACTOR_OPTIMIZER;
+    tide_scalar(m, TIDE_FP32);
+    m->state.factor = TIDE_FACTOR_TEMPORARY;
+}
+
 /* are_clones: of the gradient (momentum_buffer without weight decay) */
 static void make_states(tide_optimizer *optimizer, parameter_state *p, bool are_clones) {
     tide_machine *m = optimizer->model->m;
@@ -94,13 +104,7 @@ static void make_states(tide_optimizer *optimizer, parameter_state *p, bool are_
     const row *kind = row_of(optimizer, p);
     if (p->has_state) return;
     p->has_state = true;
-    if (kind->step == 1) {
-        m->module = p->module;
-        m->state.factor = TIDE_FACTOR_OPTIMIZER;
-        tide_shape scalar = {.dims = 0};
-        tide_empty(m, &scalar, TIDE_FP32); /* lives as long as the optimizer */
-        m->state.factor = TIDE_FACTOR_TEMPORARY;
-    }
+    if (kind->step == 1) make_step(optimizer, p);
     for (int i = 0; i < kind->states; i++)
         tide_list_push(m, p->state, tide_of_tensor(state_like(optimizer->model, p, of)));
 }
@@ -251,6 +255,12 @@ void tide_optimizer_construct(tide_optimizer *optimizer) {
         make_states(optimizer, &optimizer->parameters[i], false);
 }
 
+void tide_optimizer_prepared(tide_optimizer *optimizer) {
+    if (optimizer->row->made != 'c' || optimizer->row->step) return;
+    optimizer->has_moved_steps = true;
+    for (uint32_t i = 0; i < optimizer->count; i++) make_step(optimizer, &optimizer->parameters[i]);
+}
+
 bool tide_optimizer_load_state(tide_optimizer *optimizer) {
     for (uint32_t i = 0; i < optimizer->count; i++)
         if (row_of(optimizer, &optimizer->parameters[i])->states < 1) return false;
@@ -263,7 +273,11 @@ int tide_optimizer_states(const tide_optimizer *optimizer) {
 }
 
 bool tide_optimizer_has_step(const tide_optimizer *optimizer) {
-    return optimizer->row->step == 1;
+    return optimizer->row->step == 1 || optimizer->has_moved_steps;
+}
+
+bool tide_optimizer_is_fused(const tide_optimizer *optimizer) {
+    return optimizer->row->step != 0;
 }
 
 uint32_t tide_optimizer_members(const tide_optimizer *optimizer, tide_optimized *members) {
@@ -494,94 +508,4 @@ tide_tensor *tide_clip_grad_norm(tide_optimizer *optimizer) {
     if (of_experts) return clip_apart(m, of_experts, total, dtype);
     if (total) clip_with(m, dtype);
     return total;
-}
-
-/* ---- GradScaler: torch/amp/grad_scaler.py ---- */
-
-bool tide_scaler_takes(tide_model *model, const tide_optimizer *optimizer, bool clips) {
-    tide_machine *m = model->m;
-    const char *what = NULL;
-    if (optimizer->row == &optimizer_rows[TIDE_optimizer_none]) return true;
-    for (uint32_t i = 0; i < optimizer->count && !what; i++) {
-        if (optimizer->parameters[i].tensor->dtype == TIDE_BF16)
-            what = "GradScaler cannot unscale the gradients of bf16 weights; bf16 needs no scaler";
-        else if (optimizer->parameters[i].tensor->dtype == TIDE_FP16 && (!optimizer->row->step || clips))
-            what = "GradScaler refuses fp16 weights that train: \"Attempting to unscale FP16 gradients\"";
-    }
-    if (!what) return true;
-    m->has_failed = true;
-    return tide_error(m->diags, TIDE_ERR_CONFLICT, "/settings/scaler", what,
-                      "use dtype=fp32 with autocast=fp16, or bf16");
-}
-
-void tide_scaler_values(const tide_scaler *scaler, tide_value values[TIDE_SCALER_VALUES]) {
-    values[0] = tide_of_tensor(scaler->scale);
-    values[1] = tide_of_tensor(scaler->growth);
-    values[2] = tide_of_tensor(scaler->found_inf);
-    values[3] = tide_of_bool(scaler->is_unscaled);
-}
-
-tide_tensor *tide_scaler_scale(tide_model *model, tide_scaler *scaler, tide_tensor *loss) {
-    tide_machine *m = model->m;
-    m->op = "GradScaler.scale";
-    if (!scaler->scale) {
-        m->state.factor = TIDE_FACTOR_OPTIMIZER;
-        scaler->scale = tide_scalar(m, TIDE_FP32);
-        scaler->growth = tide_scalar(m, TIDE_INT32);
-        m->state.factor = TIDE_FACTOR_TEMPORARY;
-    }
-    return tide_mul(m, loss, scaler->scale);
-}
-
-void tide_scaler_unscale(tide_model *model, tide_scaler *scaler) {
-    tide_machine *m = model->m;
-    m->op = "GradScaler.unscale_";
-    if (scaler->is_unscaled) return;
-    scaler->is_unscaled = true;
-    tide_tensor *wide = tide_scalar(m, TIDE_FP64), *inverse = tide_scalar(m, TIDE_FP64);
-    tide_release(m, wide);
-    tide_tensor *narrow = tide_scalar(m, TIDE_FP32);
-    tide_release(m, inverse);
-    tide_tensor *found = tide_scalar(m, TIDE_FP32);
-    /* _MultiDeviceReplicator copies both to the device of the gradients */
-    scaler->found_inf = tide_scalar(m, TIDE_FP32);
-    tide_tensor *replica = tide_scalar(m, TIDE_FP32);
-    tide_release(m, narrow);
-    tide_release(m, found);
-    tide_release(m, replica);
-}
-
-/* Fused optimizers unscale in their kernels: GradScaler.step() passes them the scale and the result of
- * _check_inf_per_device, or found_inf of an earlier unscale_(). */
-static void step_fused(tide_model *model, tide_scaler *scaler, tide_optimizer *optimizer) {
-    tide_machine *m = model->m;
-    tide_tensor *scale = NULL;
-    m->op = "GradScaler.step";
-    if (!scaler->is_unscaled) {
-        tide_tensor *dummy_inv_scale = tide_scalar(m, TIDE_FP32), *found = tide_scalar(m, TIDE_FP32);
-        scaler->found_inf = tide_scalar(m, TIDE_FP32);
-        tide_tensor *replica = tide_scalar(m, TIDE_FP32);
-        tide_release(m, replica);
-        tide_release(m, dummy_inv_scale);
-        tide_release(m, found);
-    }
-    tide_tensor *found_inf = tide_scalar(m, TIDE_FP32); /* the sum over devices */
-    if (!scaler->is_unscaled) scale = tide_scalar(m, TIDE_FP32);
-    tide_optimizer_step(optimizer);
-    tide_release(m, scale);
-    tide_release(m, found_inf);
-}
-
-void tide_scaler_step(tide_model *model, tide_scaler *scaler, tide_optimizer *optimizer) {
-    if (optimizer->row->step) {
-        step_fused(model, scaler, optimizer);
-        return;
-    }
-    tide_scaler_unscale(model, scaler);
-    tide_optimizer_step(optimizer);
-}
-
-void tide_scaler_update(tide_model *model, tide_scaler *scaler) {
-    tide_release_at(model->m, &scaler->found_inf);
-    scaler->is_unscaled = false;
 }

@@ -25,6 +25,10 @@ tide_optimizer *tide_optimizer_new(tide_model *model, const tide_job *job);
 /* What its constructor allocates: states of its current members. */
 void tide_optimizer_construct(tide_optimizer *optimizer);
 
+/* accelerate/optimizer.py, AcceleratedOptimizer: step counters that the constructor made on the host move to the
+ * device. */
+void tide_optimizer_prepared(tide_optimizer *optimizer);
+
 /* load_state_dict(): all states exist before the first step. False: not described for this optimizer. */
 bool tide_optimizer_load_state(tide_optimizer *optimizer);
 
@@ -41,6 +45,8 @@ uint32_t tide_optimizer_members(const tide_optimizer *optimizer, tide_optimized 
 int tide_optimizer_states(const tide_optimizer *optimizer);
 /* Whether the step counter of a parameter is on the device. */
 bool tide_optimizer_has_step(const tide_optimizer *optimizer);
+/* Whether its step() is a fused kernel, which unscales gradients by itself. */
+bool tide_optimizer_is_fused(const tide_optimizer *optimizer);
 /* Replaces the members, by group: with shards or flat copies of the parameters. */
 void tide_optimizer_replace(tide_optimizer *optimizer, const tide_optimized *members, uint32_t count);
 /* A step for a single member. */
@@ -48,27 +54,5 @@ void tide_optimizer_step_one(tide_optimizer *optimizer, uint32_t member);
 
 /* optimizer.zero_grad(set_to_none). */
 void tide_zero_grad(tide_optimizer *optimizer, bool set_to_none);
-
-/* Whether GradScaler can unscale the gradients: unscale_ refuses fp16 ones and has no bf16 kernel; a fused optimizer
- * unscales by itself, and checks fp16 gradients for overflow, too. Reports errors. torch/amp/grad_scaler.py,
- * _unscale_grads_ */
-bool tide_scaler_takes(tide_model *model, const tide_optimizer *optimizer, bool clips);
-
-/* torch.amp.GradScaler */
-typedef struct tide_scaler {
-    tide_tensor *scale, *growth; /* created with the first loss */
-    tide_tensor *found_inf;
-    bool is_unscaled;
-} tide_scaler;
-
-/* All of its tensors, borrowed. */
-enum { TIDE_SCALER_VALUES = 4 };
-void tide_scaler_values(const tide_scaler *scaler, tide_value values[TIDE_SCALER_VALUES]);
-
-/* scaler.scale(loss): the caller owns the scaled loss. */
-tide_tensor *tide_scaler_scale(tide_model *model, tide_scaler *scaler, tide_tensor *loss);
-void tide_scaler_unscale(tide_model *model, tide_scaler *scaler);
-void tide_scaler_step(tide_model *model, tide_scaler *scaler, tide_optimizer *optimizer);
-void tide_scaler_update(tide_model *model, tide_scaler *scaler);
 
 #endif

@@ -4,7 +4,7 @@
 #define TIDE_TRAIN_STRATEGY_H
 
 #include "job/job.h"
-#include "train/optimizer.h"
+#include "train/grad_scaler.h"
 
 enum { TIDE_OTHER_RANKS = 63 };
 
@@ -32,6 +32,7 @@ typedef struct tide_wrapper {
     bool has_trainer;       /* Trainer's loop: gradients are always clipped */
     bool has_divided;       /* the loop, the loss by the micro-batches of a step */
     tide_tensor *grad_norm; /* kept until the next one */
+    tide_scaler *scaler;    /* a Trainer's, for mixed precision in fp16; NULL: none */
     const bool *is_absent;  /* by instance: modules in other ranks' stages; NULL: none */
     tide_stages stages;     /* after wrap() */
     void *state;

@@ -145,15 +145,12 @@ static void accelerator_backward(tide_trainer_run *t, unsigned step, tide_tensor
     bool has_engine = t->strategy->updates_in_backward;
     m->op = "div"; /* loss / self.gradient_accumulation_steps */
     tide_tensor *divided = has_engine ? tide_retain(loss) : tide_scale(m, loss);
-    if (t->strategy->backward) {
-        t->strategy->backward(&t->wrapper, divided);
-    } else if (t->scales) {
-        tide_tensor *scaled = tide_scaler_scale(&t->run->model, &t->scaler, divided);
-        tide_run_backward(m, scaled);
-        tide_del(m, "del scaled loss", scaled);
-    } else {
-        tide_run_backward(m, divided);
-    }
+    tide_tensor *scaled = t->wrapper.scaler ? tide_scaler_scale(&t->run->model, t->wrapper.scaler, divided) : NULL;
+    if (t->strategy->backward)
+        t->strategy->backward(&t->wrapper, scaled ? scaled : divided);
+    else
+        tide_run_backward(m, scaled ? scaled : divided);
+    tide_del(m, "del scaled loss", scaled);
     tide_del(m, "del loss", divided);
     forget_given(t);
     if (t->strategy->after_backward && !m->has_failed) t->strategy->after_backward(&t->wrapper);
@@ -238,14 +235,9 @@ static void trainer_zero_grad(tide_trainer_run *t) {
 static void clip_and_step(tide_trainer_run *t) {
     tide_machine *m = &t->run->machine;
     tide_del(m, "del grad_norm", t->wrapper.grad_norm);
-    if (t->scales && t->job->clip > 0) tide_scaler_unscale(&t->run->model, &t->scaler);
+    if (t->wrapper.scaler) tide_scaler_unscale(&t->run->model, t->wrapper.scaler, t->wrapper.optimizer);
     t->wrapper.grad_norm = tide_clip_grad_norm(t->wrapper.optimizer);
-    if (t->scales) {
-        tide_scaler_step(&t->run->model, &t->scaler, t->wrapper.optimizer);
-        tide_scaler_update(&t->run->model, &t->scaler);
-    } else {
-        tide_optimizer_step(t->wrapper.optimizer);
-    }
+    tide_scaled_step(&t->run->model, t->wrapper.scaler, t->wrapper.optimizer);
     trainer_zero_grad(t);
 }
 
@@ -409,6 +401,19 @@ static void load_checkpoint(tide_trainer_run *t) {
                     NULL);
 }
 
+/* accelerate/accelerator.py: mixed precision in fp16 has a GradScaler, except with DeepSpeed, whose engine scales by
+ * itself. clip_grad_norm_() unscales, whether or not it clips. */
+static bool prepare_scaler(tide_trainer_run *t) {
+    const tide_job *job = t->job;
+    if (!job->autocast.is_set || job->autocast.dtype != TIDE_FP16 || tide_job_has_deepspeed(job)) return true;
+    t->scaler.has_dtensors = job->parallel_kind == TIDE_parallel_kind_fsdp2;
+    t->scaler.is_sharded = t->scaler.has_dtensors || job->parallel_kind == TIDE_parallel_kind_fsdp1;
+    t->scaler.is_on_host = t->scaler.is_sharded && job->parallel_offload;
+    t->wrapper.scaler = &t->scaler;
+    return job->optimizer == TIDE_optimizer_none ||
+           tide_scaler_takes(&t->run->model, &t->scaler, t->wrapper.optimizer, true);
+}
+
 /* accelerator.free_memory(), which collects garbage; create_optimizer(), accelerator.prepare() */
 static bool prepare_for_training(tide_trainer_run *t) {
     if (t->reference_model && t->job->trainer_precompute_ref_log_probs) tide_reference_collect(t->reference_model);
@@ -416,7 +421,7 @@ static bool prepare_for_training(tide_trainer_run *t) {
     tide_skip_layers(&t->run->model, t->job->every_n_layers); /* train() */
     t->strategy = tide_wrap_model(t->run, t->job, &t->wrapper);
     if (t->strategy && t->job->trainer_resume_from_checkpoint) load_checkpoint(t);
-    return t->strategy && (!t->scales || tide_scaler_takes(&t->run->model, t->wrapper.optimizer, t->job->clip > 0));
+    return t->strategy && prepare_scaler(t);
 }
 
 /* UlyssesSPDataLoaderAdapter: whether one of a step's micro-batches is the first of those that ranks share. */
@@ -463,7 +468,6 @@ bool tide_play_trainer(tide_run *run, const tide_job *job) {
     tide_trainer_run t = {.run = run, .job = job, .kind = &tide_trls[job->trainer]};
     m->module = m->statement = 0;
     tide_timeline_mark(&m->timeline, 0, TIDE_PHASE_LOAD);
-    t.scales = job->autocast.is_set && job->autocast.dtype == TIDE_FP16;
     run->model.caller = &t;
     run->model.call_begins = tide_trainer_call_begins;
     run->model.call_ends = tide_trainer_call_ends;

@@ -158,6 +158,7 @@ void tide_trainer_call_begins(tide_model *model, bool replaced) {
     bool is_wrapped = t->strategy && !t->calls_bare_model;
     if (is_wrapped && t->strategy->before_forward) t->strategy->before_forward(&t->wrapper);
     if (replaced && model->before_forward) model->before_forward(model, model->root, NULL, 0, NULL, 0);
+    model->wraps_forward = !replaced && model->autocasts; /* accelerator.prepare(): by convert_outputs_to_fp32() */
     m->module = module;
     m->statement = statement;
 }
@@ -167,7 +168,8 @@ void tide_trainer_call_ends(tide_model *model, tide_value *outputs, bool replace
     tide_machine *m = model->m;
     uint32_t module = m->module, statement = m->statement;
     m->module = m->statement = 0;
-    if (replaced && model->after_forward) model->after_forward(model, model->root, outputs);
+    if ((replaced || model->wraps_forward) && model->after_forward) model->after_forward(model, model->root, outputs);
+    model->wraps_forward = false;
     bool is_wrapped = t->strategy && !t->calls_bare_model;
     if (is_wrapped && t->strategy->after_forward) t->strategy->after_forward(&t->wrapper, outputs);
     m->module = module;
@@ -211,10 +213,23 @@ tide_tensor *tide_compute_loss(tide_trainer_run *t, const tide_batch *inputs, ti
     return loss;
 }
 
+/* trl/models/utils.py, disable_gradient_checkpointing: afterwards every_n_layers is an argument of the checkpoints, and
+ * is passed on to layers, except by reentrant ones. */
+static bool check_enabled_again(tide_trainer_run *t) {
+    bool is_refused = t->strategy && t->job->every_n_layers > 1 && t->run->model.state.is_checkpointing &&
+                      t->run->model.state.is_reentrant;
+    if (is_refused)
+        tide_fail_setting(t->run->model.m, TIDE_ERR_CONFLICT, "every_n_layers",
+                          "TRL enables reentrant checkpoints anew after the reference model, and passes it to them: "
+                          "\"Unexpected keyword arguments: every_n_layers\"; leave it out, or use checkpointing=full");
+    return !is_refused;
+}
+
 tide_value tide_call_without_grad(tide_trainer_run *t, tide_function *function, tide_value batch, tide_value policy) {
     tide_model *model = &t->run->model;
     bool checkpoints = model->state.is_checkpointing, has_grad = model->m->state.grad_enabled;
     const tide_value arguments[] = {t->base_model, t->lm_head, batch, policy};
+    if (!check_enabled_again(t)) return tide_none();
     model->setting_changes++;
     model->state.is_checkpointing = false;
     model->m->state.grad_enabled = false;

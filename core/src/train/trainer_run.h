@@ -36,8 +36,7 @@ typedef struct tide_trainer_run {
     tide_tensor *entropy_stats;      /* of the micro-batches so far; NULL: none */
     tide_value base_model, lm_head;
     tide_tensor *fp32_head; /* the weight of cast_lm_head_to_fp32; NULL: none */
-    bool scales;            /* by the scaler: mixed precision in fp16 (accelerate/accelerator.py) */
-    tide_scaler scaler;
+    tide_scaler scaler;     /* that the wrapper has, if it has one */
     tide_vllm_generation vllm;
     tide_offload *offload; /* activation_offloading; NULL: none */
     tide_context_parallel context;

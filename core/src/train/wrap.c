@@ -28,9 +28,14 @@ const tide_strategy *tide_wrap_model(tide_run *run, const tide_job *job, tide_wr
     bool is_made_first =
         tide_job_has_deepspeed(job) || (w->has_trainer && job->parallel_kind != TIDE_parallel_kind_fsdp1);
     if (optimizer && is_made_first) tide_optimizer_construct(optimizer);
-    if (!strategy) return &tide_one_gpu;
+    bool is_prepared = optimizer && w->has_trainer && !tide_job_has_deepspeed(job);
+    if (!strategy) {
+        if (is_prepared) tide_optimizer_prepared(optimizer);
+        return &tide_one_gpu;
+    }
     if (strategy->wrap) strategy->wrap(w);
     if (!is_made_first && !run->machine.has_failed) tide_optimizer_construct(optimizer);
+    if (is_prepared && !run->machine.has_failed) tide_optimizer_prepared(optimizer);
     run->stages = w->stages;
     if (strategy->other_ranks && !run->machine.has_failed)
         run->other_rank_count = strategy->other_ranks(w, run->other_ranks);

@@ -87,6 +87,13 @@ static bool case_adapter(case_reader *r, const tide_json *options) {
     return true;
 }
 
+/* "liger_kernel_config": {"rope": false, ...} */
+static void case_liger(case_reader *r, const tide_json *kernels) {
+    for (const tide_json *entry = kernels->first; entry; entry = entry->next)
+        case_word(r, tide_format(r->arena, "liger.%s", tide_shown(r->arena, entry->key)),
+                  tide_argument_value(r->arena, entry));
+}
+
 /* "trainer": {"kind": ...}; its other keys in the trainers' own terms, as those in "args" already are. */
 static bool case_trainer(case_reader *r, const tide_json *plan) {
     static const char *const names[][2] = {{"kind", "trainer"},
@@ -121,6 +128,10 @@ static bool case_trainer(case_reader *r, const tide_json *plan) {
         if (tide_text_is(entry->key, "args")) {
             for (const tide_json *value = entry->first; value; value = value->next) {
                 const char *option = tide_format(r->arena, "trainer.%s", value->key.at);
+                if (tide_text_is(value->key, "liger_kernel_config")) {
+                    case_liger(r, value);
+                    continue;
+                }
                 if (is_one_of(value->key, without_effect, TIDE_COUNT_OF(without_effect))) continue;
                 if (tide_setting_find(tide_text_of(option)) == TIDE_SET_COUNT) return case_refuse(r, option);
                 if (!tide_json_at(plan, value->key.at)) case_word(r, option, tide_argument_json_text(r->arena, value));

@@ -510,7 +510,8 @@ static tide_value op_sdpa(tide_machine *m, tide_value *arguments) {
 }
 
 /* flash_attn_func and flash_attn_varlen_func of flash-attn 2.8.3, the kernel that PyTorch has
- * (csrc/flash_attn/flash_api.cpp: mha_fwd, mha_varlen_fwd). */
+ * (csrc/flash_attn/flash_api.cpp: mha_fwd, mha_varlen_fwd). Before it, transformers casts fp32 inputs itself
+ * (modeling_flash_attention_utils.py, fa_peft_integration_check). */
 static tide_value op_flash_attention(tide_machine *m, tide_value *arguments) {
     tide_tensor *all[3];
     for (int i = 0; i < 3; i++) all[i] = tide_arg_tensor(m, arguments[i]);
@@ -593,7 +594,7 @@ static const tide_op attention_ops[] = {
     {"efficient_workspace", "query, key, value", TIDE_CAST_NONE, op_efficient_workspace},
     {"kept_attention", "", TIDE_CAST_NONE, op_kept_attention},
     {"keep_attention", "out, lse, seed, offset", TIDE_CAST_NONE, op_keep_attention},
-    {"flash_attention", "query, key, value, dropout_p=0, sequences=0", TIDE_CAST_LOWER, op_flash_attention},
+    {"flash_attention", "query, key, value, dropout_p=0, sequences=0", TIDE_CAST_LOWER_IN_ORDER, op_flash_attention},
     {"scaled_dot_product_attention", "query, key, value, attn_mask=none, dropout_p=0, is_causal=false, enable_gqa=true",
      TIDE_CAST_LOWER, op_sdpa},
 };

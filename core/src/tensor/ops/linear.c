@@ -555,7 +555,7 @@ static const tide_op linear_ops[] = {
     {"linear", "x, weight, bias=none", TIDE_CAST_LOWER, op_linear},
     {"matmul", "self, other", TIDE_CAST_LOWER, op_matmul},
     {"bmm", "self, mat2", TIDE_CAST_LOWER, op_bmm},
-    {"einsum", "equation, a, b", TIDE_CAST_LOWER_LIST, tide_op_einsum},
+    {"einsum", "equation, a, b", TIDE_CAST_LOWER_IN_ORDER, tide_op_einsum},
     {"grouped_mm", "x, weight, offsets", TIDE_CAST_NONE, op_grouped_mm},
     {"solve_triangular", "A, B", TIDE_CAST_NONE, op_solve_triangular},
     {"baddbmm", "input, batch1, batch2, alpha=1", TIDE_CAST_LOWER, op_baddbmm},

@@ -93,9 +93,14 @@ int64_t tide_flash_splits(tide_machine *m, int64_t heads, int64_t queries, int64
 /* ---- softmax.c ---- */
 tide_tensor *tide_softmax(tide_machine *m, tide_tensor *x, int64_t dim);
 
-/* How autocast casts an operation's tensors (aten/src/ATen/autocast_mode.h); of a list, as for einsum, the first tensor
- * is cast first, of arguments the last one. */
-typedef enum tide_cast_kind { TIDE_CAST_NONE, TIDE_CAST_LOWER, TIDE_CAST_LOWER_LIST, TIDE_CAST_FP32 } tide_cast_kind;
+/* How autocast casts an operation's tensors (aten/src/ATen/autocast_mode.h): the last argument first, except in a list,
+ * as of einsum, and where Python code casts them. */
+typedef enum tide_cast_kind {
+    TIDE_CAST_NONE,
+    TIDE_CAST_LOWER,
+    TIDE_CAST_LOWER_IN_ORDER,
+    TIDE_CAST_FP32
+} tide_cast_kind;
 
 /* A row of the table of operations that descriptions can call. */
 typedef struct tide_op {
