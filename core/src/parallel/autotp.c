@@ -109,8 +109,6 @@ static bool autotp_is_refused(const tide_wrapper *w) {
     const char *what = is_frozen ? "what is frozen: \"cannot register a hook on a tensor that doesn't "
                                    "require gradient\""
                        : job->quant != TIDE_quant_none ? "quantised weights"
-                       : job->parallel_offload_optimizer != TIDE_parallel_offload_optimizer_none
-                           ? "an optimizer on the host"
                        : tide_tied_head(w->model) ? "a head that shares the embedding's weight, whose loss is parallel"
                                                   : NULL;
     if (!what) return false;
