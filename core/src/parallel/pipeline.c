@@ -28,12 +28,16 @@ static uint32_t layers_of(const tide_model *model, uint32_t *of_block) {
 }
 
 /* Whether a stage runs a module: modules before the first block belong to the first stage, those after the last block
- * to the last. */
+ * to the last. What an adapter puts around a module comes after all others; the module itself is below it. */
 static bool runs(const tide_pipeline_stage *s, const uint32_t *of_block, const tide_model *model, uint32_t module,
                  uint32_t first_block) {
-    for (uint32_t at = module; at; at = model->instances[at].parent)
+    uint32_t outer = module, first = 1;
+    for (uint32_t at = module; at; at = model->instances[at].parent) {
         if (of_block[at]) return of_block[at] > s->first_layer && of_block[at] <= s->end_layer;
-    return module < first_block ? s->is_first : s->is_last;
+        if (!tide_is_below(model, first_block, at)) outer = at;
+    }
+    while (!tide_is_below(model, first, outer)) first++;
+    return first < first_block ? s->is_first : s->is_last;
 }
 
 static uint32_t first_block_of(const tide_model *model, uint32_t *of_block) {

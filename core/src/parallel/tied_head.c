@@ -4,10 +4,18 @@
  * and from then on they are two parameters. */
 #include "parallel/parallel.h"
 
+/* With peft's modules_to_save that is the original module. */
+static bool is_head(const tide_model *model, uint32_t instance) {
+    const tide_instance *of = &model->instances[instance];
+    if (tide_text_is(of->of->name, "ModulesToSaveWrapper")) return false;
+    if (tide_text_is(of->name, "original_module")) of = &model->instances[of->parent];
+    return of->parent == model->root && tide_text_is(of->name, "lm_head");
+}
+
 uint32_t tide_tied_head(const tide_model *model) {
     for (uint32_t i = 1; i < model->instance_count; i++) {
         bool has_parameter = false;
-        if (model->instances[i].parent != model->root || !tide_text_is(model->instances[i].name, "lm_head")) continue;
+        if (!is_head(model, i)) continue;
         for (uint32_t k = 0; k < model->parameter_count; k++)
             has_parameter = has_parameter || model->parameters[k].module == i;
         if (!has_parameter) return i;
