@@ -40,14 +40,21 @@ static bool liger_fails(liger_patch *p, const char *setting, const char *family)
                       tide_format(m->arena, "%s=false leaves it out", setting));
 }
 
-/* The replacement class for a module of this name; empty: none. */
-static tide_text liger_class(const tide_json *classes, tide_text name) {
+/* The replacement class for a module of this name; NULL: none. */
+static const tide_json *liger_class(const tide_json *classes, tide_text name) {
     for (const tide_json *one = classes->first; one; one = one->next) {
-        tide_text rest = one->kind == TIDE_JSON_STRING ? one->text : TIDE_TEXT(""), piece;
+        const tide_json *modules = one->kind == TIDE_JSON_OBJECT ? tide_json_at(one, "modules") : one;
+        tide_text rest = modules->text, piece;
         while (tide_piece_next(&rest, ',', &piece))
-            if (tide_text_equal(piece, name)) return one->key;
+            if (tide_text_equal(piece, name)) return one;
     }
-    return TIDE_TEXT("");
+    return NULL;
+}
+
+/* Whether Liger itself leaves these modules as they are, by a size of the description. */
+static bool is_left_alone(tide_model *model, uint32_t scope, const tide_json *class) {
+    const tide_json *size = tide_json_at(class, "unless");
+    return size && tide_size_in(model, scope, size->text.at).truth;
 }
 
 /* _bind_method_to_module(): the module keeps its members and gets another forward(). If its members or arguments
@@ -66,11 +73,11 @@ static void replace_modules(liger_patch *p, liger_option *o, tide_description *d
     for (uint32_t i = 1; i < model->instance_count; i++) {
         tide_instance *of = &model->instances[i];
         bool is_here = model->scopes[of->scope].description == description;
-        tide_text name = is_here ? liger_class(classes, of->name) : TIDE_TEXT("");
-        tide_class *made = name.length ? tide_class_find(model->descriptions, description, name) : NULL;
+        const tide_json *class = is_here ? liger_class(classes, of->name) : NULL;
+        tide_class *made = class ? tide_class_find(model->descriptions, description, class->key) : NULL;
         if (!made || !is_alike(model->descriptions, made, of->of)) continue;
-        of->of = made;
         o->is_done = true;
+        if (!is_left_alone(model, of->scope, class)) of->of = made;
     }
 }
 
