@@ -112,9 +112,15 @@ static void check_rank(tide_job_builder *b) {
             b, TIDE_ERR_UNSUPPORTED, TIDE_SET_optimizer,
             tide_format(b->arena, "%s is not described with parallel.kind", job->values[TIDE_SET_optimizer]),
             "use another optimizer, or one GPU");
-    if (!is_alone && job->scaler)
-        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_scaler,
-                            "a GradScaler is not described with parallel.kind", "use bf16");
+    const int with_scaler = 1 << TIDE_parallel_kind_none | 1 << TIDE_parallel_kind_ddp | 1 << TIDE_parallel_kind_fsdp2;
+    if (job->scaler && !tide_is_of_kinds(job, with_scaler))
+        tide_builder_refuse(
+            b, TIDE_ERR_UNSUPPORTED, TIDE_SET_scaler,
+            tide_format(b->arena, "is not described with parallel.kind=%s", job->values[TIDE_SET_parallel_kind]),
+            "use bf16");
+    if (job->scaler && job->parallel_offload)
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_scaler, "is not described with parallel.offload",
+                            "use bf16");
 }
 
 /* What a kind does not support, or calls by another name. */

@@ -67,13 +67,16 @@ void tide_restore_num_items(tide_wrapper *w, tide_cast_items *items) {
 void tide_backward_with_callback(tide_wrapper *w, tide_tensor *loss, void (*callback)(void *state)) {
     tide_machine *m = w->model->m;
     m->op = "div";
-    tide_tensor *scaled = w->job->grad_accum > 1 && !w->has_divided ? tide_scale(m, loss) : tide_retain(loss);
+    tide_tensor *divided = w->job->grad_accum > 1 && !w->has_divided ? tide_scale(m, loss) : tide_retain(loss);
+    bool is_scaled = w->scaler && !w->has_divided; /* a trainer's loop does both */
+    tide_tensor *scaled = is_scaled ? tide_scaler_scale(w->model, w->scaler, divided) : tide_retain(divided);
     m->op = "ones_like";
     tide_tensor *one = tide_empty_like(m, scaled, (tide_dtype)scaled->dtype);
     tide_run_backward_from(m, &scaled, &one, 1);
     if (!m->has_failed) callback(w->state);
     tide_release(m, one);
     tide_release(m, scaled);
+    tide_release(m, divided);
 }
 
 void tide_backward_divided(tide_wrapper *w, tide_tensor *loss) {
@@ -85,7 +88,7 @@ void tide_backward_divided(tide_wrapper *w, tide_tensor *loss) {
 }
 
 void tide_clip_members(tide_wrapper *w) {
-    if (w->scaler) tide_scaler_unscale(w->model, w->scaler, w->optimizer);
+    if (w->scaler && (w->has_trainer || w->job->clip > 0)) tide_scaler_unscale(w->model, w->scaler, w->optimizer);
     if (w->has_trainer) { /* _get_grad_norm */
         tide_del(w->model->m, "del grad_norm", w->grad_norm);
         w->grad_norm = tide_clip_grad_norm(w->optimizer);

@@ -99,6 +99,7 @@ static void step_fused(tide_model *model, tide_scaler *scaler, tide_optimizer *o
         tide_tensor *dummy_inv_scale = tide_scalar(m, TIDE_FP32), *found = tide_scalar(m, TIDE_FP32);
         scaler->found_inf = tide_scalar(m, TIDE_FP32);
         tide_tensor *replica = tide_scalar(m, TIDE_FP32);
+        if (!scaler->is_on_host) reduce_found_inf(m, scaler, optimizer);
         tide_release(m, replica);
         tide_release(m, dummy_inv_scale);
         tide_release(m, found);

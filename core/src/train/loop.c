@@ -48,20 +48,27 @@ static void make_extra_grads(tide_model *model) {
     m->state.factor = TIDE_FACTOR_TEMPORARY;
 }
 
+static void backward_of(loop *l, tide_tensor *loss) {
+    tide_machine *m = &l->run->machine;
+    if (!l->job->scaler) {
+        tide_run_backward(m, loss);
+        return;
+    }
+    tide_tensor *scaled = tide_scaler_scale(&l->run->model, &l->scaler, loss);
+    tide_run_backward(m, scaled);
+    tide_del(m, "del scaled loss", scaled);
+}
+
 static void backward(loop *l) {
     tide_machine *m = &l->run->machine;
     if (l->strategy->backward) {
         l->strategy->backward(&l->wrapper, l->loss);
     } else if (l->strategy != &tide_one_gpu) {
         tide_tensor *loss = divided(l); /* the undivided one lives on */
-        tide_run_backward(m, loss);
+        backward_of(l, loss);
         tide_del(m, "del loss", loss);
-    } else if (l->job->scaler) {
-        tide_tensor *scaled = tide_scaler_scale(&l->run->model, &l->scaler, l->loss);
-        tide_run_backward(m, scaled);
-        tide_del(m, "del scaled loss", scaled);
     } else {
-        tide_run_backward(m, l->loss);
+        backward_of(l, l->loss);
     }
     if (l->strategy == &tide_one_gpu) make_extra_grads(&l->run->model);
 }
@@ -307,6 +314,8 @@ bool tide_play_loop(tide_run *run, const tide_job *job) {
     if (job->scaler && job->optimizer != TIDE_optimizer_none &&
         !tide_scaler_takes(&run->model, &l.scaler, l.optimizer, job->clip > 0))
         return false;
+    if (job->scaler) l.wrapper.scaler = &l.scaler;
+    l.scaler.has_dtensors = job->parallel_kind == TIDE_parallel_kind_fsdp2;
     tide_timeline_mark(&m->timeline, 0, TIDE_PHASE_LOAD);
     return play(&l);
 }

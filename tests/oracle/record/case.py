@@ -127,8 +127,10 @@ def refuse_contradictions(case: Case, plan: Plan) -> None:
     for name, size in (("tp", plan.tp), ("pp", plan.pp), ("cp", plan.cp)):
         if size > 1 and plan.kind not in (name, "native", "megatron", *also.get(name, ())):
             raise CaseError(f"{name} is not for kind {plan.kind}")
-    if case.mode != "train" or case.scaler:
-        raise CaseError("parallel cases train, without a GradScaler")
+    if case.mode != "train":
+        raise CaseError("parallel cases train")
+    if case.scaler and (plan.kind not in ("ddp", "fsdp2") or case.trainer):
+        raise CaseError("a GradScaler is for kinds ddp and fsdp2")
     if case.lengths and case.grad_accum > 1:
         raise CaseError("lengths of a rank are of one micro-batch a step")
     if plan.kind in INTERLEAVED and case.grad_accum > 1:

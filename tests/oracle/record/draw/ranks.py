@@ -211,12 +211,15 @@ SETTINGS: Table = {
     "autocast": ["bf16"],
     "zero_grad": ["zero"],
     "lora": [],  # an adapter
+    "scaler": [True],  # with autocast in fp16
 }
 NOT_READ: dict[str, tuple[str, ...]] = {  # settings that a kind has otherwise, or not at all
-    "megatron": ("checkpointing", "grad_accum", "param_groups", "autocast", "zero_grad", "lora"),
-    "native": ("checkpointing", "grad_accum", "autocast"),
-    "pp": ("grad_accum", "autocast"),
-    **dict.fromkeys(("zero0", "zero1", "zero2", "zero3"), ("autocast", "zero_grad")),
+    "megatron": ("checkpointing", "grad_accum", "param_groups", "autocast", "zero_grad", "lora", "scaler"),
+    "native": ("checkpointing", "grad_accum", "autocast", "scaler"),
+    "pp": ("grad_accum", "autocast", "scaler"),
+    "tp": ("scaler",),
+    "fsdp1": ("scaler",),
+    **dict.fromkeys(("zero0", "zero1", "zero2", "zero3"), ("autocast", "zero_grad", "scaler")),
 }
 ADAPTER: Table = {
     "r": [4, 64],
@@ -254,6 +257,8 @@ def draw(kind: str, rng: random.Random, models: list[str]) -> Given:
     if kind in FULL_PRECISION and rng.random() < 0.5:
         case["dtype"] = "fp32"
     case |= settings(rng, kind, config)
+    if "scaler" in case:
+        case |= {"dtype": "fp32", "autocast": "fp16"}
     layout(rng, kind, plan, case)
     if kind == "megatron":
         of_megatron(plan, case, has_experts(config))

@@ -44,6 +44,7 @@ class Reading(unittest.TestCase):
         self.refused({"model": "gpt2", "parallel": {"kind": "ddp", "dp": 2, "rank": 2}}, "rank 2 of 2")
         self.refused({"model": "gpt2", "parallel": {"kind": "ddp", "dp": 2, "tp": 2}}, "tp is not for kind ddp")
         self.refused({"model": "gpt2", "mode": "infer", "parallel": {"kind": "ddp", "dp": 2}}, "parallel cases train")
+        self.refused({"model": "gpt2", "scaler": True, "parallel": {"kind": "zero2", "dp": 2}}, "kinds ddp and fsdp2")
         self.refused({"model": "gpt2", "parallel": {"kind": "fsdp1", "dp": 2, "strategy": "HYBRID_SHARD"}}, "hybrid")
 
     def test_a_trainer_refuses_what_it_does_not_read(self) -> None:

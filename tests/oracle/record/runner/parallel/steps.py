@@ -28,6 +28,7 @@ class Step:
         self.plan: Any = case.parallel
         self.mark: Callable[[str], None] = lambda name: None
         self.held: Any = None
+        self.scaler = torch.amp.GradScaler("cuda") if case.scaler else None
 
     def sync(self, last: bool) -> Any:
         """The context of a micro-batch; gradients are reduced after the last."""
@@ -41,7 +42,7 @@ class Step:
         return loss
 
     def backward(self, loss: Any) -> None:
-        loss.backward()
+        (self.scaler.scale(loss) if self.scaler else loss).backward()
 
     def clip_gradients(self) -> None:
         if self.case.clip:
@@ -49,8 +50,14 @@ class Step:
 
     def update(self) -> None:
         if self.optimizer is not None:
+            if self.scaler and self.case.clip:
+                self.scaler.unscale_(self.optimizer)
             self.clip_gradients()
-            self.optimizer.step()
+            if self.scaler:
+                self.scaler.step(self.optimizer)
+                self.scaler.update()
+            else:
+                self.optimizer.step()
             self.optimizer.zero_grad(set_to_none=self.case.zero_grad == "none")
 
     def __call__(self, batch: Batch) -> None:
