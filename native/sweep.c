@@ -174,6 +174,7 @@ static void row_show(sweep *s, const cJSON *answer) {
     if (s->csv) fprintf(s->csv, ",%s,", cJSON_IsFalse(fits) ? "no" : cJSON_IsTrue(fits) ? "yes" : "");
     if (s->csv) cli_csv_text(s->csv, reason);
     if (s->csv) fputc('\n', s->csv);
+    if (!is_ok && s->points == 1 && !s->arguments.is_json) cli_diagnostics_show(stderr, cli_at(answer, "diagnostics"));
     s->refused += is_ok ? 0 : 1;
     s->not_fitting += cJSON_IsFalse(fits) ? 1 : 0;
 }
@@ -278,8 +279,9 @@ static int play_all(sweep *s) {
     s->serves = asks_server(s);
     head_show(s);
     status = points_play_all(s);
-    if (!to_screen && !s->arguments.is_json) {
-        printf("Peaks of %zu combinations, %s\n\n", s->points, cli_unit_name(s->unit));
+    bool is_refused = s->points == 1 && s->refused; /* which has been said */
+    if (!to_screen && !s->arguments.is_json && !is_refused) {
+        printf("Peaks of %zu combination%s, %s\n\n", s->points, s->points == 1 ? "" : "s", cli_unit_name(s->unit));
         cli_table_print(&s->table);
     }
     bool is_written = !s->csv || (to_screen ? fflush(s->csv) == 0 : fclose(s->csv) == 0);
