@@ -146,6 +146,9 @@ void tide_set_model_settings(tide_run *run, const tide_job *job, bool uses_cache
     DTYPE("quant_dtype", run->model.state.dtype);
     n = add_quant(m, job, s, n);
     DTYPE("model_dtype", run->model.state.dtype);
+    /* of pixels and features: as processors make them in a trainer's batches, else as the model takes them */
+    DTYPE("input_dtype",
+          tide_job_has_trainer(job) || forward_is_autocast(run, job) ? TIDE_FP32 : run->model.state.dtype);
     n = add_rows(m, job, s, n);
     n = add_sequence_ranks(m, job, s, n);
     bool is_alone = job->parallel_kind == TIDE_parallel_kind_none;

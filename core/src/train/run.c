@@ -177,6 +177,17 @@ static void cast_adapters_to_bf16(tide_run *run, const tide_job *job) {
     m->state.factor = TIDE_FACTOR_TEMPORARY;
 }
 
+/* activation_checkpointing_enable() does so for models whose main_input_name is input_ids, and PeftModel for those that
+ * have checkpoints already: not in transformers' Trainer, which enables them later. */
+static void require_input_grads(tide_run *run, const tide_job *job) {
+    const tide_model *model = &run->model;
+    const tide_json *inputs = model->instances[model->root].of->inputs;
+    if (!inputs) inputs = tide_description_at(model->scopes[0].description, "inputs");
+    bool by_peft = job->adapter != TIDE_adapter_none && job->trainer != TIDE_trainer_hf;
+    if (by_peft || tide_json_at(inputs, "input_ids"))
+        tide_model_require_input_grads(&run->model, job->adapter != TIDE_adapter_none);
+}
+
 bool tide_load(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
     prepare(run, job, arena, diags);
     tide_machine *m = &run->machine;
@@ -201,8 +212,7 @@ bool tide_load(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagn
     tide_choose_trainable(run, job);
     cast_to_fp32(run, job);
     if (tide_prepares_kbit(job)) tide_prepare_kbit(&run->model);
-    if (run->model.state.is_checkpointing)
-        tide_model_require_input_grads(&run->model, job->adapter != TIDE_adapter_none);
+    if (run->model.state.is_checkpointing) require_input_grads(run, job);
     if (job->adapter != TIDE_adapter_none && !tide_adapt(&run->model, job)) return false;
     cast_adapters_to_bf16(run, job);
     cast_embeddings_to_bf16(run, job);

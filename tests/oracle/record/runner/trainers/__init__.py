@@ -76,7 +76,7 @@ def play(case: Case, model: Model, meter: Meter, state: dict[str, Any]) -> None:
     ranks.setup(case)
     module, name, _ = arguments.classes(case)
     trainer_class = getattr(importlib.import_module(module), name)
-    settings = arguments.settings(case, model.config)
+    settings = arguments.settings(case, model)
     bare = arguments.bare(case)
     with ranks.quantised_state(case):
         net = models.build(bare, model.config, deepspeed.partition(case), ranks.is_on_host(case))

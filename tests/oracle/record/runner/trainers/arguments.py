@@ -9,7 +9,7 @@ import tempfile
 from typing import Any
 
 from ...case import Case
-from ...catalogue import Config, Model
+from ...catalogue import Model
 from ...plans import GENERATE
 from .. import adapters
 from . import ranks
@@ -69,13 +69,17 @@ def untouched(case: Case) -> Case:
     return dataclasses.replace(bare(case), freeze=[], train_only=[])
 
 
-def settings(case: Case, config: Config) -> Any:
+def settings(case: Case, model: Model) -> Any:
     """The trainer's configuration."""
+    from . import data
+
     plan = case.trainer
     assert plan
     module, _, name = classes(case)
     module = "transformers" if module == FACTORY else module
-    arguments = common(case) | of_kind(case) | ranks.arguments(case, config)
+    arguments = common(case) | of_kind(case) | ranks.arguments(case, model.config)
+    if data.is_of_media(case, model):
+        arguments["remove_unused_columns"] = False
     return getattr(importlib.import_module(module), name)(**(arguments | plan.args))
 
 

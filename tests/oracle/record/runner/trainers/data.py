@@ -71,11 +71,16 @@ class Samples:
 
 
 def media_collator(case: Case, model: Model) -> Callable[[list[Any]], dict[str, Any]]:
+    import torch
+
     from .. import batches
 
     def collate(samples: list[Any]) -> dict[str, Any]:
         of = dataclasses.replace(case, batch=len(samples))
-        return batches.maker_of(model)(batches.Maker(of, model, device="cpu", is_raw=True))
+        made = batches.maker_of(model)(batches.Maker(of, model, device="cpu", is_raw=True))
+        if "input_ids" in made and not model.type.startswith("siglip"):  # whose tokenizer gives none
+            made.setdefault("attention_mask", torch.ones_like(made["input_ids"]))
+        return made
 
     return collate
 
