@@ -30,6 +30,17 @@ void tide_cast_model(tide_wrapper *w, tide_dtype dtype) {
     cast_parameters(w, dtype, tide_children_first(w->model));
 }
 
+/* deepspeed/runtime/engine.py, _broadcast_model, and zero/partition_parameters.py, which broadcasts what zero.Init
+ * makes: parameters are sent as bytes. */
+void tide_check_broadcast(tide_model *model) {
+    for (uint32_t i = 0; i < model->parameter_count && !model->m->has_failed; i++)
+        if (!model->parameters[i].tensor->shape->dims)
+            tide_fail_setting(
+                model->m, TIDE_ERR_CONFLICT, "parallel.kind",
+                "DeepSpeed cannot send %s as bytes: \"self.dim() cannot be 0 to view BFloat16 as Byte\"; use ddp",
+                model->parameters[i].name);
+}
+
 /* deepspeed/runtime/engine.py, _configure_distributed_model: _cast_module_mixed_precision() in the order of
  * module.parameters() if there is a half-precision dtype, then Module.to(). */
 void tide_cast_and_place_model(tide_wrapper *w, tide_dtype dtype) {
@@ -39,6 +50,7 @@ void tide_cast_and_place_model(tide_wrapper *w, tide_dtype dtype) {
     if (!keeps_types) cast_parameters(w, dtype, is_on_device ? NULL : tide_children_first(model));
     model->m->makes_on_host = model->state.is_on_meta = false;
     if (!is_on_device) tide_model_to_device(model);
+    tide_check_broadcast(model);
 }
 
 /* Without an optimizer and with ZeRO disabled, the engine allocates nothing besides the model. */

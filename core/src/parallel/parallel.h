@@ -49,6 +49,8 @@ int64_t tide_hidden_size(const tide_wrapper *w);
 void tide_cast_model(tide_wrapper *w, tide_dtype dtype);
 /* engine.py, _configure_distributed_model: the same, then moves what is on the host to the device. */
 void tide_cast_and_place_model(tide_wrapper *w, tide_dtype dtype);
+/* Whether DeepSpeed can broadcast all parameters; reports an error. */
+void tide_check_broadcast(tide_model *model);
 
 /* tide_strategy.prepare_reference for DeepSpeed's stages 0 to 2. */
 void tide_prepare_whole_reference(tide_wrapper *w);

@@ -340,8 +340,11 @@ static zero3 *zero3_open(tide_wrapper *w, const zero3_init **made) {
     *made = model->parameter_made ? m->wrapper : NULL;
     model->parameter_made = NULL;
     m->makes_on_host = m->makes_on_host && !*made; /* zero.Init makes them in their own dtype */
-    if (!*made) tide_cast_and_place_model(w, tide_dtype_or(w->job->parallel_half, TIDE_FP32));
-    if (!tide_autotp(w)) return NULL;
+    if (*made)
+        tide_check_broadcast(model);
+    else
+        tide_cast_and_place_model(w, tide_dtype_or(w->job->parallel_half, TIDE_FP32));
+    if (m->has_failed || !tide_autotp(w)) return NULL;
     return zero3_new(w, hpz_ranks);
 }
 
