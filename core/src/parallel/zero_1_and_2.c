@@ -78,9 +78,9 @@ static bool is_owner(const zero12 *z, const zero12_param *p) {
     return z->w->rank >= first && z->w->rank <= last;
 }
 
-/* The number of elements of p in this rank's part. */
-static int64_t owned_count(const zero12 *z, const zero12_param *p) {
-    int64_t from = z->w->rank * z->groups[p->group].partition_size, to = from + z->groups[p->group].partition_size;
+/* The number of elements of p in a rank's part. */
+static int64_t owned_by(const zero12 *z, const zero12_param *p, int64_t rank) {
+    int64_t from = rank * z->groups[p->group].partition_size, to = from + z->groups[p->group].partition_size;
     int64_t start = p->first_element > from ? p->first_element : from,
             end = p->first_element + p->numel < to ? p->first_element + p->numel : to;
     return end > start ? end - start : 0;
@@ -190,9 +190,9 @@ static void chunk_add(zero12 *z, chunk *c, int64_t elements, bool is_own) {
 
 /* The owners of the parameters of a bucket as they are first met: the order of `buckets` in average_tensor. */
 static int64_t *owners_in_order(zero12 *z, uint32_t *count) {
-    tide_machine *m = zero12_machine(z);
-    bool *is_met = TIDE_NEW(m->arena, bool, z->w->ranks);
-    int64_t *order = TIDE_NEW(m->arena, int64_t, z->w->ranks), first, last;
+    tide_arena *arena = zero12_machine(z)->arena;
+    bool *is_met = TIDE_NEW(arena, bool, z->w->ranks);
+    int64_t *order = TIDE_NEW(arena, int64_t, z->w->ranks), first, last;
     *count = 0;
     for (uint32_t i = 0; i < z->ipg_count; i++) {
         owners_of(z, &z->params[z->ipg_params[i]], &first, &last);
@@ -204,7 +204,6 @@ static int64_t *owners_in_order(zero12 *z, uint32_t *count) {
 
 /* average_tensor: splits the bucket where the owner changes. With separate reductions, owner by owner. */
 static void average_tensor(zero12 *z, const tide_tensor *sent) {
-    int64_t owner = -1, elements = 0;
     if (!z->reduce_scatter) {
         if (z->communication_data_type != z->dtype) allreduce_and_copy(z, 1, z->ipg_elements);
         return;
@@ -213,21 +212,18 @@ static void average_tensor(zero12 *z, const tide_tensor *sent) {
     const int64_t *order = z->use_multi_rank_bucket_allreduce ? NULL : owners_in_order(z, &turns);
     for (uint32_t turn = 0; turn < turns; turn++) {
         chunk c = {0, 0};
-        owner = -1;
+        int64_t owner = -1, elements = 0;
         for (uint32_t i = 0; i < z->ipg_count; i++) {
             const zero12_param *p = &z->params[z->ipg_params[i]];
             int64_t first, last, part = z->groups[p->group].partition_size;
             owners_of(z, p, &first, &last);
             for (int64_t r = first; r <= last; r++) {
-                int64_t from = r * part > p->first_element ? r * part : p->first_element,
-                        to =
-                            (r + 1) * part < p->first_element + p->numel ? (r + 1) * part : p->first_element + p->numel;
                 if (r != owner || (z->use_grad_accum_attribute && r == z->w->rank)) {
                     if (elements && (!order || owner == order[turn])) chunk_add(z, &c, elements, owner == z->w->rank);
                     elements = 0;
                     owner = r;
                 }
-                elements += to - from;
+                elements += owned_by(z, p, r);
                 if (z->use_grad_accum_attribute && r == z->w->rank && !z->groups[p->group].grad_partition_buffer)
                     z->groups[p->group].grad_partition_buffer =
                         tide_flat_of(zero12_machine(z), zero12_name, part, TIDE_FP32, TIDE_FACTOR_GRADIENT);
@@ -235,7 +231,6 @@ static void average_tensor(zero12 *z, const tide_tensor *sent) {
             }
         }
         if (elements && (!order || owner == order[turn])) chunk_add(z, &c, elements, owner == z->w->rank);
-        elements = 0;
         if (c.count) allreduce_and_copy(z, c.count, c.elements);
     }
 }
@@ -244,10 +239,10 @@ static void average_tensor(zero12 *z, const tide_tensor *sent) {
 static void copy_grads_in_partition(zero12 *z, zero12_param *p) {
     tide_machine *m = zero12_machine(z);
     if (z->cpu_offload) {
-        if (!z->w->is_last) return;                                                  /* accumulated on the host */
-        p->norm_for_param_grads = tide_fp64_norm(m, zero12_name, owned_count(z, p)); /* norm_for_param_grads */
+        if (!z->w->is_last) return; /* accumulated on the host */
+        p->norm_for_param_grads = tide_fp64_norm(m, zero12_name, owned_by(z, p, z->w->rank)); /* norm_for_param_grads */
         if (z->dtype != TIDE_FP32 && !z->use_grad_accum_attribute)
-            tide_release(m, tide_flat_of(m, zero12_name, owned_count(z, p), TIDE_FP32, TIDE_FACTOR_TEMPORARY));
+            tide_release(m, tide_flat_of(m, zero12_name, owned_by(z, p, z->w->rank), TIDE_FP32, TIDE_FACTOR_TEMPORARY));
         tide_release_at(m, &p->tensor->grad);
         return;
     }
@@ -342,7 +337,7 @@ static void get_flat_partition(zero12 *z, zero12_group *g) {
             g->averaged_gradients[n++] = grad;
         else
             tide_release(m, grad); /* added to the existing ones */
-        elements += owned_count(z, p);
+        elements += owned_by(z, p, z->w->rank);
     }
     if (is_new) g->averaged_count = n;
     if (z->w->is_last && elements < g->partition_size)
@@ -417,7 +412,7 @@ static void zero_update(tide_wrapper *w) {
         uint32_t n = 0;
         for (uint32_t k = g->first; k < g->end; k++)
             if (z->params[k].is_in_current_partition && tide_autotp_counts(z->w, z->params[k].tensor))
-                norms[n++] = tide_fp64_norm(m, zero12_name, owned_count(z, &z->params[k]));
+                norms[n++] = tide_fp64_norm(m, zero12_name, owned_by(z, &z->params[k], z->w->rank));
         for (uint32_t k = n; k-- > 0;) tide_release(m, norms[k]);
     }
     for (uint32_t i = 0; i < z->group_count && z->cpu_offload; i++)
