@@ -510,8 +510,7 @@ static tide_value op_sdpa(tide_machine *m, tide_value *arguments) {
 }
 
 /* flash_attn_func and flash_attn_varlen_func of flash-attn 2.8.3, the kernel that PyTorch has
- * (csrc/flash_attn/flash_api.cpp: mha_fwd, mha_varlen_fwd). Before it, transformers casts fp32 inputs itself
- * (modeling_flash_attention_utils.py, fa_peft_integration_check). */
+ * (csrc/flash_attn/flash_api.cpp). Before it transformers casts fp32 inputs itself (fa_peft_integration_check). */
 static tide_value op_flash_attention(tide_machine *m, tide_value *arguments) {
     tide_tensor *all[3];
     for (int i = 0; i < 3; i++) all[i] = tide_arg_tensor(m, arguments[i]);
