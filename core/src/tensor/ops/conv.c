@@ -108,7 +108,7 @@ static bool is_for_cudnn(const tide_tensor *x, const tide_tensor *weight, int64_
 
 /* x (N, C, ...), weight (O, C / groups, ...) with 1, 2 or 3 spatial dimensions. */
 /* aten/src/ATen/native/Convolution.cpp, check_input_same_type_as_parameters */
-static bool takes_dtype(tide_machine *m, const tide_tensor *x, const tide_tensor *weight) {
+static bool is_of_weight_dtype(tide_machine *m, const tide_tensor *x, const tide_tensor *weight) {
     if (x->dtype == weight->dtype) return true;
     tide_fail_setting(
         m, TIDE_ERR_CONFLICT, "dtype",
@@ -140,7 +140,7 @@ static tide_value op_conv(tide_machine *m, tide_value *a) {
                   tide_shape_text(m, weight->shape));
         return tide_none();
     }
-    if (!takes_dtype(m, x, weight)) return tide_none();
+    if (!is_of_weight_dtype(m, x, weight)) return tide_none();
     shape.dim[1] = weight->shape->dim[0];
     tide_node *node = tide_node_new(m, &conv_backward, all, 3);
     bool is_last = prefers_channels_last(x) || prefers_channels_last(weight);
