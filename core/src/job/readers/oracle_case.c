@@ -114,7 +114,7 @@ static bool case_trainer(case_reader *r, const tide_json *plan) {
                                            {"temperature", "trainer.temperature"},
                                            {"program", "trainer.program"},
                                            {"trl", "trl"}};
-    static const char *const without_effect[] = {"load_best_model_at_end"};
+    static const char *const without_effect[] = {"load_best_model_at_end", "average_tokens_across_devices"};
     static const char *const of_rollouts[][3] = {{"generations", "trainer.num_generations", "4"},
                                                  {"completion", "trainer.max_completion_length", "64"},
                                                  {"beta", "trainer.beta", "0"}};
