@@ -303,8 +303,13 @@ static void change_head(tide_job_builder *b, tide_json *config, const char *head
     for (size_t i = 0; i < TIDE_COUNT_OF(endings) && length == name->text.length; i++)
         if (tide_text_ends(name->text, tide_text_of(endings[i]))) length -= strlen(endings[i]);
     bool has_none = strcmp(head, "none") == 0;
-    name->text = tide_text_of(tide_format(b->arena, "%.*s%s%s", (int)length, name->text.at, has_none ? "Model" : "For",
-                                          has_none ? "" : head));
+    /* transformers/models/auto/modeling_auto.py: the classifier of gemma3_text is Gemma3TextForSequenceClassification
+     */
+    const tide_json *type = tide_json_at(config, "model_type");
+    bool is_text = strcmp(head, "SequenceClassification") == 0 && tide_json_is(type, TIDE_JSON_STRING) &&
+                   tide_text_ends(type->text, TIDE_TEXT("_text")) && !strstr(name->text.at, "TextFor");
+    name->text = tide_text_of(tide_format(b->arena, "%.*s%s%s%s", (int)length, name->text.at, is_text ? "Text" : "",
+                                          has_none ? "Model" : "For", has_none ? "" : head));
 }
 
 /* trl/trainer/reward_trainer.py, __init__: AutoModelForSequenceClassification with num_labels=1, even for a model given

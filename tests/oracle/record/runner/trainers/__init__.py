@@ -56,10 +56,12 @@ def import_libraries(kinds: Iterable[str]) -> None:
 def prepare_config(config: Config, case: Case) -> None:
     assert case.trainer
     if case.trainer.kind == "reward":
+        from transformers.models.auto.modeling_auto import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES as NAMES
+
         name = config["architectures"][0]
         for ending in ("ForCausalLM", "LMHeadModel"):
             name = name.replace(ending, "ForSequenceClassification")
-        config["architectures"] = [name]
+        config["architectures"] = [NAMES.get(config["model_type"], name)]
         config["num_labels"] = 1
     config["pad_token_id"] = PAD
 
