@@ -134,20 +134,31 @@ void tide_set_num_items(tide_trainer_run *t, tide_tensor *num_items) {
 
 /* ---- the model's call ---- */
 
+typedef struct converted {
+    tide_tensor *before[TIDE_INPUT_LIMIT];
+    uint32_t count;
+} converted;
+
+/* Outputs of parts are converted too; a cache, a list of lists here, is an object. */
+static void convert_items(tide_machine *m, tide_value *items, uint32_t count, converted *c) {
+    for (uint32_t i = 0; i < count && c->count < TIDE_INPUT_LIMIT; i++) {
+        bool is_list = items[i].kind == TIDE_VALUE_LIST && items[i].list->count,
+             is_cache = is_list && items[i].list->items[0].kind == TIDE_VALUE_LIST;
+        if (is_list && !is_cache) convert_items(m, items[i].list->items, items[i].list->count, c);
+        bool is_tensor = items[i].kind == TIDE_VALUE_TENSOR;
+        if (!is_tensor || (items[i].tensor->dtype != TIDE_BF16 && items[i].tensor->dtype != TIDE_FP16)) continue;
+        c->before[c->count++] = items[i].tensor;
+        items[i].tensor = tide_to(m, items[i].tensor, TIDE_FP32);
+    }
+}
+
 /* accelerate/utils/operations.py, convert_to_fp32: for outputs of forward() under autocast. */
 static void convert_to_fp32(tide_machine *m, tide_value *output) {
     bool is_list = output->kind == TIDE_VALUE_LIST;
-    tide_value *items = is_list ? output->list->items : output;
-    tide_tensor *before[TIDE_INPUT_LIMIT];
-    uint32_t count = is_list ? output->list->count : 1, replaced = 0;
+    converted c = {.count = 0};
     m->op = "convert_to_fp32";
-    for (uint32_t i = 0; i < count && replaced < TIDE_INPUT_LIMIT; i++) {
-        bool is_tensor = items[i].kind == TIDE_VALUE_TENSOR;
-        if (!is_tensor || (items[i].tensor->dtype != TIDE_BF16 && items[i].tensor->dtype != TIDE_FP16)) continue;
-        before[replaced++] = items[i].tensor;
-        items[i].tensor = tide_to(m, items[i].tensor, TIDE_FP32);
-    }
-    for (uint32_t i = 0; i < replaced; i++) tide_release(m, before[i]);
+    convert_items(m, is_list ? output->list->items : output, is_list ? output->list->count : 1, &c);
+    for (uint32_t i = 0; i < c.count; i++) tide_release(m, c.before[i]);
 }
 
 void tide_trainer_call_begins(tide_model *model, bool replaced) {
