@@ -90,6 +90,7 @@ def variables(environment: str, cases: Sequence[Given], options: Options) -> dic
         made["PYTHONPATH"] = str(trl)
     return {
         **os.environ,
+        "PYTHONHASHSEED": "0",  # sets of words, which transformers' models loop over, in one order
         **made,
         "PATH": f"{python.parent}:{os.environ.get('PATH', '')}",
         "APART_PATH": str(environments.apart_of(environment)),

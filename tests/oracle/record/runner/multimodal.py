@@ -141,9 +141,12 @@ def gemma4_batch(make: Maker) -> Batch:
     tokens, (rows, columns) = gemma4_pools(case, config, make.model.preprocessor)
     batch = images_of(make, rows * columns)
     if case.images:
-        count, kernel = case.batch * case.images, vision.get("pooling_kernel_size", 3)
+        count, side = case.batch * case.images, vision.get("patch_size", 16)
+        kernel = vision.get("pooling_kernel_size", 3)
         patches = tokens * kernel**2
-        batch["pixel_values"] = make.floats(count, patches, 3 * vision.get("patch_size", 16) ** 2, cast=False)
+        if config["model_type"] == "gemma4_unified":  # patches are pooled before the model
+            patches, side = tokens, side * kernel
+        batch["pixel_values"] = make.floats(count, patches, 3 * side**2, cast=False)
         batch["image_position_ids"] = torch.zeros(count, patches, 2, dtype=torch.long)
         batch["mm_token_type_ids"] = (batch["input_ids"] == image_token(config)).long()
     return batch
@@ -209,6 +212,7 @@ MAKERS: dict[str, Callable[[Maker], Batch]] = {
     "qwen2_5_vl": qwen_vl_batch,
     "gemma3": gemma3_batch,
     "gemma4": gemma4_batch,
+    "gemma4_unified": gemma4_batch,
     "paligemma": paligemma_batch,
     "idefics3": idefics3_batch,
     "smolvlm": idefics3_batch,

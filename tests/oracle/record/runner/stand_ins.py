@@ -50,7 +50,7 @@ def install(case: Case, model: Model) -> None:
         flash_attention.install(bool(case.padding))
     if model.type in ("idefics3", "smolvlm"):
         all_images_are_real()
-    if model.type == "gemma4":
+    if model.type in ("gemma4", "gemma4_unified"):
         images_have_patches(case, model)
     if model.type in ("qwen2_vl", "qwen2_5_vl"):
         vision_grid_on_the_host()
@@ -346,13 +346,14 @@ def images_have_patches(case: Case, model: Model) -> None:
     """Gemma 4 reads from the device which patches of an image are none, and selects by it."""
     from transformers import masking_utils
     from transformers.models.gemma4.modeling_gemma4 import Gemma4Model, Gemma4VisionModel
+    from transformers.models.gemma4_unified.modeling_gemma4_unified import Gemma4UnifiedModel
 
     from .multimodal import gemma4_pools
 
     most, (rows, columns) = gemma4_pools(case, model.config, model.preprocessor)
     images, found = case.batch * case.images, rows * columns
     select, tolist = torch.Tensor.__getitem__, torch.Tensor.tolist
-    features, see = Gemma4Model.get_image_features, Gemma4VisionModel.forward
+    see = Gemma4VisionModel.forward
 
     def selected(self: Any, index: Any) -> Any:
         if not isinstance(index, torch.Tensor) or index.dtype != torch.bool or not index.is_cuda:
@@ -364,11 +365,14 @@ def images_have_patches(case: Case, model: Model) -> None:
             during_backward(out, count)
         return out
 
-    @functools.wraps(features)
-    def get_image_features(self: Any, *args: Any, **kwargs: Any) -> Any:
-        counts = lambda t: [found] * images if t.is_cuda and t.shape == (images,) else tolist(t)  # noqa: E731
-        with mock.patch.object(torch.Tensor, "tolist", counts):
-            return features(self, *args, **kwargs)
+    def counted(features: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(features)
+        def get_image_features(self: Any, *args: Any, **kwargs: Any) -> Any:
+            counts = lambda t: [found] * images if t.is_cuda and t.shape == (images,) else tolist(t)  # noqa: E731
+            with mock.patch.object(torch.Tensor, "tolist", counts):
+                return features(self, *args, **kwargs)
+
+        return get_image_features
 
     @functools.wraps(see)
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -378,7 +382,9 @@ def images_have_patches(case: Case, model: Model) -> None:
             return see(self, *args, **kwargs)
 
     torch.Tensor.__getitem__ = selected
-    Gemma4Model.get_image_features, Gemma4VisionModel.forward = get_image_features, forward
+    Gemma4VisionModel.forward = forward
+    for model_class in (Gemma4Model, Gemma4UnifiedModel):
+        model_class.get_image_features = counted(model_class.get_image_features)
 
 
 def vision_grid_on_the_host() -> None:
