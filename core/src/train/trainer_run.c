@@ -134,13 +134,13 @@ void tide_set_num_items(tide_trainer_run *t, tide_tensor *num_items) {
 
 /* ---- the model's call ---- */
 
-typedef struct converted {
+typedef struct cast_outputs {
     tide_tensor *before[TIDE_INPUT_LIMIT];
     uint32_t count;
-} converted;
+} cast_outputs;
 
 /* Outputs of parts are converted too; a cache, a list of lists here, is an object. */
-static void convert_items(tide_machine *m, tide_value *items, uint32_t count, converted *c) {
+static void convert_items(tide_machine *m, tide_value *items, uint32_t count, cast_outputs *c) {
     for (uint32_t i = 0; i < count && c->count < TIDE_INPUT_LIMIT; i++) {
         bool is_list = items[i].kind == TIDE_VALUE_LIST && items[i].list->count,
              is_cache = is_list && items[i].list->items[0].kind == TIDE_VALUE_LIST;
@@ -155,7 +155,7 @@ static void convert_items(tide_machine *m, tide_value *items, uint32_t count, co
 /* accelerate/utils/operations.py, convert_to_fp32: for outputs of forward() under autocast. */
 static void convert_to_fp32(tide_machine *m, tide_value *output) {
     bool is_list = output->kind == TIDE_VALUE_LIST;
-    converted c = {.count = 0};
+    cast_outputs c = {.count = 0};
     m->op = "convert_to_fp32";
     convert_items(m, is_list ? output->list->items : output, is_list ? output->list->count : 1, &c);
     for (uint32_t i = 0; i < c.count; i++) tide_release(m, c.before[i]);
