@@ -111,15 +111,6 @@ static void step_fused(tide_model *model, tide_scaler *scaler, tide_optimizer *o
     tide_release(m, found_inf);
 }
 
-void tide_scaler_step(tide_model *model, tide_scaler *scaler, tide_optimizer *optimizer) {
-    if (tide_optimizer_is_fused(optimizer)) {
-        step_fused(model, scaler, optimizer);
-        return;
-    }
-    tide_scaler_unscale(model, scaler, optimizer);
-    tide_optimizer_step(optimizer);
-}
-
 void tide_scaler_update(tide_model *model, tide_scaler *scaler) {
     if (scaler->is_on_host) tide_release(model->m, tide_scalar(model->m, TIDE_FP32)); /* found_inf.to(scale.device) */
     tide_release_at(model->m, &scaler->found_inf);
@@ -127,10 +118,11 @@ void tide_scaler_update(tide_model *model, tide_scaler *scaler) {
 }
 
 void tide_scaled_step(tide_model *model, tide_scaler *scaler, tide_optimizer *optimizer) {
-    if (!scaler) {
+    if (scaler && tide_optimizer_is_fused(optimizer)) {
+        step_fused(model, scaler, optimizer);
+    } else {
+        if (scaler) tide_scaler_unscale(model, scaler, optimizer);
         tide_optimizer_step(optimizer);
-        return;
     }
-    tide_scaler_step(model, scaler, optimizer);
-    tide_scaler_update(model, scaler);
+    if (scaler) tide_scaler_update(model, scaler);
 }

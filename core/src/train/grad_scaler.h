@@ -25,9 +25,8 @@ bool tide_scaler_takes(tide_model *model, const tide_scaler *scaler, const tide_
 /* scaler.scale(loss): the caller owns the scaled loss. */
 tide_tensor *tide_scaler_scale(tide_model *model, tide_scaler *scaler, tide_tensor *loss);
 void tide_scaler_unscale(tide_model *model, tide_scaler *scaler, const tide_optimizer *optimizer);
-void tide_scaler_step(tide_model *model, tide_scaler *scaler, tide_optimizer *optimizer);
 void tide_scaler_update(tide_model *model, tide_scaler *scaler);
-/* optimizer.step() of accelerate: the step and the update of its scaler, if there is one. */
+/* scaler.step(optimizer) and scaler.update(); without a scaler, optimizer.step(). */
 void tide_scaled_step(tide_model *model, tide_scaler *scaler, tide_optimizer *optimizer);
 
 #endif

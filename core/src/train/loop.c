@@ -50,12 +50,8 @@ static void make_extra_grads(tide_model *model) {
 
 static void backward_of(loop *l, tide_tensor *loss) {
     tide_machine *m = &l->run->machine;
-    if (!l->job->scaler) {
-        tide_run_backward(m, loss);
-        return;
-    }
-    tide_tensor *scaled = tide_scaler_scale(&l->run->model, &l->scaler, loss);
-    tide_run_backward(m, scaled);
+    tide_tensor *scaled = l->wrapper.scaler ? tide_scaler_scale(&l->run->model, l->wrapper.scaler, loss) : NULL;
+    tide_run_backward(m, scaled ? scaled : loss);
     tide_del(m, "del scaled loss", scaled);
 }
 
@@ -158,14 +154,10 @@ static void update(loop *l, unsigned step) {
     } else if (l->main_grads) {
         tide_main_grads_step(l->main_grads, l->job->clip > 0);
     } else if (l->job->optimizer != TIDE_optimizer_none && run->trainable > 0) {
-        if (l->job->scaler && l->job->clip > 0) tide_scaler_unscale(&run->model, &l->scaler, l->optimizer);
+        tide_scaler *scaler = l->wrapper.scaler;
+        if (scaler && l->job->clip > 0) tide_scaler_unscale(&run->model, scaler, l->optimizer);
         if (l->job->clip > 0) tide_release(m, tide_clip_grad_norm(l->optimizer));
-        if (l->job->scaler) {
-            tide_scaler_step(&run->model, &l->scaler, l->optimizer);
-            tide_scaler_update(&run->model, &l->scaler);
-        } else {
-            tide_optimizer_step(l->optimizer);
-        }
+        tide_scaled_step(&run->model, scaler, l->optimizer);
         if (l->job->zero_grad_at == TIDE_zero_grad_at_after_step) zero_grad(l);
     }
     tide_ema_update(l->ema);

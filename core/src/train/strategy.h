@@ -32,7 +32,7 @@ typedef struct tide_wrapper {
     bool has_trainer;       /* Trainer's loop: gradients are always clipped */
     bool has_divided;       /* the loop, the loss by the micro-batches of a step */
     tide_tensor *grad_norm; /* kept until the next one */
-    tide_scaler *scaler;    /* a Trainer's, for mixed precision in fp16; NULL: none */
+    tide_scaler *scaler;    /* the loop's; NULL: none */
     const bool *is_absent;  /* by instance: modules in other ranks' stages; NULL: none */
     tide_stages stages;     /* after wrap() */
     void *state;

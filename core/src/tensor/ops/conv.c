@@ -106,7 +106,6 @@ static bool is_for_cudnn(const tide_tensor *x, const tide_tensor *weight, int64_
     return size[0].size == 1 || size[1].size >= 512 || (size[1].size >= 256 && size[3].size >= 28);
 }
 
-/* x (N, C, ...), weight (O, C / groups, ...) with 1, 2 or 3 spatial dimensions. */
 /* aten/src/ATen/native/Convolution.cpp, check_input_same_type_as_parameters */
 static bool is_of_weight_dtype(tide_machine *m, const tide_tensor *x, const tide_tensor *weight) {
     if (x->dtype == weight->dtype) return true;
@@ -118,6 +117,7 @@ static bool is_of_weight_dtype(tide_machine *m, const tide_tensor *x, const tide
     return false;
 }
 
+/* x (N, C, ...), weight (O, C / groups, ...) with 1, 2 or 3 spatial dimensions. */
 static tide_value op_conv(tide_machine *m, tide_value *a) {
     tide_tensor *all[3] = {tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1]), tide_arg_tensor_or_none(m, a[2])};
     tide_tensor *x = all[0], *weight = all[1];
