@@ -82,7 +82,12 @@ def counted(source):
         source, found = re.subn(rf"(?m)^(\| {re.escape(start)}[^|]*\|[^|]*\|) [\d,]+ \|", rf"\1 {count:,} |", source)
         if found != 1:
             sys.exit(f"{README}: has no row of the runs that begins with {start!r}")
-    return source
+    return re.sub(r"\d+ models \|", f"{models()} models |", source)
+
+
+def models():
+    """How many were run on one GPU, by their names in the cases."""
+    return len({json.loads(line)["case"]["model"] for line in lines("*")})
 
 
 def main():
