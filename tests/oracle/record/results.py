@@ -5,6 +5,7 @@ results/FAMILY.jsonl        one device: training and inference, by the configura
 results/parallel/KIND.jsonl one rank of a distributed job; KIND_fp8.jsonl of those in FP8,
                             native_experts.jsonl and megatron_experts.jsonl of those with ranks of experts,
                             native_cp.jsonl and megatron_cp.jsonl of other ones with context parallel ranks
+results/trainers/KIND.jsonl a training library's trainer on one device; KIND_ranks.jsonl one rank of its distributed jobs
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ KERNELS = ("kernels", "float8", "offload_activations")
 
 
 def kind_of(plan: Given) -> str:
-    """The name of the file of a trainer's or a rank's results."""
+    """The name of the file of a rank's results."""
     kind: str = plan["kind"]
     if plan.get("fp8"):
         return f"{kind}_fp8"
@@ -87,9 +88,10 @@ def place(given: Given, folders: Iterable[Path] = ()) -> Path:
         return Path("serving") / f"{environments.engine_of(given.get('engine', 'vllm'))}.jsonl"
     if given.get("compile"):
         return Path("compile") / f"{family(given, folders)}.jsonl"
-    for key, folder in (("trainer", "trainers"), ("parallel", "parallel")):
-        if given.get(key):
-            return Path(folder) / f"{kind_of(given[key])}.jsonl"
+    if given.get("trainer"):
+        return Path("trainers") / f"{given['trainer']['kind']}{'_ranks' if given.get('parallel') else ''}.jsonl"
+    if given.get("parallel"):
+        return Path("parallel") / f"{kind_of(given['parallel'])}.jsonl"
     if (
         any(given.get(k) for k in KERNELS)
         or str(given.get("quant", "")).endswith("wo")

@@ -36,6 +36,7 @@ class Places(unittest.TestCase):
             ({"model": "gpt2"}, "gpt2.jsonl"),
             ({"model": "gpt2", "parallel": {"kind": "ddp"}}, "parallel/ddp.jsonl"),
             ({"model": "gpt2", "trainer": {"kind": "sft"}}, "trainers/sft.jsonl"),
+            ({"model": "gpt2", "trainer": {"kind": "sft"}, "parallel": {"kind": "ddp"}}, "trainers/sft_ranks.jsonl"),
             ({"model": "gpt2", "compile": {"what": "model"}}, "compile/gpt2.jsonl"),
             ({"model": "gpt2", "kernels": "liger"}, "kernels/gpt2.jsonl"),
             ({"model": "x", "config": {"_class_name": "UNet2DConditionModel"}}, "unet.jsonl"),
