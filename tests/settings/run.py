@@ -71,6 +71,7 @@ ALIKE = {
     "memory_fraction": ("", "the job stays below the limit"),
     "param_groups": ("fsdp1 tp hf-fsdp2", "flat parameters are of no kind; DTensors of a placement are lists of their own"),
     "autocast": ("sft dpo kto", "bf16 is what TRL's configurations take by default"),
+    "trainer.assistant_only_loss": ("", "trainer.prompt_length says how many tokens are not scored"),
     "trainer.num_generations": ("grpo rloo", "rows of a generation stay as many"),
     "imatrix": ("llama.cpp", "it decides types of some formats, not of Q4_K_M in so few layers"),
     "parallel.stage3_max_reuse_distance": ("zero3", "so small a model is kept as a whole"),

@@ -198,6 +198,12 @@ static void assume_training(tide_job_builder *b) {
     bool scores_tokens = job->trainer > TIDE_trainer_hf && job->trainer != TIDE_trainer_reward;
     if (scores_tokens && !b->arguments.is_given[TIDE_SET_trainer_scored_tokens])
         assume(b, TIDE_SET_trainer_prompt_length, "rows without a prompt: every position is scored");
+    if (job->trainer_assistant_only_loss)
+        tide_report(
+            b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_trainer_assistant_only_loss),
+            "the data say how many tokens are the assistant's: all but trainer.prompt_length of each sample, or "
+            "trainer.scored_tokens",
+            NULL);
 }
 
 static void assume_versions(tide_job_builder *b) {

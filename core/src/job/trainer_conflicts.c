@@ -479,6 +479,10 @@ static void check_trainer(tide_job_builder *b) {
     else if (job->trainer_scored_tokens > rows * (job->seq - 1))
         tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer_scored_tokens,
                             "exceeds the number of positions in the micro-batch", "give less, or leave it out");
+    if (job->trainer_assistant_only_loss && tide_trainer_cuts_sequences(job))
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_assistant_only_loss,
+                            "leaves to the data how many scored tokens each rank of a sequence has",
+                            "use parallel.cp=1");
     if (job->trainer > TIDE_trainer_hf && tide_job_prompts(job))
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_adapter,
                             tide_format(b->arena, "%s is not described with %s", job->values[TIDE_SET_adapter], kind),

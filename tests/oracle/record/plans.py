@@ -298,6 +298,7 @@ class Trainer:
 
     kind: Literal["hf", "sft", "dpo", "kto", "reward", "orpo", "cpo", "grpo", "rloo", "llama_factory_v1"]
     prompt: int = 0  # tokens of a prompt, out of seq, without loss; of those that generate: besides completion
+    turns: int = 1  # sft with assistant_only_loss: exchanges of a conversation, whose questions have prompt in all
     documents: int = 1  # sft with packing: pieces that seq is made of, all alike
     packing: bool = False  # sft: put the pieces together again
     padding_free: bool = False  # sft: one row for the whole batch
@@ -323,6 +324,7 @@ PREFERENCES = ("dpo", "kto", "reward", "orpo", "cpo")
 GENERATE = ("grpo", "rloo")
 READ_BY: dict[str, tuple[str, ...]] = {  # fields of a Trainer that not every kind reads
     "prompt": ("sft", *PREFERENCES, *GENERATE),
+    "turns": ("sft",),
     "documents": ("sft",),
     "packing": ("sft",),
     "padding_free": ("sft",),

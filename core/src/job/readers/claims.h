@@ -51,6 +51,8 @@ typedef struct tide_key_row {
     { .key = key_, .rule = TIDE_RULE_SETS, .setting = TIDE_SET_##setting_, .values = values_, .trainers = trainers_ }
 #define KEY_SAYS(key_, fact_, values_)                                                                                 \
     { .key = key_, .rule = TIDE_RULE_SAYS, .fact = TIDE_FACT_##fact_, .values = values_ }
+#define KEY_SAYS_OF(trainers_, key_, fact_, values_)                                                                   \
+    { .key = key_, .rule = TIDE_RULE_SAYS, .fact = TIDE_FACT_##fact_, .values = values_, .trainers = trainers_ }
 /* Values of keys that several programs share. */
 #define KEY_ATTENTION                                                                                                  \
     "flash_attention_3~sdpa|flash_attention_4~sdpa|fa3~sdpa|*flash-attn3~sdpa|*flash-attn4~sdpa|"                      \

@@ -114,6 +114,7 @@ static bool case_trainer(case_reader *r, const tide_json *plan) {
                                            {"temperature", "trainer.temperature"},
                                            {"program", "trainer.program"},
                                            {"trl", "trl"}};
+    static const char *const unread[] = {"logging_steps", "turns"};
     static const char *const without_effect[] = {"load_best_model_at_end", "average_tokens_across_devices"};
     static const char *const of_rollouts[][3] = {{"generations", "trainer.num_generations", "4"},
                                                  {"completion", "trainer.max_completion_length", "64"},
@@ -123,7 +124,7 @@ static bool case_trainer(case_reader *r, const tide_json *plan) {
         const char *name = NULL, *text = tide_argument_value(r->arena, entry);
         for (size_t i = 0; i < TIDE_COUNT_OF(names) && !name; i++)
             if (tide_text_is(entry->key, names[i][0])) name = names[i][1];
-        if (is_unset(entry) || tide_text_is(entry->key, "logging_steps")) continue;
+        if (is_unset(entry) || is_one_of(entry->key, unread, TIDE_COUNT_OF(unread))) continue;
         if (tide_text_is(entry->key, "reference")) name = "trainer.precompute_ref_log_probs", text = "true";
         if (tide_text_is(entry->key, "args")) {
             for (const tide_json *value = entry->first; value; value = value->next) {

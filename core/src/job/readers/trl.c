@@ -75,6 +75,10 @@ static bool leaves_trainer(const tide_claims *c) {
     return is_spread(c) && !has_described_strategy(c);
 }
 
+static bool is_supervised(const tide_claims *c) {
+    return tide_fact_is(c, TIDE_FACT_trl, "sft") || (c->trainer && strcmp(c->trainer, "sft") == 0);
+}
+
 const char *tide_trl_kind(const tide_claims *c) {
     const char *loss = tide_fact_of(c, TIDE_FACT_loss_type), *kind = tide_fact_of(c, TIDE_FACT_trl);
     if (!has_trl_file(c)) return NULL; /* of programs with trainers of their own */
@@ -93,13 +97,13 @@ static void refuse_unknown(tide_claims *c) {
                                       TIDE_FACT_trl,           TIDE_FACT_completion, TIDE_FACT_preference,
                                       TIDE_FACT_own_preference};
     bool is_of_trl = has_trl_file(c);
-    if (tide_fact_is(c, TIDE_FACT_trl, "sft")) return;
+    if (is_supervised(c)) return;
     for (size_t i = 0; i < TIDE_COUNT_OF(facts); i++) {
         const tide_file_key *key = c->facts[facts[i]];
         const char *kind = facts[i] == TIDE_FACT_loss_type && key ? kind_of_loss(c, key->value) : NULL;
-        bool is_supervised = (!is_of_trl && facts[i] == TIDE_FACT_loss_type) || (kind && strcmp(kind, "sft") == 0);
+        bool is_of_sft = (!is_of_trl && facts[i] == TIDE_FACT_loss_type) || (kind && strcmp(kind, "sft") == 0);
         bool is_of_others = !is_of_trl && facts[i] == TIDE_FACT_preference; /* they have keys of that name */
-        if (!key || is_supervised || is_of_others) continue;
+        if (!key || is_of_sft || is_of_others) continue;
         tide_error(c->diags, TIDE_ERR_UNSUPPORTED, c->fact_places[facts[i]],
                    tide_format(c->arena, "%s=%s trains by preferences%s", key->key, key->value,
                                is_of_trl ? ", by one of TRL's trainers, which the file does not name"
@@ -252,8 +256,9 @@ static void settle_plain(tide_claims *c) {
     refuse_unknown(c);
     settle_loaded_dtype(c);
     if (!leaves_trainer(c) && !c->arguments->asked_trainer) tide_imply(c, TIDE_SET_trainer, "hf");
-    if (has_trl_file(c) && tide_fact_is(c, TIDE_FACT_trl, "sft") && !c->arguments->asked_trainer)
-        tide_report(c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, c->fact_places[TIDE_FACT_trl],
+    tide_fact named = c->facts[TIDE_FACT_trl] ? TIDE_FACT_trl : TIDE_FACT_assistant_only;
+    if (has_trl_file(c) && is_supervised(c) && !c->arguments->asked_trainer)
+        tide_report(c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, c->fact_places[named],
                     tide_format(c->arena, "TRL's SFTTrainer is not described with %s of these: a plain loop is played",
                                 strategy_of(c)),
                     "it is described with ddp, zero0 to zero3, fsdp1, and fsdp2 without offloading");
@@ -272,6 +277,8 @@ static void settle_kind(tide_claims *c, const char *kind) {
         tide_imply(c, TIDE_SET_seq, "1024"); /* max_length of SFTConfig and others */
     if (c->facts[TIDE_FACT_loss_type])
         tide_settle(c, TIDE_FACT_loss_type, TIDE_SET_trainer_loss_type, tide_fact_of(c, TIDE_FACT_loss_type));
+    if (tide_fact_is(c, TIDE_FACT_assistant_only, "true"))
+        tide_settle(c, TIDE_FACT_assistant_only, TIDE_SET_trainer_assistant_only_loss, "true");
     if (c->facts[TIDE_FACT_beta])
         tide_settle(c, TIDE_FACT_beta, TIDE_SET_trainer_beta, tide_fact_of(c, TIDE_FACT_beta));
     if (c->facts[TIDE_FACT_model]) tide_imply(c, TIDE_SET_dtype, "fp32"); /* trl/trainer/model_config.py */

@@ -135,7 +135,7 @@ def of_kind(case: Case) -> dict[str, Any]:
             "padding_free": plan.padding_free,
             "max_length": None if plan.padding_free and not plan.packing else longest(case),
         }
-        if plan.prompt:
+        if plan.prompt and not plan.args.get("assistant_only_loss"):
             made["completion_only_loss"] = True
     elif plan.kind != "hf" and plan.kind not in GENERATE:
         made["max_length"] = longest(case) + 1

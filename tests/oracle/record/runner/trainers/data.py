@@ -13,6 +13,10 @@ from ...plans import GENERATE
 WORDS = 2000  # size of the made-up vocabulary
 SPECIAL = ("<unk>", "<s>", "</s>", "<pad>")
 FIRST_WORD = len(SPECIAL)
+CHAT = (  # words of the assistant between the marks that assistant_only_loss wants
+    "{% for m in messages %}{% if m['role'] == 'assistant' %}{% generation %}{{ m['content'] }}{% endgeneration %}"
+    "{% else %}{{ m['content'] }}{% endif %}{{ ' ' }}{% endfor %}"
+)
 
 
 def tokenizer() -> Any:
@@ -23,9 +27,11 @@ def tokenizer() -> Any:
     vocabulary = {word: i for i, word in enumerate((*SPECIAL, *(f"w{i}" for i in range(WORDS))))}
     made = Tokenizer(kinds.WordLevel(vocabulary, unk_token="<unk>"))
     made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    return PreTrainedTokenizerFast(
+    fast = PreTrainedTokenizerFast(
         tokenizer_object=made, unk_token="<unk>", bos_token="<s>", eos_token="</s>", pad_token="<pad>"
     )
+    fast.chat_template = CHAT
+    return fast
 
 
 def lengths(case: Case, count: int, length: int, less: int = 0) -> list[int]:
@@ -125,6 +131,8 @@ def dataset(case: Case, model: Model, count: int) -> Any:
         from . import llama_factory
 
         return llama_factory.rows_of(case, count)
+    if plan.args.get("assistant_only_loss"):
+        return Dataset.from_dict({"messages": conversations(case, count)})
     if plan.kind in ("sft", "hf"):
         return Dataset.from_dict(token_rows(case, count))
     rows: dict[str, Any] = {"prompt": [text(plan.prompt, i) for i in range(count)]}
@@ -137,6 +145,23 @@ def dataset(case: Case, model: Model, count: int) -> Any:
     return Dataset.from_dict(
         rows | {"chosen": answers, "rejected": [" " + text(n - 1, 7 * i) for i, n in enumerate(rejected)]}
     )
+
+
+def parts(total: int, count: int) -> list[int]:
+    """As even as it goes."""
+    return [total // count + (i < total % count) for i in range(count)]
+
+
+def conversations(case: Case, count: int) -> list[list[dict[str, str]]]:
+    plan = case.trainer
+    assert plan
+    sizes = lengths(case, count * plan.documents, case.seq // plan.documents)
+    made = []
+    for i, n in enumerate(sizes):
+        turns = zip(parts(plan.prompt, plan.turns), parts(n - plan.prompt, plan.turns))
+        said = [(role, words) for asked, told in turns for role, words in (("user", asked), ("assistant", told))]
+        made.append([{"role": role, "content": text(words, i + k)} for k, (role, words) in enumerate(said)])
+    return made
 
 
 def token_rows(case: Case, count: int) -> dict[str, Any]:
