@@ -37,17 +37,23 @@ static void zero3_backward(tide_wrapper *w, tide_tensor *loss) {
     tide_release(m, scaled);
 }
 
-/* fp16 only: isinf and isnan over all gradients. */
+/* fp16 only, has_overflow(): whether any of all gradients is infinite or not a number, as a byte for the ranks. Offloaded
+ * gradients are looked at on the host. */
 static void zero3_has_overflow(zero3 *z) {
     tide_machine *m = zero3_machine(z);
-    if (z->dtype != TIDE_FP16 || z->offload_optimizer) return;
-    int64_t count = tide_count(z->grad_partitions_flat_buffer);
+    if (z->dtype != TIDE_FP16) return;
     m->state.stream = z->reduce_and_partition_stream;
-    tide_tensor *absolute = tide_flat(m, count, z->dtype);
-    tide_tensor *is_inf = tide_flat(m, count, TIDE_BOOL);
-    tide_release(m, absolute);
-    tide_release(m, is_inf);
-    tide_release(m, tide_flat(m, count, TIDE_BOOL));
+    for (int i = 0; i < 2 && !z->offload_optimizer; i++) {
+        tide_tensor *absolute = i == 0 ? tide_flat(m, tide_count(z->grad_partitions_flat_buffer), z->dtype) : NULL;
+        tide_tensor *is_any_of = tide_flat(m, tide_count(z->grad_partitions_flat_buffer), TIDE_BOOL);
+        tide_release(m, absolute);
+        tide_tensor *any = tide_sum_plain(m, is_any_of, 1, false, TIDE_BOOL);
+        tide_release(m, is_any_of);
+        tide_release(m, any);
+    }
+    tide_tensor *clone = tide_scalar(m, TIDE_BOOL), *overflow_gpu = tide_scalar(m, TIDE_UINT8);
+    tide_release(m, clone);
+    tide_release(m, overflow_gpu);
     m->state.stream = 0;
 }
 
