@@ -37,8 +37,8 @@ static void zero3_backward(tide_wrapper *w, tide_tensor *loss) {
     tide_release(m, scaled);
 }
 
-/* fp16 only, has_overflow(): whether any of all gradients is infinite or not a number, as a byte for the ranks. Offloaded
- * gradients are looked at on the host. */
+/* fp16 only, has_overflow(): whether any of all gradients is infinite or not a number, as a byte for the ranks.
+ * Offloaded gradients are looked at on the host. */
 static void zero3_has_overflow(zero3 *z) {
     tide_machine *m = zero3_machine(z);
     if (z->dtype != TIDE_FP16) return;
