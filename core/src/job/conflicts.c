@@ -252,7 +252,8 @@ static void check_quantised_experts(tide_job_builder *b) {
 static void check_rotations(tide_job_builder *b) {
     const int kinds = 1 << TIDE_parallel_kind_none | 1 << TIDE_parallel_kind_ddp | 1 << TIDE_parallel_kind_zero0 |
                       1 << TIDE_parallel_kind_zero1 | 1 << TIDE_parallel_kind_zero2 | 1 << TIDE_parallel_kind_zero3 |
-                      1 << TIDE_parallel_kind_fsdp2 | 1 << TIDE_parallel_kind_pp;
+                      1 << TIDE_parallel_kind_fsdp1 | 1 << TIDE_parallel_kind_fsdp2 | 1 << TIDE_parallel_kind_pp |
+                      1 << TIDE_parallel_kind_native | 1 << TIDE_parallel_kind_tp;
     const tide_job *job = b->job;
     if (job->adapter != TIDE_adapter_oft) return;
     if (!tide_is_of_kinds(job, kinds))
@@ -260,10 +261,6 @@ static void check_rotations(tide_job_builder *b) {
             b, TIDE_ERR_UNSUPPORTED, TIDE_SET_adapter,
             tide_format(b->arena, "oft is not described with parallel.kind=%s", job->values[TIDE_SET_parallel_kind]),
             "parallel.kind=fsdp2, zero3 and ddp are; or use lora");
-    else if (job->parallel_kind == TIDE_parallel_kind_pp &&
-             job->parallel_schedule == TIDE_parallel_schedule_ZBVZeroBubble)
-        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_parallel_schedule,
-                            "ZBVZeroBubble is not described with oft", "use another schedule");
 }
 
 static void check_quant(tide_job_builder *b) {

@@ -234,6 +234,11 @@ static void update_balanced(tide_wrapper *w) {
     tide_step_members(w);
 }
 
+static void native_batch_made(tide_wrapper *w) {
+    const native *n = w->state;
+    if (n->pipeline.ranks > 1) tide_pipeline_drop_buffers(&n->pipeline);
+}
+
 static void native_step(tide_wrapper *w, unsigned step) {
     native *n = w->state;
     tide_pipeline *p = &n->pipeline;
@@ -274,6 +279,7 @@ static void native_load(tide_model *model, const tide_job *job) {
 
 const tide_strategy tide_native_strategy = {.load = native_load,
                                             .wrap = native_wrap,
+                                            .batch_made = native_batch_made,
                                             .step = native_step,
                                             .other_ranks = tide_ranks_of_stages,
                                             .in_flight = native_in_flight};

@@ -78,6 +78,8 @@ void tide_empty_param(tide_model *model, uint32_t instance, tide_tensor *leaf);
 
 /* The instance of a head that shares the embedding's weight; 0: there is none. */
 uint32_t tide_tied_head(const tide_model *model);
+/* That weight; NULL: there is none. */
+tide_tensor *tide_tied_weight(const tide_model *model);
 /* Makes them two parameters; is_head_last: the head's is the whole one until it is sharded or released. Returns the
  * head; 0: there is none. */
 uint32_t tide_untie_head(tide_wrapper *w, bool is_head_last);

@@ -74,6 +74,8 @@ static void find_params_of(const tide_pipeline *p, uint32_t chunk) {
     s->params = TIDE_NEW(model->m->arena, tide_tensor *, model->parameter_count + 1);
     for (uint32_t i = 0; i < model->parameter_count; i++)
         if (!absent[model->parameters[i].module]) s->params[s->param_count++] = model->parameters[i].tensor;
+    tide_tensor *tied = s->is_last && !s->is_first ? tide_tied_weight(model) : NULL;
+    if (tied) s->params[s->param_count++] = tied;
 }
 
 /* Which of a head and an embedding with a shared weight releases it last: the one that is sharded or dropped later.
@@ -97,15 +99,8 @@ static bool untie_head(tide_pipeline *p) {
             "FSDP group.\"; use parallel.kind=fsdp2, or overrides.tie_word_embeddings=false");
         return false;
     }
-    if (has_first && has_last && !is_cut && !is_on_meta) {
-        tide_fail(
-            machine_of(p), TIDE_ERR_UNSUPPORTED,
-            "lm_head shares its weight with the embedding (tie_word_embeddings), and both are stages of one rank: "
-            "not described with parallel.schedule=%s; use another schedule",
-            job->values[TIDE_SET_parallel_schedule]);
-        return false;
-    }
-    tide_untie_head(w, is_cut ? has_first : has_last);
+    if (has_first && has_last && !is_cut && !is_on_meta) return true;
+    tide_untie_head(w, (is_cut ? has_first : has_last) || !(has_first || has_last));
     return true;
 }
 
@@ -253,7 +248,7 @@ static const bool *without_buffers(const tide_pipeline *p) {
     return is_owned;
 }
 
-static void drop_buffers(const tide_pipeline *p) {
+void tide_pipeline_drop_buffers(const tide_pipeline *p) {
     const tide_model *model = p->w->model;
     tide_machine *m = model->m;
     const bool *without = without_buffers(p);
@@ -276,7 +271,6 @@ void tide_pipeline_drop_others(tide_pipeline *p) {
     m->op = "drop_others";
     for (uint32_t i = 0; i < model->parameter_count; i++)
         if (absent[model->parameters[i].module]) tide_drop_storage(m, model->parameters[i].tensor);
-    drop_buffers(p);
     tide_optimizer_replace(p->w->optimizer, kept, n);
 }
 

@@ -65,6 +65,8 @@ bool *tide_pipeline_absent(const tide_pipeline *p);
 bool *tide_stage_absent(const tide_pipeline *p, uint32_t chunk);
 /* Releases the parameters of other ranks' stages; the optimizer keeps the others, by stage. */
 void tide_pipeline_drop_others(tide_pipeline *p);
+/* The whole model dies, and with it the buffers of other ranks' stages. */
+void tide_pipeline_drop_buffers(const tide_pipeline *p);
 /* Module.to_empty() of each stage. */
 void tide_pipeline_to_empty(tide_pipeline *p);
 /* _initialize_pipeline_distributed_state(): small tensors in the first step. */

@@ -23,6 +23,10 @@ static void pp_wrap(tide_wrapper *w) {
     if (w->model->state.is_on_meta) tide_pipeline_to_empty(p);
 }
 
+static void pp_batch_made(tide_wrapper *w) {
+    tide_pipeline_drop_buffers(w->state);
+}
+
 static void pp_step(tide_wrapper *w, unsigned step) {
     tide_pipeline *p = w->state;
     tide_timeline *timeline = &w->model->m->timeline;
@@ -40,6 +44,7 @@ static uint32_t pp_in_flight(const tide_wrapper *w) {
 
 const tide_strategy tide_pp_strategy = {.load = tide_load_on_meta,
                                         .wrap = pp_wrap,
+                                        .batch_made = pp_batch_made,
                                         .step = pp_step,
                                         .other_ranks = tide_ranks_of_stages,
                                         .in_flight = pp_in_flight};

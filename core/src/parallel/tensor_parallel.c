@@ -223,6 +223,7 @@ static style style_of_configuration(const tide_model *model, const tide_tensor_p
               named = tide_style_at(by->of_configuration, model, instance, path);
     if (tide_is_of_adapter(model, instance)) named = tide_plan_of_adapter(model, by->of_configuration, instance);
     if (ranks == 1 || of_experts.length) named = of_experts;
+    if (tide_is_adapter(model, instance)) return STYLE_NONE;
     if (ranks > 1 && tide_text_is(of->name, "embed_tokens") && has_plan_below_head(by->of_configuration[of->scope]))
         return STYLE_EMBEDDING;
     for (size_t i = 0; named.length && i < TIDE_COUNT_OF(styles); i++)
@@ -496,6 +497,10 @@ bool tide_parallelize_module(tide_wrapper *w, const tide_tensor_parallel_plan *p
     m->module = 0;
     tide_tensor_parallel_around(w->model);
     return true;
+}
+
+const tide_tensor_parallel_plan *tide_plan_of_model(const tide_model *model) {
+    return &model->tensor_parallel->plan;
 }
 
 uint32_t tide_head_tied_again(const tide_model *model) {

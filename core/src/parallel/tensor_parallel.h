@@ -32,7 +32,8 @@ void tide_read_parts(tide_wrapper *w);
  * reported. */
 bool tide_check_heads(const tide_wrapper *w, int64_t ranks, const bool *is_column);
 
-/* tp_adapters.c: whether an adapter wraps the layer; and the other parts of an adapter. */
+/* tp_adapters.c: whether an instance is an adapter, the layer that it wraps, or another part of one. */
+bool tide_is_adapter(const tide_model *model, uint32_t instance);
 bool tide_is_base_layer(const tide_model *model, uint32_t instance);
 bool tide_is_of_adapter(const tide_model *model, uint32_t instance);
 /* The path by which a plan names a module: for a layer with an adapter, its path without one. */
@@ -47,6 +48,9 @@ void tide_place_adapters(tide_wrapper *w);
 /* Shards the parameters of the model as "tp_plan" of its description says and sets the hooks of its modules, before
  * other wrappers set theirs, which run around them. False after an error, which is reported. */
 bool tide_parallelize_module(tide_wrapper *w, const tide_tensor_parallel_plan *plan);
+
+/* Its plan, once it is parallel. */
+const tide_tensor_parallel_plan *tide_plan_of_model(const tide_model *model);
 
 /* Sets the hooks again, inside of those that another wrapper has set since. */
 void tide_tensor_parallel_around(tide_model *model);

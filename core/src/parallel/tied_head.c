@@ -23,6 +23,15 @@ uint32_t tide_tied_head(const tide_model *model) {
     return 0;
 }
 
+tide_tensor *tide_tied_weight(const tide_model *model) {
+    const tide_instance *head = &model->instances[tide_tied_head(model)];
+    for (uint32_t i = 0; head != model->instances && i < head->of->member_count; i++) {
+        const tide_value *slot = &head->slots[head->of->parameter_count + i];
+        if (slot->kind == TIDE_VALUE_TENSOR && slot->tensor->is_parameter) return slot->tensor;
+    }
+    return NULL;
+}
+
 /* The optimizer has the head's weight after the others in the group of the embedding. */
 static void add_member(tide_wrapper *w, const tide_tensor *embedding, tide_tensor *own, uint32_t head) {
     uint32_t count = tide_optimizer_members(w->optimizer, NULL), n = 0, group = UINT32_MAX;

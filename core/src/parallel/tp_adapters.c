@@ -5,10 +5,14 @@
 
 #include "parallel/tensor_parallel.h"
 
+bool tide_is_adapter(const tide_model *model, uint32_t instance) {
+    return instance && tide_method_find(model->instances[instance].of, TIDE_TEXT("cast"));
+}
+
 /* The adapter that an instance is part of; 0: none. */
 static uint32_t adapter_of(const tide_model *model, uint32_t instance) {
     uint32_t parent = instance ? model->instances[instance].parent : 0;
-    return parent && tide_method_find(model->instances[parent].of, TIDE_TEXT("cast")) ? parent : 0;
+    return tide_is_adapter(model, parent) ? parent : 0;
 }
 
 bool tide_is_base_layer(const tide_model *model, uint32_t instance) {
@@ -29,6 +33,16 @@ tide_text tide_plan_of_adapter(const tide_model *model, const tide_json *const *
     return is_last ? tide_style_at(plans, model, adapter, model->instances[adapter].path) : (tide_text){0};
 }
 
+/* Of a part's blocks where a layer's inputs are cut: its own weight; NULL: the adapter is another. */
+static tide_tensor *rotation_of(const tide_model *model, uint32_t adapter) {
+    for (uint32_t i = 0; i < model->parameter_count; i++) {
+        uint32_t of = model->parameters[i].module;
+        if (adapter_of(model, of) == adapter && tide_text_is(model->instances[of].name, "oft_R"))
+            return model->parameters[i].tensor;
+    }
+    return NULL;
+}
+
 /* ---- what peft refuses, and what is not described ---- */
 
 /* view() of the second product of an adapter, which assumes the sizes of a full layer. */
@@ -40,11 +54,13 @@ static void refuse_shape(const tide_wrapper *w, const char *path, const char *re
         path, remedy);
 }
 
-static bool check_target(const tide_wrapper *w, const tide_tensor_parallel_plan *plan, uint32_t adapter) {
-    const char *path = w->model->instances[adapter].path;
-    tide_text style = tide_style_at(plan->of_configuration, w->model, adapter, path);
-    if (!style.length || plan->ranks == 1) return true;
-    if (tide_text_is(style, "rowwise"))
+static bool check_lora_target(const tide_wrapper *w, const tide_tensor_parallel_plan *plan, const char *path,
+                              tide_text style) {
+    if (tide_text_ends(tide_text_of(path), TIDE_TEXT("embed_tokens")))
+        tide_fail_setting(w->model->m, TIDE_ERR_UNSUPPORTED, "adapter.target_modules",
+                          "an adapter of %s, which is cut along the vocabulary, is not described; adapt other layers",
+                          path);
+    else if (tide_text_is(style, "rowwise"))
         refuse_shape(
             w, path,
             "adapt columns alone, as adapter.target_modules=q_proj,k_proj,v_proj, or use parallel.kind=fsdp2 or zero3, "
@@ -59,6 +75,43 @@ static bool check_target(const tide_wrapper *w, const tide_tensor_parallel_plan 
     return !w->model->m->has_failed;
 }
 
+/* IA3 scales the whole of what a layer takes or gives. */
+static bool check_ia3_target(const tide_wrapper *w, uint32_t adapter, tide_text style) {
+    const tide_instance *of = &w->model->instances[adapter];
+    bool scales_input = of->slots[tide_attribute_slot(of->of, TIDE_TEXT("is_feedforward"))].truth;
+    if (!tide_text_is(style, scales_input ? "rowwise" : "colwise")) return true;
+    tide_fail_setting(w->model->m, TIDE_ERR_CONFLICT, "adapter.target_modules",
+                      "%s is cut over ranks, and peft's vector is of the whole: \"The size of tensor a must match the "
+                      "size of tensor b at non-singleton dimension 2\"; adapt layers whose %s are whole, as %s, or use "
+                      "parallel.kind=fsdp2",
+                      of->path, scales_input ? "inputs" : "outputs", scales_input ? "gate_proj" : "o_proj");
+    return false;
+}
+
+/* OFT rotates what a layer takes: each rank the blocks of its part. */
+static bool check_oft_target(const tide_wrapper *w, const tide_tensor_parallel_plan *plan, const char *path,
+                             tide_text style, const tide_tensor *rotation) {
+    bool is_row = tide_text_is(style, "rowwise");
+    if (!is_row && !tide_text_is(style, "colwise") && !tide_text_is(style, "colwise_gather_output"))
+        return check_lora_target(w, plan, path, style);
+    if (is_row && rotation->shape->dim[0].size % plan->ranks)
+        tide_fail_setting(w->model->m, TIDE_ERR_UNSUPPORTED, "adapter.oft_block_size",
+                          "does not divide the inputs of a rank's part of %s, where peft takes another: not described",
+                          path);
+    return !w->model->m->has_failed;
+}
+
+static bool check_target(const tide_wrapper *w, const tide_tensor_parallel_plan *plan, uint32_t adapter) {
+    const char *path = w->model->instances[adapter].path;
+    tide_text style = tide_style_at(plan->of_configuration, w->model, adapter, path);
+    if (plan->ranks == 1) return true;
+    if (!style.length && !tide_text_ends(tide_text_of(path), TIDE_TEXT("embed_tokens"))) return true;
+    if (w->job->adapter == TIDE_adapter_oft)
+        return check_oft_target(w, plan, path, style, rotation_of(w->model, adapter));
+    return w->job->adapter == TIDE_adapter_ia3 ? check_ia3_target(w, adapter, style)
+                                               : check_lora_target(w, plan, path, style);
+}
+
 bool tide_check_adapters(const tide_wrapper *w, const tide_tensor_parallel_plan *plan) {
     const tide_job *job = w->job;
     tide_model *model = w->model;
@@ -69,15 +122,20 @@ bool tide_check_adapters(const tide_wrapper *w, const tide_tensor_parallel_plan 
         return false;
     }
     if (job->adapter == TIDE_adapter_none) return true;
-    bool is_described = job->adapter == TIDE_adapter_lora && !job->adapter_dora && !job->adapter_modules_to_save.count;
-    if (!plan->of_configuration || !is_described) {
+    if (!plan->of_configuration || job->adapter_modules_to_save.count) {
         tide_fail_setting(model->m, TIDE_ERR_UNSUPPORTED, "adapter",
-                          "beside tensor parallelism LoRA is described alone, with transformers' own plan; near to it "
-                          "are parallel.kind=tp parallel.tp_plan=auto adapter=lora "
+                          "beside tensor parallelism adapters are described with transformers' own plan, without "
+                          "modules_to_save; near to it are parallel.kind=tp parallel.tp_plan=auto adapter=lora "
                           "adapter.target_modules=q_proj,k_proj,v_proj, and parallel.kind=fsdp2");
         return false;
     }
-    if (plan->is_sharded && plan->ranks == 1) {
+    if (job->adapter_dora) {
+        tide_fail_setting(model->m, TIDE_ERR_CONFLICT, "adapter.dora",
+                          "\"aten.add.Tensor got mixed torch.Tensor and DTensor, need to convert all torch.Tensor to "
+                          "DTensor before calling distributed operators!\"; leave it out, or use parallel.kind=fsdp2");
+        return false;
+    }
+    if (plan->is_sharded && (plan->ranks == 1 || job->adapter != TIDE_adapter_lora)) {
         tide_fail_setting(model->m, TIDE_ERR_UNSUPPORTED, "adapter",
                           "peft adds adapters to a model that fully_shard() has cut by transformers' plan, whole and "
                           "in none of its units: not described; use parallel.kind=fsdp2 or zero3");
@@ -88,6 +146,19 @@ bool tide_check_adapters(const tide_wrapper *w, const tide_tensor_parallel_plan 
     return true;
 }
 
+/* update_layer(): of a layer that has a part of the inputs. */
+static void take_part(const tide_wrapper *w, const tide_parameter_row *row) {
+    const tide_model *model = w->model;
+    const tide_tensor_parallel_plan *plan = tide_plan_of_model(model);
+    uint32_t adapter = adapter_of(model, row->module);
+    bool is_rotation = row->tensor == rotation_of(model, adapter);
+    tide_text style = tide_style_at(plan->of_configuration, model, adapter, model->instances[adapter].path);
+    if (!is_rotation || !tide_text_is(style, "rowwise")) return;
+    tide_dtensor_distribute(model->m, row->tensor,
+                            &(tide_distribute){.ranks = plan->ranks, .rank = plan->rank, .is_on_meta = true});
+    row->tensor->is_dtensor = false;
+}
+
 /* get_peft_model() of a model that has been read: _move_adapter_to_device_of_base_layer(), in the type of the weights,
  * then cast_adapter_dtype(). */
 void tide_place_adapters(tide_wrapper *w) {
@@ -96,13 +167,15 @@ void tide_place_adapters(tide_wrapper *w) {
     tide_tensor **placed = TIDE_NEW(m->arena, tide_tensor *, model->parameter_count + 1);
     for (uint32_t i = 0; i < model->parameter_count; i++) {
         const tide_parameter_row *row = &model->parameters[i];
-        if (!tide_is_of_adapter(model, row->module)) continue;
+        if (!tide_is_of_adapter(model, row->module) && !tide_is_adapter(model, row->module)) continue;
+        take_part(w, row);
         m->op = "to";
         m->module = row->module;
         if ((tide_dtype)row->tensor->dtype == model->state.dtype)
             tide_empty_param(model, row->module, row->tensor);
         else
             placed[i] = tide_empty(m, row->tensor->shape, model->state.dtype);
+        if (tide_is_of_adapter(model, row->module)) tide_model_place_buffers(model, row->module);
     }
     for (uint32_t i = 0; i < model->parameter_count; i++) {
         if (!placed[i]) continue;

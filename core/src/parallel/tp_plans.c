@@ -137,7 +137,7 @@ void tide_read_parts(tide_wrapper *w) {
     m->makes_on_host = false;
     for (uint32_t i = 0; i < model->parameter_count; i++) {
         const tide_parameter_row *row = &model->parameters[i];
-        if (tide_is_of_adapter(model, row->module)) continue;
+        if (tide_is_of_adapter(model, row->module) || tide_is_adapter(model, row->module)) continue;
         rows[count++] = row;
         bytes += f ? tide_fsdp2_sharded_bytes(f, row->tensor) : tide_bytes(row->tensor);
     }
@@ -146,7 +146,11 @@ void tide_read_parts(tide_wrapper *w) {
     tide_alloc_and_free(m, bytes / 2 * 2);
     for (uint32_t i = 0; i < count; i++)
         (f ? tide_fsdp2_empty_sharded_param : tide_empty_param)(model, rows[i]->module, rows[i]->tensor);
+    bool *is_of_adapter = TIDE_NEW(m->arena, bool, model->instance_count + 1);
+    for (uint32_t i = 1; i < model->instance_count; i++) is_of_adapter[i] = tide_is_of_adapter(model, i);
+    model->without_buffers = is_of_adapter;
     tide_to_empty(model, leave_empty, NULL);
+    model->without_buffers = NULL;
     tide_place_adapters(w);
     if (f) tide_release_at(m, &f->applied);
 }

@@ -296,6 +296,7 @@ bool tide_play_loop(tide_run *run, const tide_job *job) {
         return tide_play_llama_factory_v1(run, job, l.strategy, &l.wrapper);
     l.optimizer = l.wrapper.optimizer;
     take_inputs(&l);
+    if (l.strategy->batch_made) l.strategy->batch_made(&l.wrapper);
     if (!is_training) return tide_infer(run, job, &l.batch);
     m->module = m->statement = 0;
     if (!l.optimizer) tide_optimizer_construct(l.optimizer = tide_optimizer_new(&run->model, job));

@@ -72,6 +72,8 @@ typedef struct tide_strategy {
     void (*optim_state_dict)(tide_wrapper *w);
     bool trains_a_copy; /* calls of the bare model bypass its hooks: DistributedDataParallel is a module around it */
     bool updates_in_backward; /* with a Trainer: accelerate calls DeepSpeed's engine.step() after its backward() */
+    /* The loop has its batch, and no other name of the model. */
+    void (*batch_made)(tide_wrapper *w);
     /* A whole step, instead of the above: micro-batches, update and the marks of its phases. */
     void (*step)(tide_wrapper *w, unsigned step);
     /* After wrap(): ranks that may need more than rank 0, at most TIDE_OTHER_RANKS. NULL: none. */

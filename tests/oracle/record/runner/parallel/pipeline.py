@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import functools
+import time
 from typing import Any, Callable
 
 import torch
@@ -82,9 +84,24 @@ class PipelineStep(Step):
         self.mark("step")
 
 
+def let_engine_finish() -> None:
+    """The engine's thread of a device holds a graph task, and the gradients that it captured, for some microseconds
+    after grad() has returned, or as long as its core is taken: it gets them."""
+    plain = torch.autograd.grad
+
+    @functools.wraps(plain)
+    def grad(*args: Any, **kwargs: Any) -> Any:
+        captured = plain(*args, **kwargs)
+        time.sleep(0.001)
+        return captured
+
+    torch.autograd.grad = grad
+
+
 def make_schedule(plan: Pp | Native, parts: list[Any], loss: Callable[..., Any], **options: Any) -> Any:
     from torch.distributed.pipelining.schedules import PipelineScheduleMulti, get_schedule_class
 
+    let_engine_finish()
     cls = get_schedule_class(plan.schedule)
     micro = plan.microbatches or 2 * plan.pp
     return cls(
