@@ -23,9 +23,14 @@ void tide_ulysses_before_forward(tide_wrapper *w) {
 void tide_ulysses_after_forward(tide_wrapper *w, tide_value *output) {
     tide_model *model = w->model;
     if (w->job->parallel_sequence_parallel_size == 1 || output->kind != TIDE_VALUE_LIST || !output->list->count) return;
-    tide_value *loss = &output->list->items[0];
     tide_function *weighted = tide_function_find(model->descriptions, NULL, TIDE_TEXT("loss_over_ranks"));
-    tide_value made = tide_model_run(model, weighted, (tide_value[]){*loss, w->labels}, 2);
-    tide_value_release(model->m, *loss);
-    *loss = made;
+    tide_value names = tide_model_run(model, weighted, (tide_value[]){output->list->items[0], w->labels}, 2);
+    if (names.kind != TIDE_VALUE_LIST) return;
+    for (uint32_t i = 0; i < output->list->count; i++) { /* deepspeed_sp_compute_loss() returns the loss alone */
+        tide_value_release(model->m, output->list->items[i]);
+        output->list->items[i] = tide_none();
+    }
+    output->list->items[0] = names.list->items[0];
+    tide_value_retain(output->list->items[0]);
+    tide_value_release(model->m, names);
 }
