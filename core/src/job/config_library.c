@@ -73,9 +73,28 @@ static bool check_padding(tide_arena *arena, const tide_job *job, const tide_jso
                     id->integer + 1));
 }
 
+/* _init_weights() of transformers, which a trainer's from_pretrained() calls with gathered parameters. */
+static bool check_partitioned_padding(tide_arena *arena, const tide_job *job, const tide_json *part,
+                                      tide_diagnostics *diags) {
+    const tide_json *type = tide_json_at(part, "model_type");
+    if (!tide_job_has_zero_init(job) || tide_job_has_trainer(job) || !tide_json_is(type, TIDE_JSON_STRING)) return true;
+    const tide_json *given = tide_json_at(part, "pad_token_id"),
+                    *default_id = tide_json_at(tide_config_defaults_of(arena, type->text, diags), "@padding_idx"),
+                    *id = given ? given : default_id;
+    if (!default_id || !tide_json_is(id, TIDE_JSON_NUMBER)) return true;
+    return tide_error(
+        diags, TIDE_ERR_CONFLICT, "/settings/parallel.zero_init",
+        tide_format(arena,
+                    "the embedding of padding is set to zero when the weight is partitioned: \"index %" PRId64
+                    " is out of bounds for dimension 0 with size 0\"",
+                    id->integer),
+        "use trainer=hf, whose from_pretrained() gathers what it initialises, or parallel.zero_init=false");
+}
+
 static bool check_part(tide_arena *arena, const tide_job *job, const tide_json *part, tide_diagnostics *diags) {
     bool is_right = check_layer_types(arena, job, part, diags);
     is_right = check_padding(arena, job, part, diags) && is_right;
+    is_right = check_partitioned_padding(arena, job, part, diags) && is_right;
     for (const tide_json *entry = part->first; entry; entry = entry->next)
         if (entry->kind == TIDE_JSON_OBJECT && tide_text_matches(entry->key, TIDE_TEXT("*_config")))
             is_right = check_part(arena, job, entry, diags) && is_right;
