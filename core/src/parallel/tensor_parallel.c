@@ -110,11 +110,18 @@ static bool is_reduced_in_place(const tide_model *model, const tide_tensor_paral
     return p->plan.of_configuration && !model->m->state.grad_enabled && !has_bias;
 }
 
+/* Whether hidden states around a module are sharded along the sequence: around torchtitan's experts always. */
+static bool is_along(const tide_model *model, const tide_tensor_parallel_plan *plan, uint32_t instance) {
+    for (uint32_t at = instance; at && !plan->sequence_parallel; at = model->instances[at].parent)
+        if (tide_text_is(model->instances[at].of->name, "TitanMoE")) return true;
+    return plan->sequence_parallel;
+}
+
 /* _prepare_output_fn */
 static void prepare_output(tide_model *model, const tide_tensor_parallel *p, uint32_t instance, tide_value *output) {
     style of = (style)p->styles[instance];
     tide_redistribute how = {.ranks = p->plan.ranks, .rank = p->plan.rank, .dim = SEQUENCE, .is_async = true};
-    bool is_cut = p->plan.sequence_parallel && (of == STYLE_ROW || p->plan.cuts_embedding);
+    bool is_cut = is_along(model, &p->plan, instance) && (of == STYLE_ROW || p->plan.cuts_embedding);
     bool is_scaled = of == STYLE_EMBEDDING && is_scaled_embedding(&model->instances[instance]);
     if (is_scaled) scale_embedding(model, instance, how.ranks, output);
     if (is_scaled && !is_cut) return;
@@ -267,8 +274,8 @@ static bool has_any_plan_below_head(const tide_wrapper *w, const tide_tensor_par
 
 static bool choose_styles(tide_wrapper *w, tide_tensor_parallel *p) {
     tide_model *model = w->model;
-    bool is_own = p->plan.of_configuration != NULL, has_block = false, along = p->plan.sequence_parallel,
-         is_checked = !is_own || p->plan.is_of_kinds, cuts_blocks = !is_checked;
+    bool is_own = p->plan.of_configuration != NULL, has_block = false, is_checked = !is_own || p->plan.is_of_kinds,
+         cuts_blocks = !is_checked;
     const tide_json *cuts = is_own ? NULL : tide_cuts_of(model, 0);
     for (uint32_t i = 1; i < model->instance_count; i++) {
         const tide_instance *at = &model->instances[i];
@@ -280,6 +287,7 @@ static bool choose_styles(tide_wrapper *w, tide_tensor_parallel *p) {
         if (!is_own && (of == STYLE_COLUMN || of == STYLE_ROW) && !is_linear_layer(at->of)) of = STYLE_NONE;
         cuts_blocks = cuts_blocks || of == STYLE_COLUMN;
         if (!is_here(w, i)) continue;
+        bool along = is_along(model, &p->plan, i);
         if (of != STYLE_SEQUENCE || along) p->styles[i] = (uint8_t)of;
         if (of == STYLE_COLUMN && along) p->styles[at->parent] = STYLE_PREPARE_INPUT;
         if (tide_text_is(at->of->name, "TitanMoE")) p->styles[i] = STYLE_LOCAL_OUTPUT;

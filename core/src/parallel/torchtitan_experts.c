@@ -27,7 +27,8 @@ static uint32_t below_one_of(tide_model *model, uint32_t instance, const char *c
 
 /* For a micro-batch. */
 static int64_t rows_of_micro_batch(const tide_job *job, int64_t top_k) {
-    int64_t tokens = job->batch * (job->seq / job->parallel_cp / job->parallel_tp);
+    int64_t parts = job->parallel_cp * (job->parallel_sequence_parallel ? job->parallel_tp : 1);
+    int64_t tokens = job->batch * (job->seq / parts);
     return tide_rows_received(tokens * top_k, job->parallel_ep, (double)job->parallel_imbalance / (double)TIDE_PICO);
 }
 
@@ -102,10 +103,6 @@ static bool check_ranks(tide_machine *m, const tide_job *job) {
             "at dim=0 has size %lld. These must be equal for unflatten to work correctly.\"; give a divisor of "
             "parallel.dp x cp x tp, %lld",
             pp, ranks / ep, ep, pp * (ranks / ep) * ep, pp * ranks, ranks);
-    else if (job->parallel_tp > 1 && !job->parallel_sequence_parallel)
-        tide_fail_setting(m, TIDE_ERR_UNSUPPORTED, "parallel.ep",
-                          "torchtitan cuts hidden states along the sequence wherever it has tensor parallel "
-                          "ranks; give parallel.sequence_parallel=true");
     else if (job->parallel_tp > 1 && job->parallel_spmd_backend == TIDE_parallel_spmd_backend_spmd_types)
         tide_fail_setting(m, TIDE_ERR_UNSUPPORTED, "parallel.spmd_backend",
                           "spmd_types is not described beside parallel.tp; near to it is "
@@ -122,6 +119,11 @@ static bool check_ranks(tide_machine *m, const tide_job *job) {
 void tide_torchtitan_replace_experts(tide_model *model, const tide_job *job) {
     tide_machine *m = model->m;
     if (!check_ranks(m, job)) return;
+    if (job->parallel_tp > 1 && !job->parallel_sequence_parallel)
+        tide_report(m->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, "/settings/parallel.sequence_parallel",
+                    "torchtitan cuts hidden states along the sequence wherever it has tensor parallel ranks; its "
+                    "experts take whole ones as parts, so that they compute each token on all of these ranks",
+                    "parallel.sequence_parallel=true");
     uint32_t replaced = 0, count = model->instance_count;
     for (uint32_t i = 1; i < count && !m->has_failed; i++) {
         if (!model->instances[i].of->is_checkpointed) continue;
