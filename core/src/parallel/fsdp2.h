@@ -78,7 +78,8 @@ typedef struct fsdp2 {
     uint32_t *named_modules_order; /* states in the order of named_modules() */
     uint32_t prefetch;      /* how many states ahead, set_modules_to_forward_prefetch and _backward_prefetch; 0: none */
     uint32_t embeddings[2]; /* get_input_embeddings(), get_output_embeddings(), of accelerate */
-    tide_tensor *whole_weights[2]; /* input_weight and output_weight, until it returns; NULL: none */
+    tide_tensor *whole_weights[3]; /* input_weight and output_weight, until it returns, and _prepare_fsdp2()'s `p`;
+                                    * NULL: none */
     tide_tensor **original_sd;     /* of a model on the device, until it returns */
     tide_tensor **placeholders;    /* for parameters in the optimizer's groups, until they are replaced */
     uint32_t original_count, placeholder_count;
@@ -86,6 +87,7 @@ typedef struct fsdp2 {
     fsdp_shard_placement mesh; /* of parameters without another */
     tide_dtype param_dtype, reduce_dtype, output_dtype;
     bool has_param_dtype, has_reduce_dtype, is_hsdp, offload_to_cpu, reduce_grads;
+    bool is_generating;                  /* hooks of the root are around all tokens */
     bool keeps_after_backward;           /* set_reshard_after_backward(False) */
     bool finalizes_by_hand;              /* set_manual_backward_finalization(True) */
     bool is_async;                       /* FSDPModule.unshard(async_op=True): on the compute stream */
@@ -134,6 +136,8 @@ void tide_fsdp2_tie_parts(fsdp2 *f);
 void tide_fsdp2_place_state(fsdp2 *f, const uint32_t *params, uint32_t count, uint32_t state);
 /* For a model on the device. */
 void tide_fsdp2_keep_originals(fsdp2 *f);
+void tide_fsdp2_generation_begins(tide_wrapper *w);
+void tide_fsdp2_generation_ends(tide_wrapper *w);
 /* Called when fsdp2_prepare_model() returns and the optimizer has its new parameters. */
 bool tide_is_ignored_by_accelerate(const tide_model *model, uint32_t parameter);
 void tide_fsdp2_drop_weights(fsdp2 *f);

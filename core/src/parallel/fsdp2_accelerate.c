@@ -145,14 +145,27 @@ static void keep_weight(tide_machine *m, tide_tensor **kept, tide_tensor *parame
     tide_release(m, nothing);
 }
 
+/* The last parameter of the optimizer's last group, to which the loop that swaps them leaves `p`. */
+static const tide_tensor *last_swapped(tide_machine *m, const tide_optimizer *optimizer) {
+    uint32_t count = tide_optimizer_members(optimizer, NULL), last = 0;
+    tide_optimized *members = TIDE_NEW(m->arena, tide_optimized, count + 1);
+    tide_optimizer_members(optimizer, members);
+    for (uint32_t i = 0; i < count; i++)
+        if (members[i].group >= members[last].group) last = i;
+    return members[last].tensor;
+}
+
 void tide_fsdp2_place_state(fsdp2 *f, const uint32_t *params, uint32_t count, uint32_t state) {
     tide_model *model = f->w->model;
+    const tide_tensor *last = f->w->optimizer ? last_swapped(model->m, f->w->optimizer) : NULL;
     for (uint32_t i = 0; i < count; i++) {
         const tide_parameter_row *row = &model->parameters[params[i]];
+        bool is_weight = tide_text_ends(tide_text_of(row->name), TIDE_TEXT(".weight"));
         tide_model_place(model, row->module, row->tensor);
-        for (size_t k = 0; k < 2; k++)
-            if (f->embeddings[k] == row->module && tide_text_ends(tide_text_of(row->name), TIDE_TEXT(".weight")))
-                keep_weight(model->m, &f->whole_weights[k], row->tensor);
+        for (size_t k = 0; k < 3; k++) {
+            bool is_kept = k < 2 ? is_weight && f->embeddings[k] == row->module : row->tensor == last;
+            if (is_kept) keep_weight(model->m, &f->whole_weights[k], row->tensor);
+        }
     }
     for (uint32_t i = 1; i < model->instance_count; i++)
         if (tide_unit_of_module(model, f->state_of, f->state_count, i) == state) tide_model_place_buffers(model, i);
@@ -185,6 +198,6 @@ void tide_fsdp2_keep_originals(fsdp2 *f) {
 void tide_fsdp2_drop_weights(fsdp2 *f) {
     tide_machine *m = fsdp2_machine(f);
     for (uint32_t i = 0; i < f->original_count; i++) tide_release_at(m, &f->original_sd[i]);
-    for (size_t k = 0; k < 2; k++) tide_release_at(m, &f->whole_weights[k]);
+    for (size_t k = 0; k < 3; k++) tide_release_at(m, &f->whole_weights[k]);
     for (uint32_t i = f->placeholder_count; i-- > 0;) tide_release_at(m, &f->placeholders[i]);
 }

@@ -208,7 +208,7 @@ static void fsdp2_pre_forward(tide_model *model, uint32_t instance, tide_value *
     tide_machine *m = model->m;
     fsdp2 *f = m->wrapper;
     uint32_t index = f->state_of[instance];
-    if (!index--) return;
+    if (!index-- || (f->is_generating && index + 1 == f->state_count)) return;
     fsdp_state *s = &f->states[index];
     bool is_again = s->training_state == FSDP_PRE_BACKWARD, is_first = s->training_state != FSDP_FORWARD;
     if (!s->modules_to_run_forward) s->modules_to_run_forward = s->module_count;
@@ -291,7 +291,7 @@ static void fsdp2_post_forward(tide_model *model, uint32_t instance, tide_value 
     tide_machine *m = model->m;
     fsdp2 *f = m->wrapper;
     uint32_t index = f->state_of[instance];
-    if (!index--) return;
+    if (!index-- || (f->is_generating && index + 1 == f->state_count)) return;
     fsdp_state *s = &f->states[index];
     bool is_last = !s->modules_to_run_forward || --s->modules_to_run_forward == 0;
     tide_value *items = output->kind == TIDE_VALUE_LIST ? output->list->items : output;
@@ -305,6 +305,25 @@ static void fsdp2_post_forward(tide_model *model, uint32_t instance, tide_value 
         }
     }
     if (f->output_dtype != TIDE_DTYPE_COUNT) each_tensor(items, count, cast_one, &(cast_to){m, f->output_dtype});
+}
+
+/* register_fsdp_forward_method(model, "generate"), transformers/trainer.py: hooks go round generate() as a whole.
+ * Tokens are forward passes of the model within peft's, which is the root. */
+void tide_fsdp2_generation_begins(tide_wrapper *w) {
+    if (w->job->adapter == TIDE_adapter_none) return;
+    fsdp2 *f = w->state;
+    fsdp2_pre_forward(w->model, w->model->root, NULL, 0, NULL, 0);
+    f->is_generating = true;
+    fsdp2_machine(f)->passed_on = &f->all_gather_state;
+}
+
+void tide_fsdp2_generation_ends(tide_wrapper *w) {
+    fsdp2 *f = w->state;
+    tide_value nothing = tide_none();
+    if (!f->is_generating) return;
+    f->is_generating = false;
+    fsdp2_machine(f)->passed_on = NULL;
+    fsdp2_post_forward(w->model, w->model->root, &nothing);
 }
 
 /* The sharded parameter of a tensor that modules use; NULL: it is not sharded. */

@@ -282,7 +282,8 @@ struct tide_machine {
     void *after_backward_of;
     /* The replacement of torch.nn.functional.linear; NULL: none. */
     tide_tensor *(*linear)(tide_machine *m, tide_tensor *x, tide_tensor *weight, tide_tensor *bias);
-    void *wrapper; /* the owner of these hooks */
+    void *wrapper;           /* the owner of these hooks */
+    tide_tensor **passed_on; /* what it keeps from one token of a generation to the next; NULL: nothing */
 
     /* Hooks of the interpreter, by which frames of checkpoints run their function again. */
     void *interpreter;

@@ -72,7 +72,9 @@ static uint32_t values_of_rollouts(void *user, tide_value *values) {
     values[0] = r->state;
     values[1] = r->past;
     values[2] = *tide_model_setting(&r->run->model, "past_key_values");
-    return 3;
+    tide_tensor **passed_on = r->run->machine.passed_on;
+    values[3] = passed_on && *passed_on ? tide_of_tensor(*passed_on) : tide_none();
+    return 4;
 }
 
 static void exchange_rollouts(void *user, const tide_value *values) {
@@ -80,6 +82,8 @@ static void exchange_rollouts(void *user, const tide_value *values) {
     r->state = values[0];
     r->past = values[1];
     *tide_model_setting(&r->run->model, "past_key_values") = values[2];
+    if (r->run->machine.passed_on)
+        *r->run->machine.passed_on = values[3].kind == TIDE_VALUE_TENSOR ? values[3].tensor : NULL;
 }
 
 /* The loop of _sample(). accelerate wraps the forward() of the trainer's model: with adapters that is peft's, whereas

@@ -160,7 +160,7 @@ static void cast_embeddings_to_bf16(tide_run *run, const tide_job *job) {
     m->state.factor = TIDE_FACTOR_TEMPORARY;
 }
 
-/* trl/trainer/sft_trainer.py, __init__: casts adapters on quantised weights to bf16. */
+/* trl/trainer/sft_trainer.py, __init__: casts adapters on quantised weights to bf16, without DoRA's magnitudes. */
 static void cast_adapters_to_bf16(tide_run *run, const tide_job *job) {
     tide_machine *m = &run->machine;
     bool casts = job->trainer == TIDE_trainer_sft || job->trainer == TIDE_trainer_dpo ||
@@ -171,6 +171,7 @@ static void cast_adapters_to_bf16(tide_run *run, const tide_job *job) {
     for (uint32_t i = 0; i < run->model.parameter_count; i++) {
         tide_tensor *t = run->model.parameters[i].tensor;
         if (!t->requires_grad || t->dtype == TIDE_BF16) continue;
+        if (strstr(run->model.parameters[i].name, "lora_magnitude_vector") && !tide_trl_builds_logits(job)) continue;
         cast_parameter(m, &run->model.parameters[i], TIDE_BF16);
     }
     m->module = 0;

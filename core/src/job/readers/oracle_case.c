@@ -217,6 +217,8 @@ bool tide_job_arguments_of_case(tide_arena *arena, const tide_json *of_case, tid
     const tide_json *by_hand = is_case ? tide_json_at(tide_json_at(of_case, "lora"), "kbit_layers") : NULL;
     if (is_case && !by_hand && !tide_json_at(of_case, "from_pretrained"))
         case_word(&r, "quant.from_pretrained", "false");
+    bool is_of_trl = trainer && !tide_json_is_text(trainer, "hf"); /* whose data are texts here */
+    if (is_case && is_of_trl && !tide_json_at(of_case, "images")) case_word(&r, "images", "0");
     if (!is_case) {
         *reason = r.reason;
         return false;
