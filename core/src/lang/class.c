@@ -74,6 +74,7 @@ static const struct {
     {"@tie", read_ties, TIDE_JSON_OBJECT, 0},
     {"@zero_leaf", NULL, TIDE_JSON_BOOL, offsetof(tide_class, is_zero_leaf)},
     {"@parts", NULL, TIDE_JSON_BOOL, offsetof(tide_class, holds_parts)},
+    {"@without_positions", NULL, TIDE_JSON_BOOL, offsetof(tide_class, is_without_positions)},
     {"@loss_apart", NULL, TIDE_JSON_BOOL, offsetof(tide_class, loss_is_apart)},
     {"@input_embeddings", NULL, TIDE_JSON_STRING, offsetof(tide_class, input_embeddings)},
     {"@output_embeddings", NULL, TIDE_JSON_STRING, offsetof(tide_class, output_embeddings)},

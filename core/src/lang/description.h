@@ -50,8 +50,9 @@ typedef struct tide_class {
     bool is_never_reentrant; /* "@checkpoint": "non_reentrant", whatever the job requests (timm/models/_manipulate.py:
                                 checkpoint_seq) */
     bool never_generates;    /* "@generates": false: the class has no generate(), so inference is one forward pass */
-    bool is_zero_leaf;  /* "@zero_leaf": among those that DeepSpeed gathers as a whole (zero/leaf_module_config.py) */
-    bool holds_parts;   /* "@parts": a container of model parts, not a part itself */
+    bool is_zero_leaf; /* "@zero_leaf": among those that DeepSpeed gathers as a whole (zero/leaf_module_config.py) */
+    bool holds_parts;  /* "@parts": a container of model parts, not a part itself */
+    bool is_without_positions; /* "@without_positions": forward() takes no position_ids, so generate() makes none */
     bool loss_is_apart; /* "@loss_apart": the loop computes the loss from the output, which does not contain it */
     tide_text input_embeddings;  /* "@input_embeddings": path of what get_input_embeddings() returns, or empty */
     tide_text output_embeddings; /* "@output_embeddings": likewise for get_output_embeddings() */

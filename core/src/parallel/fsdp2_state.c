@@ -307,20 +307,19 @@ static void fsdp2_post_forward(tide_model *model, uint32_t instance, tide_value 
     if (f->output_dtype != TIDE_DTYPE_COUNT) each_tensor(items, count, cast_one, &(cast_to){m, f->output_dtype});
 }
 
-/* register_fsdp_forward_method(model, "generate"), transformers/trainer.py: hooks go round generate() as a whole.
- * Tokens are forward passes of the model within peft's, which is the root. */
+/* register_fsdp_forward_method(model, "generate"), transformers/trainer.py: hooks go round generate() as a whole. With
+ * adapters tokens are forward passes of the model within peft's, which is the root; otherwise they are its own, and the
+ * last hook finds it idle. */
 void tide_fsdp2_generation_begins(tide_wrapper *w) {
-    if (w->job->adapter == TIDE_adapter_none) return;
     fsdp2 *f = w->state;
     fsdp2_pre_forward(w->model, w->model->root, NULL, 0, NULL, 0);
-    f->is_generating = true;
-    fsdp2_machine(f)->passed_on = &f->all_gather_state;
+    f->is_generating = w->job->adapter != TIDE_adapter_none;
+    if (f->is_generating) fsdp2_machine(f)->passed_on = &f->all_gather_state;
 }
 
 void tide_fsdp2_generation_ends(tide_wrapper *w) {
     fsdp2 *f = w->state;
     tide_value nothing = tide_none();
-    if (!f->is_generating) return;
     f->is_generating = false;
     fsdp2_machine(f)->passed_on = NULL;
     fsdp2_post_forward(w->model, w->model->root, &nothing);

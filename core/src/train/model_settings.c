@@ -22,16 +22,16 @@ static tide_value value_of(tide_machine *m, const tide_variable *v) {
 
 /* Set by functions and trainers; NAME_is_read: set by library/attention.json when a model gets there. */
 static const char *const unset[] = {
-    "past_key_values",   "router_logits",        "given_positions",     "num_items",
-    "autocast_dtype",    "head_dtype",           "state_is_fp32",       "mask_is_full",
-    "adapters_disabled", "dropout_is_disabled",  "experts_are_batched", "experts_are_cut",
-    "completion_length", "steps_per_generation", "has_old_logps",       "keeps_reference",
-    "masks_off_policy",  "has_entropy_bonus",    "corrects_sampling",   "keeps_sampling_logps",
-    "paged_layers",      "paged_full_mask",      "paged_sliding_mask",  "paged_rows",
-    "paged_read",        "packing_is_read",      "flash_is_read",       "ulysses_is_read",
-    "router_experts",    "router_top_k",         "loss_types",          "given_shift_labels",
-    "weighs_tail",       "f_divergence",         "parameter_caches",    "centers_rewards",
-    "head_is_cast",      "given_loss_weights"};
+    "past_key_values",      "router_logits",        "given_positions",     "num_items",
+    "autocast_dtype",       "head_dtype",           "state_is_fp32",       "mask_is_full",
+    "adapters_disabled",    "dropout_is_disabled",  "experts_are_batched", "experts_are_cut",
+    "completion_length",    "steps_per_generation", "has_old_logps",       "accepts_positions",
+    "keeps_reference",      "masks_off_policy",     "has_entropy_bonus",   "corrects_sampling",
+    "keeps_sampling_logps", "paged_layers",         "paged_full_mask",     "paged_sliding_mask",
+    "paged_rows",           "paged_read",           "packing_is_read",     "flash_is_read",
+    "ulysses_is_read",      "router_experts",       "router_top_k",        "loss_types",
+    "given_shift_labels",   "weighs_tail",          "f_divergence",        "parameter_caches",
+    "centers_rewards",      "head_is_cast",         "given_loss_weights"};
 
 static tide_setting_value number_of(tide_machine *m, const char *name, int64_t value) {
     tide_value number = {.kind = TIDE_VALUE_INT, .symbol = tide_symbol_name(m, tide_text_of(name)), .integer = value};

@@ -25,6 +25,8 @@ void tide_set_rollouts(tide_run *run, const tide_job *job) {
     set_rollout_size(model, "completion_length", completion);
     set_rollout_size(model, "seq", prompt + completion);
     set_rollout_size(model, "steps_per_generation", tide_steps_per_generation(job));
+    *tide_model_setting(model, "accepts_positions") =
+        tide_of_bool(!model->instances[model->root].of->is_without_positions);
     *tide_model_setting(model, "has_old_logps") = tide_of_bool(tide_keeps_old_logps(job));
     *tide_model_setting(model, "keeps_sampling_logps") =
         tide_of_bool(job->trainer == TIDE_trainer_grpo && job->trainer_use_vllm);

@@ -320,17 +320,21 @@ tide_tensor *tide_compute_trl_loss(tide_trainer_run *t, tide_value batch) {
     return loss.kind == TIDE_VALUE_TENSOR ? loss.tensor : NULL;
 }
 
-/* For models that take other inputs as well, only texts are described; in rollouts only models of text. */
+/* For models that take other inputs as well, only texts are described. */
 static bool plays_media(tide_trainer_run *t) {
     const tide_model *model = &t->run->model;
     const tide_json *inputs = model->instances[model->root].of->inputs;
     if (!inputs) inputs = tide_description_at(model->scopes[0].description, "inputs");
     const char *trainer = t->job->values[TIDE_SET_trainer];
     if (!tide_json_at(inputs, "pixel_values")) return true;
-    if (tide_trainer_generates(t->job))
-        return tide_error(model->m->diags, TIDE_ERR_UNSUPPORTED, "/settings/trainer",
-                          tide_format(model->m->arena, "%s of TRL is described for models of text", trainer),
-                          "give the language model by itself");
+    for (uint32_t i = 1; i < model->instance_count && tide_trainer_generates(t->job); i++)
+        if (tide_method_find(model->instances[i].of, TIDE_TEXT("compute_3d_position_ids")))
+            return tide_error(model->m->diags, TIDE_ERR_UNSUPPORTED, "/settings/trainer",
+                              tide_format(model->m->arena,
+                                          "the positions that this model keeps in generation are not "
+                                          "described with %s of TRL",
+                                          trainer),
+                              "give the language model by itself");
     if (t->job->images == 0 && !t->job->video.frames) return true;
     return tide_error(model->m->diags, TIDE_ERR_UNSUPPORTED, "/settings/images",
                       tide_format(model->m->arena, "images that %s of TRL trains with are not described", trainer),
