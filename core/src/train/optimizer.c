@@ -183,11 +183,14 @@ static void next_turn(void *user, uint32_t turn, tide_value *arguments) {
     parameter_state *p = t->with[turn];
     tide_model *model = t->optimizer->model;
     bool is_embedding = t->optimizer->has_trainer && is_a(model, p->module, "Embedding");
-    redistribute_gradients(t->optimizer, &p, 1, t->decays, false, NULL);
+    bool adds = t->decays && p->is_redistributed && strchr(t->optimizer->row->reads, '|');
+    if (turn) redistribute_gradients(t->optimizer, &t->with[turn - 1], 1, t->decays, true, NULL);
+    if (!adds) redistribute_gradients(t->optimizer, &p, 1, t->decays, false, NULL);
     model->m->module = p->module;
     *tide_model_setting(model, "state_is_fp32") = tide_of_bool(is_embedding);
+    *tide_model_setting(model, "grad_is_placed_otherwise") = tide_of_bool(p->is_redistributed && !adds);
     arguments[0] = tide_of_tensor(tide_retain(p->tensor));
-    arguments[1] = tide_of_tensor(tide_retain(p->tensor->grad));
+    arguments[1] = tide_of_tensor(adds ? temporary_like(t->optimizer, p, p->tensor) : tide_retain(p->tensor->grad));
     arguments[2] = tide_value_retain((tide_value){.kind = TIDE_VALUE_LIST, .list = p->state});
     arguments[3] = tide_value_retain((tide_value){.kind = TIDE_VALUE_LIST, .list = t->optimizer->shared});
     arguments[4] = tide_of_bool(t->decays);
@@ -210,6 +213,7 @@ static void play_turns(tide_optimizer *optimizer, tide_function *function, param
     bool grad_enabled = m->state.grad_enabled;
     m->state.grad_enabled = false;
     tide_model_loop(optimizer->model, function, count, next_turn, &t);
+    redistribute_gradients(optimizer, &with[count - 1], 1, decays, true, NULL);
     m->state.grad_enabled = grad_enabled;
     for (uint32_t i = 0; i < count; i++) claim_states(m, with[i]->state);
     claim_states(m, optimizer->shared);
