@@ -15,9 +15,14 @@ bool tide_is_of_kinds(const tide_job *job, int kinds) {
     return kinds & 1 << job->parallel_kind;
 }
 
-static bool is_of_one_gpu(tide_optimizer_choice optimizer) {
-    return optimizer == TIDE_optimizer_muon || optimizer == TIDE_optimizer_adamw_schedulefree ||
-           optimizer == TIDE_optimizer_adamw_schedulefree_single || optimizer == TIDE_optimizer_sgd_schedulefree;
+/* Muon multiplies whole matrices, which DDP and stages of a pipeline have; trainers are recorded with neither. */
+static bool is_of_one_gpu(const tide_job *job) {
+    bool is_muon = job->optimizer == TIDE_optimizer_muon;
+    bool is_schedule_free = job->optimizer == TIDE_optimizer_adamw_schedulefree ||
+                            job->optimizer == TIDE_optimizer_adamw_schedulefree_single ||
+                            job->optimizer == TIDE_optimizer_sgd_schedulefree;
+    bool has_matrices = tide_is_of_kinds(job, 1 << TIDE_parallel_kind_ddp | 1 << TIDE_parallel_kind_pp);
+    return (is_muon && !has_matrices) || ((is_muon || is_schedule_free) && job->trainer != TIDE_trainer_none);
 }
 
 /* bitsandbytes/optim: the operation that an optimizer calls, and DTensor's error for it: 8-bit states have tables, and
@@ -107,11 +112,14 @@ static void check_rank(tide_job_builder *b) {
             b, TIDE_ERR_CONFLICT, TIDE_SET_parallel_dp, "several GPUs need a kind of parallelism",
             "add parallel.kind=fsdp2 or zero3, which shard the model, ddp, with a full copy on each GPU, or tp, pp,"
             " native, megatron");
-    if (!is_alone && is_of_one_gpu(job->optimizer))
-        tide_builder_refuse(
-            b, TIDE_ERR_UNSUPPORTED, TIDE_SET_optimizer,
-            tide_format(b->arena, "%s is not described with parallel.kind", job->values[TIDE_SET_optimizer]),
-            "use another optimizer, or one GPU");
+    if (!is_alone && is_of_one_gpu(job))
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_optimizer,
+                            tide_format(b->arena, "%s is not described with parallel.kind%s",
+                                        job->values[TIDE_SET_optimizer],
+                                        job->trainer == TIDE_trainer_none
+                                            ? tide_format(b->arena, "=%s", job->values[TIDE_SET_parallel_kind])
+                                            : " and a trainer"),
+                            "use another optimizer, or one GPU");
     const int with_scaler = 1 << TIDE_parallel_kind_none | 1 << TIDE_parallel_kind_ddp | 1 << TIDE_parallel_kind_fsdp2;
     if (job->scaler && !tide_is_of_kinds(job, with_scaler))
         tide_builder_refuse(
