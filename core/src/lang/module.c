@@ -316,8 +316,8 @@ static void give_storage(tide_model *model, uint32_t instance, tide_tensor *t, t
     tide_release(m, made);
 }
 
-void tide_model_place(tide_model *model, uint32_t instance, tide_tensor *t) {
-    give_storage(model, instance, t, t->is_parameter ? TIDE_FACTOR_PARAMETER : TIDE_FACTOR_BUFFER);
+void tide_model_place(tide_model *model, uint32_t instance, tide_tensor *t, tide_factor factor) {
+    give_storage(model, instance, t, factor);
 }
 
 void tide_model_place_buffers(tide_model *model, uint32_t instance) {
@@ -325,7 +325,7 @@ void tide_model_place_buffers(tide_model *model, uint32_t instance) {
     uint32_t first = of->of->parameter_count, end = first + of->of->member_count;
     for (uint32_t i = first; i < end; i++)
         if (of->slots[i].kind == TIDE_VALUE_TENSOR && !of->slots[i].tensor->is_parameter) {
-            tide_model_place(model, instance, of->slots[i].tensor);
+            tide_model_place(model, instance, of->slots[i].tensor, TIDE_FACTOR_BUFFER);
             model->buffer_bytes += (uint64_t)tide_bytes(of->slots[i].tensor);
         }
 }

@@ -231,7 +231,7 @@ void tide_model_require_input_grads(tide_model *model, bool by_peft);
  * nothing if state.is_on_meta. */
 void tide_model_to_device(tide_model *model);
 /* The same for one tensor, and for a module's own buffers. */
-void tide_model_place(tide_model *model, uint32_t instance, tide_tensor *t);
+void tide_model_place(tide_model *model, uint32_t instance, tide_tensor *t, tide_factor factor);
 void tide_model_place_buffers(tide_model *model, uint32_t instance);
 
 /* Calls root.forward with the values that its parameters name; borrows them, and the caller owns the result. */

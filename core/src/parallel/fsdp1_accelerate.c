@@ -50,7 +50,7 @@ void tide_fsdp1_move_module_to_device(fsdp1 *f, uint32_t instance) {
             for (uint32_t k = 0; k < of->of->member_count && at == depth; k++) {
                 tide_value v = of->slots[of->of->parameter_count + k];
                 if (v.kind == TIDE_VALUE_TENSOR && v.tensor->is_parameter)
-                    tide_model_place(model, modules[i], v.tensor);
+                    tide_model_place(model, modules[i], v.tensor, TIDE_FACTOR_PARAMETER);
             }
         }
     }

@@ -161,7 +161,7 @@ void tide_fsdp2_place_state(fsdp2 *f, const uint32_t *params, uint32_t count, ui
     for (uint32_t i = 0; i < count; i++) {
         const tide_parameter_row *row = &model->parameters[params[i]];
         bool is_weight = tide_text_ends(tide_text_of(row->name), TIDE_TEXT(".weight"));
-        tide_model_place(model, row->module, row->tensor);
+        tide_model_place(model, row->module, row->tensor, TIDE_FACTOR_TEMPORARY); /* whole, until it is sharded */
         for (size_t k = 0; k < 3; k++) {
             bool is_kept = k < 2 ? is_weight && f->embeddings[k] == row->module : row->tensor == last;
             if (is_kept) keep_weight(model->m, &f->whole_weights[k], row->tensor);
