@@ -34,9 +34,8 @@ uint32_t tide_alike_ends(tide_alike *a, uint32_t micro, bool leaves_state) {
     uint32_t left = a->count - 1 - micro, last = leaves_state ? 0 : 1;
     bool is_next = micro && tide_timeline_repeats(&m->timeline, a->before, a->before, a->now, 0);
     a->in_a_row = is_next ? a->in_a_row + 1 : 0;
-    if (m->has_failed || a->run->plays_all || micro + 1 < TIDE_MICRO_BATCHES_KEPT || a->in_a_row <= last ||
-        left < 2 + last)
-        return 0;
+    bool is_kept = micro + 1 < TIDE_MICRO_BATCHES_KEPT && m->timeline.event_count - a->before.event <= TIDE_KEPT_EVENTS;
+    if (m->has_failed || a->run->plays_all || is_kept || a->in_a_row <= last || left < 2 + last) return 0;
     keep_once(a, micro + 1, left - last);
     return left - last;
 }
