@@ -94,20 +94,50 @@ def unpadded(height: int, width: int, rows: int, columns: int) -> tuple[int, int
     return rows, columns - 2 * cut
 
 
+QWEN_LIMITS = {"min_pixels": 3136, "max_pixels": 12845056}  # of preprocessors that name none
+
+
 def qwen_vl_batch(make: Maker) -> Batch:
-    case, config, vision = make.case, make.config, make.config["vision_config"]
-    patch, merge = vision["patch_size"], vision.get("spatial_merge_size", 2)
-    limits = make.model.preprocessor
+    case, vision = make.case, make.config["vision_config"]
+    patch, merge = vision.get("patch_size", 14), vision.get("spatial_merge_size", 2)
+    limits = QWEN_LIMITS | make.model.preprocessor
     height, width = case.image_size or (448, 448)
     height, width = smart_resize(height, width, patch * merge, limits["min_pixels"], limits["max_pixels"])
-    rows, columns = height // patch, width // patch
-    batch = images_of(make, rows * columns // merge**2)
+    grid = [1, height // patch, width // patch]
+    batch = images_of(make, grid[1] * grid[2] // merge**2)
     if case.images:
-        count = case.batch * case.images
-        values = 3 * vision.get("temporal_patch_size", 2) * patch * patch
-        batch["pixel_values"] = make.floats(count * rows * columns, values, cast=False)
-        batch["image_grid_thw"] = torch.tensor([[1, rows, columns]] * count)
-        batch["mm_token_type_ids"] = (batch["input_ids"] == image_token(config)).int()
+        show(make, batch, [grid] * case.images, "pixel_values", "image_grid_thw", (image_token(make.config), 1))
+    return with_positions(make, batch)
+
+
+def qwen3_vl_batch(make: Maker) -> Batch:
+    """The frames of a video are shown two by two, with their time between them."""
+    case, config, vision = make.case, make.config, make.config["vision_config"]
+    if case.video is None:
+        return qwen_vl_batch(make)
+    patch, merge, temporal = vision.get("patch_size", 16), vision.get("spatial_merge_size", 2), 2
+    frames, height, width = map(int, case.video.split("x"))
+    height, width = smart_resize_video(frames, temporal, height, width, patch * merge)
+    slices, rows, columns = -(-frames // temporal), height // patch, width // patch
+    token = int(config["video_token_id"])
+    batch = with_images(make, text_vocabulary(config), token, [rows * columns // merge**2] * slices)
+    show(make, batch, [[slices, rows, columns]], "pixel_values_videos", "video_grid_thw", (token, 2))
+    return with_positions(make, batch)
+
+
+def show(make: Maker, batch: Batch, grids: list[list[int]], values: str, grid_thw: str, marks: tuple[int, int]) -> None:
+    """The patches of what each sample shows; marks: its token, and what mm_token_type_ids has there."""
+    token, kind = marks
+    vision = make.config["vision_config"]
+    numbers = 3 * vision.get("temporal_patch_size", 2) * vision.get("patch_size", 14) ** 2
+    patches = make.case.batch * sum(math.prod(grid) for grid in grids)
+    batch[values] = make.floats(patches, numbers, cast=False)
+    batch[grid_thw] = torch.tensor(grids * make.case.batch)
+    batch["mm_token_type_ids"] = (batch["input_ids"] == token).int() * kind
+
+
+def with_positions(make: Maker, batch: Batch) -> Batch:
+    case = make.case
     if case.padding:  # which tokens are padding is only known on the device: ids are given
         batch["position_ids"] = torch.arange(case.seq).expand(3, case.batch, -1).contiguous()
     return batch
@@ -121,6 +151,21 @@ def smart_resize(height: int, width: int, factor: int, least: int, most: int) ->
         h, w = (max(factor, math.floor(side / shrink / factor) * factor) for side in (height, width))
     elif h * w < least:
         grow = math.sqrt(least / (height * width))
+        h, w = (math.ceil(side * grow / factor) * factor for side in (height, width))
+    return h, w
+
+
+def smart_resize_video(
+    frames: int, temporal: int, height: int, width: int, factor: int, least: int = 131072, most: int = 786432
+) -> tuple[int, int]:
+    """The same for all frames together: models/qwen3_vl/video_processing_qwen3_vl.py, with the processor's limits."""
+    h, w = (round(side / factor) * factor for side in (height, width))
+    t = round(frames / temporal) * temporal
+    if t * h * w > most:
+        shrink = math.sqrt(frames * height * width / most)
+        h, w = (max(factor, math.floor(side / shrink / factor) * factor) for side in (height, width))
+    elif t * h * w < least:
+        grow = math.sqrt(least / (frames * height * width))
         h, w = (math.ceil(side * grow / factor) * factor for side in (height, width))
     return h, w
 
@@ -210,6 +255,10 @@ MAKERS: dict[str, Callable[[Maker], Batch]] = {
     "llava_next": llava_next_batch,
     "qwen2_vl": qwen_vl_batch,
     "qwen2_5_vl": qwen_vl_batch,
+    "qwen3_vl": qwen3_vl_batch,
+    "qwen3_vl_moe": qwen3_vl_batch,
+    "qwen3_5": qwen3_vl_batch,
+    "qwen3_5_moe": qwen3_vl_batch,
     "gemma3": gemma3_batch,
     "gemma4": gemma4_batch,
     "gemma4_unified": gemma4_batch,

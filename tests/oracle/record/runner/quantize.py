@@ -127,7 +127,8 @@ def of_experts(model: Any, case: Case) -> Callable[[Any, str], bool] | None:
     def replace(module: Any, name: str) -> bool:
         from bitsandbytes.nn import parametrize
 
-        if module._parameters[name].ndim < 3 or "expert" not in f"{names[module]}.{name}".lower():
+        loaded = module._parameters[name]
+        if loaded.ndim < 3 or "expert" not in f"{names[module]}.{name}".lower():
             return False
         if case.quant == "int8":
             replace_parameter_8bit(module, name)
@@ -135,6 +136,7 @@ def of_experts(model: Any, case: Case) -> Callable[[Any, str], bool] | None:
             parametrize.replace_parameter_4bit(
                 module, name, compress_statistics=case.quant_double, quant_type=case.quant, blocksize=case.quant_blocksize
             )
+        loaded.data = torch.empty(0, device="cpu")
         torch.cuda.empty_cache()
         return True
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import importlib
 import os
 import sys
 from typing import Any, Callable
@@ -52,8 +53,8 @@ def install(case: Case, model: Model) -> None:
         all_images_are_real()
     if model.type in ("gemma4", "gemma4_unified"):
         images_have_patches(case, model)
-    if model.type in ("qwen2_vl", "qwen2_5_vl"):
-        vision_grid_on_the_host()
+    if model.type in QWEN_WITH_IMAGES:
+        vision_grid_on_the_host(model.type)
     if model.type == "deberta-v2":
         labels_are_valid()
     if model.type in FINITE_IN_FP16:
@@ -387,14 +388,25 @@ def images_have_patches(case: Case, model: Model) -> None:
         model_class.get_image_features = counted(model_class.get_image_features)
 
 
-def vision_grid_on_the_host() -> None:
-    """Qwen's image_grid_thw stays on the host, where sequence lengths come out of it; position ids go to the device."""
-    from transformers.models.qwen2_5_vl import modeling_qwen2_5_vl
-    from transformers.models.qwen2_vl import modeling_qwen2_vl
+QWEN_WITH_IMAGES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe")
 
-    for module in (modeling_qwen2_vl, modeling_qwen2_5_vl):
-        get = module.get_vision_position_ids
-        module.get_vision_position_ids = functools.wraps(get)(lambda *a, get=get, **k: get(*a, **k).to("cuda"))
+
+def vision_grid_on_the_host(kind: str) -> None:
+    """Qwen's image_grid_thw stays on the host, where sequence lengths come out of it; position ids and what the table
+    of positions is interpolated by go to the device."""
+    module = importlib.import_module(f"transformers.models.{kind}.modeling_{kind}")
+    for name in ("get_vision_position_ids", "get_vision_interpolation_indices_and_weights"):
+        if hasattr(module, name):
+            setattr(module, name, to_the_device(getattr(module, name)))
+
+
+def to_the_device(function: Any) -> Any:
+    @functools.wraps(function)
+    def moved(*args: Any, **kwargs: Any) -> Any:
+        found = function(*args, **kwargs)
+        return tuple(x.to("cuda") for x in found) if isinstance(found, tuple) else found.to("cuda")
+
+    return moved
 
 
 # ---- ranks ----
