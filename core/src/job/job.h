@@ -234,7 +234,8 @@ const char *tide_trainer_default(const tide_job *job, tide_setting_id id);
 bool tide_prepares_kbit(const tide_job *job);
 /* Whether deepspeed.zero.Init() partitioned the model as it was made. */
 bool tide_job_has_zero_init(const tide_job *job);
-/* Whether forward() runs under autocast: not if a trainer leaves dtypes to DeepSpeed or fully_shard. */
+/* Whether forward() runs under autocast: DeepSpeed's engine disables it (deepspeed/runtime/torch_autocast.py), and a
+ * trainer leaves dtypes to fully_shard. */
 bool tide_job_autocasts(const tide_job *job);
 /* Whether Trainer.place_model_on_device holds, or there is no trainer: DeepSpeed and FSDP get a model on the host. */
 bool tide_trainer_places_model(const tide_job *job);

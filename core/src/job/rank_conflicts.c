@@ -96,6 +96,15 @@ static void check_ddp(tide_job_builder *b) {
                             "use checkpointing=full (use_reentrant: false), or parallel.find_unused_parameters=false");
 }
 
+/* deepspeed/runtime/torch_autocast.py: autocast_if_enabled. */
+static void check_engine_autocast(tide_job_builder *b) {
+    const tide_job *job = b->job;
+    if (!job->autocast.is_set || !tide_job_has_deepspeed(job) || tide_job_has_trainer(job)) return;
+    tide_report(b->diags, TIDE_WARNING, TIDE_ERR_NO_EFFECT, tide_builder_place(b, TIDE_SET_autocast),
+                "has no effect: DeepSpeed's engine disables it in forward()",
+                "leave it out; parallel.half is the engine's mixed precision");
+}
+
 static void check_rank(tide_job_builder *b) {
     const tide_job *job = b->job;
     int64_t dp = job->parallel_dp, rank = job->parallel_rank, ranks = tide_job_world(job);
@@ -285,6 +294,7 @@ bool tide_kind_refuses(const tide_job *job, tide_setting_id id) {
 
 void tide_check_rank_conflicts(tide_job_builder *b) {
     check_rank(b);
+    check_engine_autocast(b);
     check_ddp(b);
     check_dtensors(b);
     check_refused(b);

@@ -79,8 +79,8 @@ bool tide_job_casts_adapters(const tide_job *job) {
 }
 
 bool tide_job_autocasts(const tide_job *job) {
-    bool is_engine = tide_job_has_deepspeed(job) || job->parallel_kind == TIDE_parallel_kind_fsdp2;
-    return job->autocast.is_set && (!tide_job_has_trainer(job) || !is_engine);
+    bool is_of_mixed_precision = tide_job_has_trainer(job) && job->parallel_kind == TIDE_parallel_kind_fsdp2;
+    return job->autocast.is_set && !tide_job_has_deepspeed(job) && !is_of_mixed_precision;
 }
 
 int64_t tide_sequences_of_row(const tide_job *job) {

@@ -24,6 +24,7 @@ static void cast_parameters(tide_wrapper *w, tide_dtype dtype, const uint32_t *o
     m->state.factor = TIDE_FACTOR_TEMPORARY;
     m->module = 0;
     model->state.dtype = dtype;
+    tide_model_setting(model, "model_dtype")->dtype = dtype;
 }
 
 void tide_cast_model(tide_wrapper *w, tide_dtype dtype) {

@@ -112,7 +112,8 @@ static void micro_batch(loop *l, unsigned step) {
     tide_run *run = l->run;
     tide_machine *m = &run->machine;
     if (l->strategy->before_forward) l->strategy->before_forward(&l->wrapper);
-    if (l->job->autocast.is_set) tide_autocast_begin(m, l->job->autocast.dtype);
+    bool autocasts = tide_job_autocasts(l->job);
+    if (autocasts) tide_autocast_begin(m, l->job->autocast.dtype);
     tide_saved_tensors_hooks *hooks = l->offload ? tide_offload_enter(m, l->offload) : NULL;
     tide_value output = call_model(l);
     if (m->has_failed) return;
@@ -122,7 +123,7 @@ static void micro_batch(loop *l, unsigned step) {
     tide_del(m, "del loss", l->loss);
     l->loss = loss;
     if (l->offload) tide_offload_exit(m, l->offload, hooks);
-    if (l->job->autocast.is_set) tide_autocast_end(m);
+    if (autocasts) tide_autocast_end(m);
     if (l->job->hold_outputs) {
         del_outputs(m, l->held);
         bool is_apart = run->model.instances[run->model.root].of->loss_is_apart && output.kind == TIDE_VALUE_LIST &&
