@@ -29,9 +29,11 @@ WHOLE_IN_PARTS = {"llava", "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "ja
                   "falcon_h1", "lfm2", "lfm2_moe", "mamba", "mamba2", "falcon_mamba", "pixtral"}
 
 
-def cases(entries):
+def cases(entries, names):
     for entry in entries:
         path = entry["source"].removeprefix("huggingface.co/")
+        if path.split("/")[-1].lower() in names - {entry["name"]}:  # the page's own entry is perhaps another: this one is a part of it
+            path = entry["name"]
         words = {"name": entry["name"], "upper": entry["name"].upper(), "path": path, "last": path.split("/")[-1]}
         kind_of_model = entry["config"]["model_type"]
         official = path.startswith("Qwen/") and kind_of_model in ("qwen3", "qwen3_moe")
@@ -64,7 +66,7 @@ def main():
     entries = [json.loads(path.read_text()) for path in sorted(CATALOGUE.glob("*.json"))]
     names = {entry["name"] for entry in entries}
     language = [entry for entry in entries if entry["config"].get("architectures", [""])[0].endswith(HEADS)]
-    spelled = [case for case in cases(language)
+    spelled = [case for case in cases(language, names)
                if case[2].split("/")[-1].lower() == case[1] or case[2].split("/")[-1].lower() not in names]
     asked = spelled[::7] + spelled[3::7] + spelled[5::7]  # each form of some models
     listed = [line.split() for line in LISTED.read_text().splitlines() if line and not line.startswith("#")]

@@ -43,7 +43,7 @@ static void miss_tower(tide_job_builder *b, tide_text type) {
     const char *asked = b->arguments.is_given[TIDE_SET_model] && !b->inputs.asked_model
                             ? tide_argument_text(&b->arguments, TIDE_SET_model)
                             : b->inputs.asked_model;
-    if (!b->is_of_catalogue || !asked || !tide_text_is_among(type, "qwen3_5_text|qwen3_5_moe_text|llama4_text") ||
+    if (!b->is_of_catalogue || !asked || !tide_text_is_among(type, "llama4_text") ||
         tide_text_ends(tide_text_of(tide_lowered(b->arena, tide_text_of(asked))), TIDE_TEXT("-text")))
         return;
     if (!b->inputs.asked_model || !is_of_program(b, "axolotl|LLaMA-Factory|ms-swift|TRL")) {
@@ -66,6 +66,15 @@ static void miss_tower(tide_job_builder *b, tide_text type) {
     name_within_text(b, TIDE_SET_adapter_modules_to_save);
 }
 
+/* transformers/models/auto/modeling_auto.py: MODEL_FOR_CAUSAL_LM_MAPPING_NAMES makes the text model of these. */
+static void say_class(tide_job_builder *b, tide_text type) {
+    if (!b->is_of_catalogue || b->inputs.program || !tide_text_is_among(type, "qwen3_5|qwen3_5_moe")) return;
+    tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/model",
+                "the whole model, as AutoModelForImageTextToText loads it; AutoModelForCausalLM loads its text model "
+                "alone",
+                "the catalogue has that with -text at the end of its name");
+}
+
 /* axolotl 0.19: loaders/model.py, _resize_token_embeddings. A tokenizer has at most vocab_size tokens, unless the file
  * adds some: rounded up to 32 they still fit if vocab_size is a multiple of it. */
 static void resize_embeddings(tide_job_builder *b) {
@@ -80,10 +89,21 @@ static void resize_embeddings(tide_job_builder *b) {
     tide_leave_undescribed(b, key->key);
 }
 
+/* axolotl 0.19: core/builders/causal.py, build_collator: without a processor the samples are text. */
+static void leave_images_out(tide_job_builder *b) {
+    const tide_json *config = b->inputs.config;
+    bool sees_images = tide_json_at(config, "image_token_id") || tide_json_at(config, "image_token_index");
+    if (!is_of_program(b, "axolotl") || b->inputs.has_processor || !sees_images) return;
+    if (b->arguments.is_given[TIDE_SET_images] || b->arguments.is_given[TIDE_SET_video]) return;
+    tide_setting_put(&b->arguments, TIDE_TEXT("images"), TIDE_TEXT("0"), TIDE_ORIGIN_FILE);
+}
+
 void tide_load_as_program(tide_job_builder *b) {
     const tide_json *type = tide_json_at(b->inputs.config, "model_type");
     if (!tide_json_is(type, TIDE_JSON_STRING)) return;
     skip_layers(b, type->text);
     miss_tower(b, type->text);
+    say_class(b, type->text);
     resize_embeddings(b);
+    leave_images_out(b);
 }

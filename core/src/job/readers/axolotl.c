@@ -191,6 +191,12 @@ static void settle_axolotl_freezing(tide_claims *c) {
     settle_axolotl_inputs(c, list);
 }
 
+/* core/builders/causal.py, build_collator. */
+static void settle_axolotl_processor(tide_claims *c) {
+    c->inputs->has_processor = c->facts[TIDE_FACT_processor];
+    if (c->inputs->has_processor) c->facts[TIDE_FACT_processor]->effect = TIDE_KEY_USED;
+}
+
 /* loaders/model.py, _resize_token_embeddings. */
 static void settle_axolotl_embeddings(tide_claims *c) {
     c->inputs->resizes = c->facts[TIDE_FACT_resizes];
@@ -234,6 +240,7 @@ void tide_axolotl_settings(tide_claims *c) {
     settle_axolotl_storage(c);
     settle_axolotl_types(c);
     settle_axolotl_freezing(c);
+    settle_axolotl_processor(c);
     settle_axolotl_embeddings(c);
 }
 

@@ -32,6 +32,7 @@ typedef struct tide_inputs {
                                bits */
     tide_file_key *resizes; /* axolotl's resize_token_embeddings_to_32x; NULL: not given */
     const char *resizes_place;
+    bool has_processor; /* axolotl's processor_type: samples may have images */
     tide_checkpoint checkpoint;
 } tide_inputs;
 
