@@ -218,8 +218,8 @@ static tide_value call_method(tide_model *model, uint32_t instance, tide_functio
     const tide_call_arguments call = {model,      method,   instance, of->scope,  kept,
                                       kept_named, keywords, count,    named_count};
     tide_value made = tide_call_by_hook(&call);
-    if (of->makes_grad && made.kind == TIDE_VALUE_TENSOR && model->m->state.grad_enabled)
-        /* output.requires_grad_(True): a leaf if nothing before it requires gradients */
+    if (of->makes_grad && !model->is_reference && made.kind == TIDE_VALUE_TENSOR)
+        /* output.requires_grad_(True): a leaf if nothing before it requires gradients, and without gradients */
         made.tensor->requires_grad = true;
     if (of->makes_grad && made.kind == TIDE_VALUE_LIST && model->has_peft && !model->m->has_failed)
         tide_fail(

@@ -100,6 +100,7 @@ struct tide_model {
     tide_model_state state;
     bool has_peft;        /* which may require gradients of inputs */
     bool autocasts;       /* "with autocast:" enters torch.autocast with that dtype */
+    bool is_reference;    /* has the weights of a reference model, which is made without checkpoints and such hooks */
     bool makes_grad_last; /* enable_input_require_grads() was called again, after a wrapper's hooks */
     bool leaves_autocast; /* and disables an active one: deepspeed/runtime/torch_autocast.py, autocast_if_enabled */
     tide_dtype autocast_dtype;

@@ -38,6 +38,7 @@ void tide_reference_swap(tide_reference *r) {
     model->after_forward = other.after_forward;
     model->read_parameter = other.read_parameter;
     m->linear = other.linear;
+    model->is_reference = !model->is_reference;
     model->setting_changes++;
 }
 
