@@ -12,6 +12,7 @@
 #include "base/rounding.h"
 #include "parallel/cuts.h"
 #include "parallel/expert_parallel.h"
+#include "parallel/torchtitan_experts.h"
 
 typedef enum style {
     STYLE_NONE,
@@ -460,14 +461,30 @@ static bool mask_embeddings(tide_wrapper *w, const tide_tensor_parallel *p) {
     return true;
 }
 
-/* Without sequence parallelism norms are not DTensors of the same mesh, so clip_grad_norm_() cannot combine them. */
-static bool refuse_to_clip(const tide_wrapper *w, const tide_tensor_parallel_plan *plan) {
-    if (w->job->clip <= 0 || plan->sequence_parallel) return false;
-    tide_fail_setting(
-        w->model->m, TIDE_ERR_CONFLICT, "clip", "\"%s\"; use parallel.sequence_parallel=true, or no clipping",
-        plan->is_sharded ? "All operands in aten.stack.default must have the same mesh"
-                         : "aten._foreach_norm.Scalar got mixed torch.Tensor and DTensor, need to convert all "
-                           "torch.Tensor to DTensor before calling distributed operators!");
+/* The first trained parameter that the plan does not name; NULL: it names all. */
+static const char *unplanned(const tide_wrapper *w, const tide_tensor_parallel *p) {
+    const tide_model *model = w->model;
+    for (uint32_t i = 0; i < model->parameter_count; i++) {
+        const tide_parameter_row *row = &model->parameters[i];
+        bool is_planned = p->styles[row->module] != STYLE_NONE || tide_is_torchtitan_expert(model, row->module);
+        if (row->tensor->requires_grad && is_here(w, row->module) && !is_planned) return row->name;
+    }
+    return NULL;
+}
+
+/* Parameters that are not DTensors of the same mesh cannot be combined by clip_grad_norm_(): without sequence
+ * parallelism norms. */
+static bool refuse_to_clip(const tide_wrapper *w, const tide_tensor_parallel *p) {
+    const tide_tensor_parallel_plan *plan = &p->plan;
+    const char *other = plan->sequence_parallel ? unplanned(w, p) : NULL;
+    if (w->job->clip <= 0 || (plan->sequence_parallel && !other)) return false;
+    tide_fail_setting(w->model->m, TIDE_ERR_CONFLICT, "clip", "%s%s\"%s\"; use %sno clipping", other ? other : "",
+                      other ? " is whole on every tensor parallel rank: " : "",
+                      plan->is_sharded
+                          ? "All operands in aten.stack.default must have the same mesh"
+                          : "aten._foreach_norm.Scalar got mixed torch.Tensor and DTensor, need to convert all "
+                            "torch.Tensor to DTensor before calling distributed operators!",
+                      other ? "parallel.kind=fsdp2, or " : "parallel.sequence_parallel=true, or ");
     return true;
 }
 
@@ -496,7 +513,7 @@ bool tide_parallelize_module(tide_wrapper *w, const tide_tensor_parallel_plan *p
         if (plan->of_configuration) p->untied_head = head;
     }
     bool is_first = !w->model->tensor_parallel;
-    bool is_refused = refuse_to_clip(w, plan) || !tide_check_adapters(w, plan) || !choose_styles(w, p) ||
+    bool is_refused = !tide_check_adapters(w, plan) || !choose_styles(w, p) || refuse_to_clip(w, p) ||
                       !refuse_what_is_not_planned(w, p) || !check_heads(w, p);
     if (is_refused || !distribute_all(w, p) || !mask_embeddings(w, p)) return false;
     if (is_first) say_what_is_whole(w, p);
