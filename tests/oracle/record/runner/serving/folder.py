@@ -42,14 +42,14 @@ SPECIAL: dict[str, dict[str, str | int]] = {
     "blip-2": {"<image>": "image_token_index"},
     "whisper": {"<|startoftranscript|>": 50258, "<|endoftext|>": 50257},
 }
-SPECIAL["qwen2_5_vl"] = SPECIAL["qwen3_vl"] = SPECIAL["qwen3_vl_moe"] = SPECIAL["qwen2_vl"]
+QWEN_VL = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe")
+SPECIAL |= {kind: SPECIAL["qwen2_vl"] for kind in QWEN_VL}
 SPECIAL["mistral3"] = {"[IMG]": "image_token_index", "[IMG_BREAK]": 12, "[IMG_END]": 13}
 SPECIAL["smolvlm"] = SPECIAL["idefics3"]
-TOKENIZERS = {kind: "Qwen2Tokenizer" for kind in ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe")}
+TOKENIZERS = {kind: "Qwen2Tokenizer" for kind in QWEN_VL}
 # What the published file says beside sizes, where transformers does not know it by the model_type.
-PROCESSORS = {
-    "qwen3_vl_moe": {"image_processor_type": "Qwen2VLImageProcessor", "video_processor_type": "Qwen3VLVideoProcessor"}
-}
+QWEN3_VL = {"image_processor_type": "Qwen2VLImageProcessor", "video_processor_type": "Qwen3VLVideoProcessor"}
+PROCESSORS = {kind: QWEN3_VL for kind in ("qwen3_vl_moe", "qwen3_5", "qwen3_5_moe")}
 EXTRA_TOKENS = {
     "gemma3": {"image_token": "<image_soft_token>", "boi_token": "<start_of_image>", "eoi_token": "<end_of_image>"},
     "internvl": {
