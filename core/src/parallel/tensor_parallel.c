@@ -524,10 +524,6 @@ bool tide_parallelize_module(tide_wrapper *w, const tide_tensor_parallel_plan *p
     return true;
 }
 
-const tide_tensor_parallel_plan *tide_plan_of_model(const tide_model *model) {
-    return &model->tensor_parallel->plan;
-}
-
 uint32_t tide_head_tied_again(const tide_model *model) {
     return model->tensor_parallel ? model->tensor_parallel->untied_head : 0;
 }

@@ -26,7 +26,7 @@ bool tide_is_new_to_transformers(const tide_json *type);
 /* tp_plans.c: sets the plans of the configuration's class. False after an error, which is reported. */
 bool tide_tp_plan_of(const tide_wrapper *w, tide_tensor_parallel_plan *plan);
 /* from_pretrained() of a checkpoint of which each rank reads its parts. */
-void tide_read_parts(tide_wrapper *w);
+void tide_read_parts(tide_wrapper *w, const tide_tensor_parallel_plan *plan);
 
 /* tp_heads.c: whether each rank has complete attention heads; `is_column` by instance. False after an error, which is
  * reported. */
@@ -43,14 +43,11 @@ tide_text tide_plan_of_adapter(const tide_model *model, const tide_json *const *
 /* False after an error, which is reported. */
 bool tide_check_adapters(const tide_wrapper *w, const tide_tensor_parallel_plan *plan);
 /* Moves adapters to the device, after the model was read. */
-void tide_place_adapters(tide_wrapper *w);
+void tide_place_adapters(tide_wrapper *w, const tide_tensor_parallel_plan *plan);
 
 /* Shards the parameters of the model as "tp_plan" of its description says and sets the hooks of its modules, before
  * other wrappers set theirs, which run around them. False after an error, which is reported. */
 bool tide_parallelize_module(tide_wrapper *w, const tide_tensor_parallel_plan *plan);
-
-/* Its plan, once it is parallel. */
-const tide_tensor_parallel_plan *tide_plan_of_model(const tide_model *model);
 
 /* Sets the hooks again, inside of those that another wrapper has set since. */
 void tide_tensor_parallel_around(tide_model *model);

@@ -39,7 +39,7 @@ static void tp_wrap(tide_wrapper *w) {
     w->rank = job->parallel_rank / job->parallel_tp;
     if (job->parallel_dp > 1) tide_fsdp2_strategy.wrap(w);
     if (plan.of_configuration)
-        tide_read_parts(w);
+        tide_read_parts(w, &plan);
     else if (w->model->state.is_on_meta)
         tide_to_empty(w->model, tide_empty_param, NULL);
     tide_tensor_parallel_around(w->model);

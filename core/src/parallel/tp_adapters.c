@@ -147,9 +147,8 @@ bool tide_check_adapters(const tide_wrapper *w, const tide_tensor_parallel_plan 
 }
 
 /* update_layer(): of a layer that has a part of the inputs. */
-static void take_part(const tide_wrapper *w, const tide_parameter_row *row) {
+static void take_part(const tide_wrapper *w, const tide_tensor_parallel_plan *plan, const tide_parameter_row *row) {
     const tide_model *model = w->model;
-    const tide_tensor_parallel_plan *plan = tide_plan_of_model(model);
     uint32_t adapter = adapter_of(model, row->module);
     bool is_rotation = row->tensor == rotation_of(model, adapter);
     tide_text style = tide_style_at(plan->of_configuration, model, adapter, model->instances[adapter].path);
@@ -161,14 +160,14 @@ static void take_part(const tide_wrapper *w, const tide_parameter_row *row) {
 
 /* get_peft_model() of a model that has been read: _move_adapter_to_device_of_base_layer(), in the type of the weights,
  * then cast_adapter_dtype(). */
-void tide_place_adapters(tide_wrapper *w) {
+void tide_place_adapters(tide_wrapper *w, const tide_tensor_parallel_plan *plan) {
     tide_model *model = w->model;
     tide_machine *m = model->m;
     tide_tensor **placed = TIDE_NEW(m->arena, tide_tensor *, model->parameter_count + 1);
     for (uint32_t i = 0; i < model->parameter_count; i++) {
         const tide_parameter_row *row = &model->parameters[i];
         if (!tide_is_of_adapter(model, row->module) && !tide_is_adapter(model, row->module)) continue;
-        take_part(w, row);
+        take_part(w, plan, row);
         m->op = "to";
         m->module = row->module;
         if ((tide_dtype)row->tensor->dtype == model->state.dtype)

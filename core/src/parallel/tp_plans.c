@@ -127,7 +127,7 @@ static void leave_empty(tide_model *model, uint32_t instance, tide_tensor *leaf)
     (void)leaf;
 }
 
-void tide_read_parts(tide_wrapper *w) {
+void tide_read_parts(tide_wrapper *w, const tide_tensor_parallel_plan *plan) {
     tide_model *model = w->model;
     tide_machine *m = model->m;
     uint32_t count = 0;
@@ -151,6 +151,6 @@ void tide_read_parts(tide_wrapper *w) {
     model->without_buffers = is_of_adapter;
     tide_to_empty(model, leave_empty, NULL);
     model->without_buffers = NULL;
-    tide_place_adapters(w);
+    tide_place_adapters(w, plan);
     if (f) tide_release_at(m, &f->applied);
 }
