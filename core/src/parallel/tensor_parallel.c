@@ -473,10 +473,11 @@ static const char *unplanned(const tide_wrapper *w, const tide_tensor_parallel *
 }
 
 /* Parameters that are not DTensors of the same mesh cannot be combined by clip_grad_norm_(): without sequence
- * parallelism norms. */
+ * parallelism norms. torchtitan's own models shard the norms of heads as well. */
 static bool refuse_to_clip(const tide_wrapper *w, const tide_tensor_parallel *p) {
     const tide_tensor_parallel_plan *plan = &p->plan;
-    const char *other = plan->sequence_parallel ? unplanned(w, p) : NULL;
+    bool is_of_torchtitan = w->job->program && strcmp(w->job->program, "torchtitan") == 0;
+    const char *other = plan->sequence_parallel && !is_of_torchtitan ? unplanned(w, p) : NULL;
     if (w->job->clip <= 0 || (plan->sequence_parallel && !other)) return false;
     tide_fail_setting(w->model->m, TIDE_ERR_CONFLICT, "clip", "%s%s\"%s\"; use %sno clipping", other ? other : "",
                       other ? " is whole on every tensor parallel rank: " : "",

@@ -254,6 +254,7 @@ static bool is_of_torchtitan(const tide_json *root) {
 const tide_reader tide_torchtitan_reader = {.title = "a job of torchtitan",
                                             .recognises = is_of_torchtitan,
                                             .keys = &titan_keys,
+                                            .program = TIDE_PROGRAM_torchtitan,
                                             .trains = true,
                                             .precedence = 2,
                                             .settle = settle_titan};
