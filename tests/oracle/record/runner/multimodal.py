@@ -94,6 +94,7 @@ def unpadded(height: int, width: int, rows: int, columns: int) -> tuple[int, int
     return rows, columns - 2 * cut
 
 
+ON_THE_HOST: dict[str, Any] = {}  # grids and kinds of tokens, as they were made
 QWEN_LIMITS = {"min_pixels": 3136, "max_pixels": 12845056}  # of preprocessors that name none
 
 
@@ -132,8 +133,8 @@ def show(make: Maker, batch: Batch, grids: list[list[int]], values: str, grid_th
     numbers = 3 * vision.get("temporal_patch_size", 2) * vision.get("patch_size", 14) ** 2
     patches = make.case.batch * sum(math.prod(grid) for grid in grids)
     batch[values] = make.floats(patches, numbers, cast=False)
-    batch[grid_thw] = torch.tensor(grids * make.case.batch)
-    batch["mm_token_type_ids"] = (batch["input_ids"] == token).int() * kind
+    batch[grid_thw] = ON_THE_HOST[grid_thw] = torch.tensor(grids * make.case.batch)
+    batch["mm_token_type_ids"] = ON_THE_HOST["mm_token_type_ids"] = (batch["input_ids"] == token).int() * kind
 
 
 def with_positions(make: Maker, batch: Batch) -> Batch:

@@ -388,7 +388,14 @@ def images_have_patches(case: Case, model: Model) -> None:
         model_class.get_image_features = counted(model_class.get_image_features)
 
 
-QWEN_WITH_IMAGES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe")
+QWEN_WITH_IMAGES = {
+    "qwen2_vl": "Qwen2VLModel",
+    "qwen2_5_vl": "Qwen2_5_VLModel",
+    "qwen3_vl": "Qwen3VLModel",
+    "qwen3_vl_moe": "Qwen3VLMoeModel",
+    "qwen3_5": "Qwen3_5Model",
+    "qwen3_5_moe": "Qwen3_5MoeModel",
+}
 
 
 def vision_grid_on_the_host(kind: str) -> None:
@@ -398,6 +405,20 @@ def vision_grid_on_the_host(kind: str) -> None:
     for name in ("get_vision_position_ids", "get_vision_interpolation_indices_and_weights"):
         if hasattr(module, name):
             setattr(module, name, to_the_device(getattr(module, name)))
+    model_class = getattr(module, QWEN_WITH_IMAGES[kind])
+    model_class.forward = with_grids_of_the_host(model_class.forward)
+
+
+def with_grids_of_the_host(forward: Any) -> Any:
+    """And kinds of tokens, in place of those that a trainer or a wrapper has moved to the device, whose numbers nobody
+    knows."""
+    from .multimodal import ON_THE_HOST
+
+    @functools.wraps(forward)
+    def known(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return forward(self, *args, **{k: ON_THE_HOST.get(k, v) if v is not None else None for k, v in kwargs.items()})
+
+    return known
 
 
 def to_the_device(function: Any) -> Any:
