@@ -9,19 +9,15 @@ are taken off a file must be the same for all of them, to the byte for most. Of 
 the compute buffer is in the range."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
+sys.path.insert(0, str(FOLDER.parent))
+import calls  # noqa: E402 (beside the folder of this script)
+
 HEADERS_DIFFER = 512  # bytes: keys of the importance matrix, and padding
 EQUAL_FILES = 71  # at least, of all: their weights are equal to the byte
-
-
-def ask(program, requests):
-    text = "\n".join(json.dumps(request) for request in requests)
-    said = subprocess.run([program, "call", "--lines"], input=text, capture_output=True, text=True, check=False)
-    return [json.loads(line) for line in said.stdout.splitlines()]
 
 
 def request(words, files=()):
@@ -32,7 +28,7 @@ def left_of(program, repository):
     """Sizes of files without the weights; None: one is refused."""
     imatrix = str(repository["imatrix"]).lower()
     words = [[f"model={repository['model']}", f"imatrix={imatrix}", *repository.get("settings", [])]] * len(repository["files"])
-    answers = ask(program, [request([*own, f"ftype={kind}"]) for own, kind in zip(words, repository["files"])])
+    answers = calls.ask(program, [request([*own, f"ftype={kind}"]) for own, kind in zip(words, repository["files"])])
     if not all(answer["ok"] for answer in answers):
         return None
     return [size - answer["serving"]["weights"] for size, answer in zip(repository["files"].values(), answers)]
@@ -56,7 +52,8 @@ def is_printed(bytes_, printed):
 
 def check_start(program, start):
     file = {"name": f"{start['name']}.gguf", "text": start["header"]}
-    placed = ask(program, [request(start["settings"], [file]), request([*start["settings"], "n_gpu_layers=0"], [file])])
+    placed = calls.ask(program, [request(start["settings"], [file]),
+                                 request([*start["settings"], "n_gpu_layers=0"], [file])])
     if not all(answer["ok"] for answer in placed):
         return "refused"
     on_card, on_host = ({b["name"]: b for b in answer["serving"]["buffers"]} for answer in placed)

@@ -11,10 +11,13 @@ Paths of the Hub in hub_names, the same of what people use most, are answered as
 """
 import json
 import pathlib
-import subprocess
 import sys
 
-CATALOGUE = pathlib.Path(__file__).resolve().parents[2] / "models" / "catalogue"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+import calls  # noqa: E402 (beside the folder of this script)
+
+CATALOGUE = ROOT / "models" / "catalogue"
 LISTED = pathlib.Path(__file__).with_name("hub_names")
 HEADS = ("ForCausalLM", "LMHeadModel", "LlavaForConditionalGeneration")
 SAME = ("{name}", "{upper}", "{path}", "{last}", "someone/{last}", "{name}-Instruct", "{name}-it", "{name}-Chat",
@@ -71,12 +74,10 @@ def main():
     asked = spelled[::7] + spelled[3::7] + spelled[5::7]  # each form of some models
     listed = [line.split() for line in LISTED.read_text().splitlines() if line and not line.startswith("#")]
     asked += [("listed", answer, path) for path, answer in listed]
-    requests = "".join(json.dumps({"call": "link", "settings": ["model=" + case[2]]}) + "\n" for case in asked)
-    lines = subprocess.run([sys.argv[1], "call", "--lines"], input=requests, capture_output=True, text=True,
-                           check=False).stdout.splitlines()
-    failed = 0 if len(lines) == len(asked) >= LEAST else 1
-    for (kind, name, spelled), line in zip(asked, lines):
-        what = wrong(kind, name, json.loads(line))
+    answers = calls.ask(sys.argv[1], [{"call": "link", "settings": ["model=" + case[2]]} for case in asked])
+    failed = 0 if len(answers) == len(asked) >= LEAST else 1
+    for (kind, name, spelled), answer in zip(asked, answers):
+        what = wrong(kind, name, answer)
         if what:
             failed += 1
             print(f"FAIL {spelled}: {kind} as {name}, but: {what}")

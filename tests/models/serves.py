@@ -7,10 +7,13 @@ fails in a description.
 """
 import json
 import pathlib
-import subprocess
 import sys
 
-CATALOGUE = pathlib.Path(__file__).resolve().parents[2] / "models" / "catalogue"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+import calls  # noqa: E402 (beside the folder of this script)
+
+CATALOGUE = ROOT / "models" / "catalogue"
 LEAST = 100
 
 
@@ -18,13 +21,10 @@ def main():
     entries = [json.loads(path.read_text()) for path in sorted(CATALOGUE.glob("*.json"))]
     of_class = {entry["config"].get("architectures", [None])[0]: entry["name"] for entry in entries}
     of_class.pop(None, None)
-    requests = "".join(json.dumps({"call": "estimate", "settings": [f"model={name}", "mode=serve", "gpu=b200"]}) + "\n"
-                       for name in of_class.values())
-    lines = subprocess.run([sys.argv[1], "call", "--lines"], input=requests, capture_output=True, text=True,
-                           check=False).stdout.splitlines()
-    failed = 0 if len(lines) == len(of_class) >= LEAST else 1
-    for name, line in zip(of_class.values(), lines):
-        answer = json.loads(line)
+    answers = calls.ask(sys.argv[1], [{"call": "estimate", "settings": [f"model={name}", "mode=serve", "gpu=b200"]}
+                                      for name in of_class.values()])
+    failed = 0 if len(answers) == len(of_class) >= LEAST else 1
+    for name, answer in zip(of_class.values(), answers):
         faults = [d["message"] for d in answer.get("diagnostics", []) if d["code"] == "ERR_DESCRIPTION"]
         if faults:
             failed += 1

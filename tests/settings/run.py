@@ -9,8 +9,12 @@ taken changes a figure (peak, factors, tensors, timeline, verdict: all but what 
 name the setting, or ALIKE has to say why the figures are the same though it is read.
 """
 import json
+import pathlib
 import subprocess
 import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import calls  # noqa: E402 (beside the folder of this script)
 
 SMALL = ["model=smollm2-135m", "overrides.num_hidden_layers=2", "gpu=a100-80", "seq=128"]
 MIXTURE = ["model=olmoe-1b-7b", "overrides.num_hidden_layers=2", "gpu=h100-80", "seq=128"]
@@ -111,10 +115,7 @@ def is_named(answer, name):
 
 
 def ask(program, jobs):
-    requests = "".join(json.dumps({"call": "estimate", "settings": job}) + "\n" for job in jobs)
-    lines = subprocess.run([program, "call", "--lines"], input=requests, capture_output=True, text=True,
-                           check=False).stdout.splitlines()
-    return [json.loads(line) for line in lines]
+    return calls.ask(program, [{"call": "estimate", "settings": job} for job in jobs])
 
 
 def main():
