@@ -33,12 +33,15 @@ tide_text tide_plan_of_adapter(const tide_model *model, const tide_json *const *
     return is_last ? tide_style_at(plans, model, adapter, model->instances[adapter].path) : (tide_text){0};
 }
 
+static bool is_rotation(const tide_model *model, uint32_t instance) {
+    return tide_text_is(model->instances[instance].name, "oft_R");
+}
+
 /* Of a part's blocks where a layer's inputs are cut: its own weight; NULL: the adapter is another. */
-static tide_tensor *rotation_of(const tide_model *model, uint32_t adapter) {
+static const tide_tensor *rotation_of(const tide_model *model, uint32_t adapter) {
     for (uint32_t i = 0; i < model->parameter_count; i++) {
         uint32_t of = model->parameters[i].module;
-        if (adapter_of(model, of) == adapter && tide_text_is(model->instances[of].name, "oft_R"))
-            return model->parameters[i].tensor;
+        if (is_rotation(model, of) && adapter_of(model, of) == adapter) return model->parameters[i].tensor;
     }
     return NULL;
 }
@@ -149,10 +152,10 @@ bool tide_check_adapters(const tide_wrapper *w, const tide_tensor_parallel_plan 
 /* update_layer(): of a layer that has a part of the inputs. */
 static void take_part(const tide_wrapper *w, const tide_tensor_parallel_plan *plan, const tide_parameter_row *row) {
     const tide_model *model = w->model;
+    if (!is_rotation(model, row->module)) return;
     uint32_t adapter = adapter_of(model, row->module);
-    bool is_rotation = row->tensor == rotation_of(model, adapter);
     tide_text style = tide_style_at(plan->of_configuration, model, adapter, model->instances[adapter].path);
-    if (!is_rotation || !tide_text_is(style, "rowwise")) return;
+    if (!tide_text_is(style, "rowwise")) return;
     tide_dtensor_distribute(model->m, row->tensor,
                             &(tide_distribute){.ranks = plan->ranks, .rank = plan->rank, .is_on_meta = true});
     row->tensor->is_dtensor = false;
