@@ -33,7 +33,8 @@ typedef struct tide_micro_batch_entry {
 
 enum {
     TIDE_MICRO_BATCH_LIMIT = 4,
-    TIDE_MICRO_BATCHES_KEPT = 4 /* of a step, before repeated ones are only counted */
+    /* Of a step, before repeated ones are only counted; fewer where their events exceed TIDE_KEPT_EVENTS. */
+    TIDE_MICRO_BATCHES_KEPT = 4
 };
 
 typedef struct tide_micro_batch_memo {
