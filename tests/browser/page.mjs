@@ -370,6 +370,15 @@ export default function ({ visit, field, fragmentOf, fromCore, exampleWords, ser
     await page.getByText('Train starts with FSDP2 over').waitFor();
   }, { at: '#model=llama-3.1-8b&gpu=l40s&v=1' }));
 
+  for (const width of [1280, 1024, 390]) {
+    test(`no table of a server leaves its column at ${width}`, () => visit(async (page) => {
+      await page.locator('.serving table').nth(1).waitFor();
+      const past = await page.locator('.serving table').evaluateAll((/** @type {any[]} */ list) =>
+        list.map((table) => table.getBoundingClientRect().right - table.parentElement.getBoundingClientRect().right));
+      assert.ok(past.length === 2 && past.every((px) => px < 1), `${past} px`);
+    }, { at: '#model=qwen3.5-0.8b&mode=serve&gpu=h100-80&v=1', viewport: { width, height: 900 } }));
+  }
+
   test('several GPUs share the job, beside the GPU', () => visit(async (page) => {
     await changed(page, () => field(page, 'parallel\\.dp').fill('8'));
     await page.waitForFunction(() => location.hash.includes('parallel.kind=fsdp2'));
