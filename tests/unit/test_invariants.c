@@ -376,10 +376,13 @@ static void check_family(family *f, uint32_t round) {
         PICK("batch=1", "batch=2"),
         NULL,
         NULL,
+        NULL,
+        NULL,
         NULL};
-    enum { BASE = 7, MORE = 10 };
+    enum { BASE = 7, FREE = 5, MORE = BASE + FREE };
     words plain = words_of(f, base, MORE), with = plain;
-#define WITH(...) (memcpy(&base[BASE], (const char *const[3]){__VA_ARGS__}, 3 * sizeof *base), words_of(f, base, MORE))
+#define WITH(...)                                                                                                      \
+    (memcpy(&base[BASE], (const char *const[FREE]){__VA_ARGS__}, FREE * sizeof *base), words_of(f, base, MORE))
     with = WITH(strcmp(base[6], "batch=1") == 0 ? "batch=2" : "batch=3");
     needs x = needs_of(&plain, NULL), y = needs_of(&with, NULL);
     expect(x.passes && x.passes < y.passes, "a larger micro-batch needs more", &plain, x.passes, &with, y.passes);
@@ -401,6 +404,14 @@ static void check_family(family *f, uint32_t round) {
     compare_or_warns("LoRA, or a warning", &with, &plain);
     both = WITH("adapter=lora", with.text[with.count - 1], PICK("quant=nf4", "quant=int8"));
     if (needs_quietly(&both, &y)) compare_or_warns("QLoRA, or a warning", &both, &with);
+    const char *kind = PICK("parallel.kind=ddp", "parallel.kind=zero2", "parallel.kind=zero3", "parallel.kind=fsdp1");
+    with = WITH("adapter=lora", with.text[with.count - 1], kind, "parallel.dp=2");
+    both = WITH("adapter=lora", with.text[with.count - 3], kind, "parallel.dp=2", "quant=nf4");
+    if (needs_quietly(&both, &y) && needs_quietly(&with, &y))
+        compare_or_warns("QLoRA of a rank, or a warning", &both, &with);
+    both = WITH(kind, "parallel.dp=2");
+    if (needs_quietly(&both, &y) && needs_quietly(&with, &y))
+        compare_or_warns("LoRA of a rank, or a warning", &with, &both);
 #undef WITH
 }
 

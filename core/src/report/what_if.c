@@ -114,16 +114,23 @@ bool tide_what_if_now(tide_what_if *v, const tide_query *q, tide_diagnostics *di
     return v->status == TIDE_OK || tide_error(diags, v->status, v->place, v->what, v->remedy);
 }
 
-/* A lower bound, in bytes, of what the job allocates on one GPU without its quantisation, with weights in half
- * precision; or without its adapter: weights and gradients of all parameters, and AdamW's moments in a second step. 0:
- * unknown. */
+/* A lower bound, in bytes, of what a rank of the job allocates without its quantisation, with weights in half
+ * precision; or without its adapter: weights and gradients of all parameters, and AdamW's moments in a second step. Of
+ * sharded ones it is the mean over the ranks. 0: unknown. */
 static uint64_t least_of_plainer(const tide_run *run, const tide_job *job) {
-    uint64_t weights = (uint64_t)(run->parameters - run->trainable);
+    bool is_whole = job->parallel_kind == TIDE_parallel_kind_none || job->parallel_kind == TIDE_parallel_kind_ddp;
+    bool is_on_host =
+        !is_whole && (job->parallel_offload || job->parallel_offload_param != TIDE_parallel_offload_param_none);
+    bool keeps_states = is_whole || job->parallel_offload_optimizer == TIDE_parallel_offload_optimizer_none;
     bool is_adamw = job->optimizer == TIDE_optimizer_adamw || job->optimizer == TIDE_optimizer_adamw_fused;
-    if (job->parallel_kind != TIDE_parallel_kind_none) return 0;
+    uint64_t weights = (uint64_t)(run->parameters - run->trainable) / (is_whole ? 1 : (uint64_t)tide_job_world(job));
+    if (job->parallel_pp > 1 || is_on_host) return 0;
     if (job->quant != TIDE_quant_none) return weights * (uint64_t)tide_dtype_bytes(TIDE_BF16);
     if (job->freeze.count || job->train_only.count) return 0;
-    return weights * (uint64_t)tide_dtype_bytes(run->model.state.dtype) * (is_adamw && job->steps > 1 ? 4 : 2);
+    return weights * (uint64_t)tide_dtype_bytes(run->model.state.dtype) *
+           (!keeps_states                ? 1
+            : is_adamw && job->steps > 1 ? 4
+                                         : 2);
 }
 
 /* Whether the job has an adapter or quantised weights, and so should need less than without. */

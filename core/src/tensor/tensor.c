@@ -94,34 +94,28 @@ tide_tensor *tide_fail_setting(tide_machine *m, tide_status status, const char *
 
 enum { UNIT = 16 };
 
-/* The header of a free piece. */
-typedef struct pool_piece {
-    struct pool_piece *next;
-    size_t units;
-} pool_piece;
-
-/* The list of free pieces of a size; large ones share it with others of up to twice the size. */
-static void **pool_list(tide_machine *m, size_t units) {
-    unsigned log = 0;
-    if (units < TIDE_COUNT_OF(m->free_lists)) return &m->free_lists[units];
-    while (units >> log > 1) log++;
-    return &m->large_lists[log];
+/* The free pieces with room for so many bytes. `units`: their size, above a limit a power of two. */
+static tide_free_piece **free_pieces(tide_machine *m, size_t bytes, size_t *units) {
+    size_t least = TIDE_CEIL_DIV(bytes, UNIT);
+    if (least < TIDE_COUNT_OF(m->free_pieces)) return &m->free_pieces[*units = least];
+    unsigned power = 0;
+    while ((size_t)1 << power < least) power++;
+    *units = (size_t)1 << power;
+    return &m->large_free_pieces[power];
 }
 
 void *tide_pool_alloc(tide_machine *m, size_t bytes) {
-    size_t units = TIDE_CEIL_DIV(bytes, UNIT);
-    void **list = pool_list(m, units);
-    pool_piece *piece = *list;
-    if (!piece || piece->units < units) return tide_arena_alloc(m->arena, units * UNIT);
+    size_t units;
+    tide_free_piece **list = free_pieces(m, bytes, &units), *piece = *list;
+    if (!piece) return tide_arena_alloc(m->arena, units * UNIT);
     *list = piece->next;
     return memset(piece, 0, bytes);
 }
 
 void tide_pool_free(tide_machine *m, void *memory, size_t bytes) {
-    size_t units = TIDE_CEIL_DIV(bytes, UNIT);
-    void **list = pool_list(m, units);
-    pool_piece *piece = memory;
-    *piece = (pool_piece){*list, units};
+    size_t units;
+    tide_free_piece **list = free_pieces(m, bytes, &units), *piece = memory;
+    piece->next = *list;
     *list = piece;
 }
 

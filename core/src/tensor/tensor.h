@@ -227,6 +227,11 @@ typedef struct tide_machine_state {
     bool keeps_workspaces; /* cuBLAS */
 } tide_machine_state;
 
+/* Memory of a machine that can be used again. */
+typedef struct tide_free_piece {
+    struct tide_free_piece *next;
+} tide_free_piece;
+
 struct tide_machine {
     tide_arena *arena;
     tide_diagnostics *diags;
@@ -236,8 +241,8 @@ struct tide_machine {
     bool makes_on_host, unifies_workspaces; /* a model before it is moved to the device; cuBLASLt uses the workspace of
                                                cuBLAS: linear.c */
 
-    void *free_lists[128]; /* by size in units of 16 bytes */
-    void *large_lists[64]; /* larger pieces by the logarithm of their size */
+    tide_free_piece *free_pieces[128];      /* of the pool, by size in units of 16 bytes */
+    tide_free_piece *large_free_pieces[64]; /* larger ones by the logarithm of their size */
     tide_symbol *symbols;
     uint32_t symbol_count, symbol_capacity;
     uint32_t *symbol_slots;
