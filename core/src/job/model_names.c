@@ -90,12 +90,34 @@ static char *dashed(tide_arena *arena, const char *name) {
     return text;
 }
 
+static const struct {
+    const char *names, *what;
+} undescribed[] = {
+#define TIDE_UNDESCRIBED(names, what) {names, what},
+#include "job/undescribed_models.def"
+#undef TIDE_UNDESCRIBED
+};
+
+static tide_text last_of_path(tide_arena *arena, const char *name) {
+    const char *slash = strrchr(name, '/');
+    return tide_text_of(dashed(arena, tide_lowered(arena, tide_text_of(slash ? slash + 1 : name))));
+}
+
+/* By the whole name: though its words are those of an entry, it is not that. */
+static bool is_left_out(tide_arena *arena, const char *name) {
+    tide_text last = last_of_path(arena, name);
+    for (size_t i = 0; i < TIDE_COUNT_OF(undescribed); i++)
+        if (tide_text_is_among(last, undescribed[i].names)) return true;
+    return false;
+}
+
 /* The one with the most specific name. */
 const tide_source *tide_catalogue_hub_base(tide_arena *arena, const char *name, tide_hub_name *read) {
     const tide_source *source = NULL;
     const char *tried = "", *parted = strchr(name, ' ') ? dashed(arena, name) : name;
     *read = tide_hub_name_read(arena, parted, TIDE_HUB_WORDS_MOST);
     source = tide_catalogue_published(arena, parted);
+    if (!source && is_left_out(arena, parted)) return NULL;
     for (uint32_t kept = TIDE_HUB_WORDS_MOST + 1; kept-- > 0 && !source;) {
         *read = tide_hub_name_read(arena, parted, kept);
         if (strcmp(read->base, tried) == 0) continue;
@@ -440,18 +462,10 @@ const char *tide_catalogue_near(tide_arena *arena, const char *name) {
 }
 
 const char *tide_model_undescribed(tide_arena *arena, const char *name) {
-    static const struct {
-        const char *names, *what;
-    } rows[] = {
-#define TIDE_UNDESCRIBED(names, what) {names, what},
-#include "job/undescribed_models.def"
-#undef TIDE_UNDESCRIBED
-    };
     bool is_words = strchr(name, ' ') != NULL; /* which may have other meanings */
     if (is_words && near_by_words(arena, tide_lowered(arena, tide_text_of(name)))) return NULL;
-    const char *slash = strrchr(name, '/');
-    tide_text last = tide_text_of(dashed(arena, tide_lowered(arena, tide_text_of(slash ? slash + 1 : name))));
-    for (size_t i = 0; i < TIDE_COUNT_OF(rows); i++)
-        if (tide_text_matches_one(last, rows[i].names)) return rows[i].what;
+    tide_text last = last_of_path(arena, name);
+    for (size_t i = 0; i < TIDE_COUNT_OF(undescribed); i++)
+        if (tide_text_matches_one(last, undescribed[i].names)) return undescribed[i].what;
     return NULL;
 }

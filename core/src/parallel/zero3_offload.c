@@ -99,8 +99,11 @@ static void pre_forward_module_hook(tide_model *model, uint32_t instance, tide_v
     model->m->op = op;
 }
 
-static void apply_pre_backward(zero3 *z, uint32_t instance, tide_value *items, uint32_t count) {
+/* Outputs, and those in a tuple of one, as hidden_states; caches, whose layers are lists, are no tuples. */
+static void apply_pre_backward(zero3 *z, uint32_t instance, tide_value *items, uint32_t count, bool is_nested) {
     for (uint32_t i = 0; i < count; i++) {
+        if (items[i].kind == TIDE_VALUE_LIST && !is_nested)
+            apply_pre_backward(z, instance, items[i].list->items, items[i].list->count, true);
         if (items[i].kind != TIDE_VALUE_TENSOR) continue;
         z->modules[instance].applied_pre_backward_ref_cnt++;
         apply_function(z, instance, &pre_backward_function, &items[i]);
@@ -114,11 +117,11 @@ static void post_forward_module_hook(tide_model *model, uint32_t instance, tide_
     if (z->modules[instance].is_in_z3_leaf) return;
     for (zero3 *e = first_engine(z); e; e = next_engine(z, e)) {
         tide_zero3_release_sub_module(e, instance, true);
-        apply_pre_backward(e, instance, items, count);
+        apply_pre_backward(e, instance, items, count, false);
     }
     for (int k = z->peft_modules; k-- > 0 && instance == model->root;)
         for (zero3 *e = first_engine(z); e; e = next_engine(z, e))
-            apply_pre_backward(e, peft_module(model, k), items, count);
+            apply_pre_backward(e, peft_module(model, k), items, count, false);
 }
 
 /* ---- modules and their parameters ---- */

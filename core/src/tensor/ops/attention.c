@@ -13,6 +13,7 @@ typedef struct attention {
     bool is_causal;
     bool repeats;       /* enable_gqa, where keys and values are copied for their queries; else they are broadcast */
     bool is_flash_attn; /* the package's operator, which is in no list of what selective checkpoints keep */
+    tide_tensor *ends;  /* its cu_seqlens, which it saves; may be NULL */
 } attention;
 
 /* A tensor with the dimensions of x, stored in the order batch, sequence, head, width. */
@@ -135,7 +136,7 @@ static void flash_forward(tide_machine *m, tide_tensor *q, const attention *a, t
 }
 
 static tide_tensor *flash(tide_machine *m, tide_tensor *q, tide_tensor *k, tide_tensor *v, const attention *a) {
-    tide_node *node = node_of(m, &flash_backward, q, k, v, NULL, false, a);
+    tide_node *node = node_of(m, &flash_backward, q, k, v, a->ends, false, a);
     tide_tensor *made[4];
     if (a->is_flash_attn || !tide_take_kept(m, TIDE_KEPT_ATTENTION, made, 4)) {
         flash_forward(m, q, a, made);
@@ -514,8 +515,10 @@ static tide_value op_sdpa(tide_machine *m, tide_value *arguments) {
 static tide_value op_flash_attention(tide_machine *m, tide_value *arguments) {
     tide_tensor *all[3];
     for (int i = 0; i < 3; i++) all[i] = tide_arg_tensor(m, arguments[i]);
-    attention a = {
-        .dropout = tide_arg_number(m, arguments[3]), .sequences = tide_arg_int(m, arguments[4]), .is_flash_attn = true};
+    attention a = {.dropout = tide_arg_number(m, arguments[3]),
+                   .sequences = tide_arg_int(m, arguments[4]),
+                   .is_flash_attn = true,
+                   .ends = tide_arg_tensor_or_none(m, arguments[5])};
     if (!attention_sizes(m, "flash_attention", all, &a)) return tide_none();
     bool is_half = all[0]->dtype == TIDE_BF16 || all[0]->dtype == TIDE_FP16;
     if (!is_half || m->device.capability < 80 || a.width > 256 || a.width != a.value_width || a.sequences < 0 ||
@@ -593,7 +596,8 @@ static const tide_op attention_ops[] = {
     {"efficient_workspace", "query, key, value", TIDE_CAST_NONE, op_efficient_workspace},
     {"kept_attention", "", TIDE_CAST_NONE, op_kept_attention},
     {"keep_attention", "out, lse, seed, offset", TIDE_CAST_NONE, op_keep_attention},
-    {"flash_attention", "query, key, value, dropout_p=0, sequences=0", TIDE_CAST_LOWER_IN_ORDER, op_flash_attention},
+    {"flash_attention", "query, key, value, dropout_p=0, sequences=0, cu_seqlens=none", TIDE_CAST_LOWER_IN_ORDER,
+     op_flash_attention},
     {"scaled_dot_product_attention", "query, key, value, attn_mask=none, dropout_p=0, is_causal=false, enable_gqa=true",
      TIDE_CAST_LOWER, op_sdpa},
 };

@@ -48,6 +48,8 @@ def images_of(make: Maker, per_image: int) -> Batch:
 
 def llava_batch(make: Maker) -> Batch:
     case, config, vision = make.case, make.config, make.config["vision_config"]
+    if vision.get("model_type") == "pixtral":
+        return pixtral_batch(make)
     n = (vision["image_size"] // vision["patch_size"]) ** 2
     if config.get("vision_feature_select_strategy") == "full":
         n += 1
@@ -55,6 +57,30 @@ def llava_batch(make: Maker) -> Batch:
     if case.images:
         batch["pixel_values"] = make.floats(case.batch * case.images, 3, *make.image_side(vision), cast=False)
     return batch
+
+
+def pixtral_batch(make: Maker) -> Batch:
+    """Images of whole patches, of which the model merges some; their sizes stay on the host."""
+    case = make.case
+    height, width, factor = pixtral_size(case, make.config, make.model.preprocessor)
+    batch = images_of(make, (height // factor) * (width // factor))
+    if case.images:
+        count = case.batch * case.images
+        batch["pixel_values"] = make.floats(count, 3, height, width, cast=False)
+        sizes = [[height, width]] * count  # which wrappers leave on the host
+        batch["image_sizes"] = ON_THE_HOST["image_sizes"] = torch.tensor(sizes) if case.trainer else sizes
+    return batch
+
+
+def pixtral_size(case: Case, config: Config, preprocessor: Config | None) -> tuple[int, int, int]:
+    """Height, width, and the side of a token: get_resize_output_image_size()."""
+    vision = config["vision_config"]
+    factor = vision.get("patch_size", 14) * config.get("spatial_merge_size", 1)
+    longest = (preprocessor or {}).get("size", {}).get("longest_edge", vision.get("image_size", 1540))
+    sides = case.image_size or (448, 448)
+    ratio = max(1, *(side / longest for side in sides))
+    height, width = (-(-math.floor(side / ratio) // factor) * factor for side in sides)
+    return height, width, factor
 
 
 def llava_next_batch(make: Maker) -> Batch:
@@ -254,6 +280,7 @@ def blip2_batch(make: Maker) -> Batch:
 MAKERS: dict[str, Callable[[Maker], Batch]] = {
     "llava": llava_batch,
     "llava_next": llava_next_batch,
+    "mistral3": pixtral_batch,
     "qwen2_vl": qwen_vl_batch,
     "qwen2_5_vl": qwen_vl_batch,
     "qwen3_vl": qwen3_vl_batch,

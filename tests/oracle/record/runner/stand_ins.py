@@ -53,6 +53,8 @@ def install(case: Case, model: Model) -> None:
         all_images_are_real()
     if model.type in ("gemma4", "gemma4_unified"):
         images_have_patches(case, model)
+    if model.type in ("llava", "mistral3"):
+        sizes_of_images_are_known(case, model)
     if model.type in QWEN_WITH_IMAGES:
         vision_grid_on_the_host(model.type)
     if model.type == "deberta-v2":
@@ -353,7 +355,7 @@ def images_have_patches(case: Case, model: Model) -> None:
 
     most, (rows, columns) = gemma4_pools(case, model.config, model.preprocessor)
     images, found = case.batch * case.images, rows * columns
-    select, tolist = torch.Tensor.__getitem__, torch.Tensor.tolist
+    select = torch.Tensor.__getitem__
     see = Gemma4VisionModel.forward
 
     def selected(self: Any, index: Any) -> Any:
@@ -366,15 +368,6 @@ def images_have_patches(case: Case, model: Model) -> None:
             during_backward(out, count)
         return out
 
-    def counted(features: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(features)
-        def get_image_features(self: Any, *args: Any, **kwargs: Any) -> Any:
-            counts = lambda t: [found] * images if t.is_cuda and t.shape == (images,) else tolist(t)  # noqa: E731
-            with mock.patch.object(torch.Tensor, "tolist", counts):
-                return features(self, *args, **kwargs)
-
-        return get_image_features
-
     @functools.wraps(see)
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
         ignore = masking_utils._ignore_bidirectional_mask_sdpa
@@ -385,7 +378,37 @@ def images_have_patches(case: Case, model: Model) -> None:
     torch.Tensor.__getitem__ = selected
     Gemma4VisionModel.forward = forward
     for model_class in (Gemma4Model, Gemma4UnifiedModel):
-        model_class.get_image_features = counted(model_class.get_image_features)
+        model_class.get_image_features = counted(model_class.get_image_features, images, found)
+
+
+def counted(features: Callable[..., Any], images: int, found: int) -> Callable[..., Any]:
+    """How many tokens each image has is read from the device."""
+    tolist = torch.Tensor.tolist
+
+    @functools.wraps(features)
+    def get_image_features(self: Any, *args: Any, **kwargs: Any) -> Any:
+        counts = lambda t: [found] * images if t.is_cuda and t.shape == (images,) else tolist(t)  # noqa: E731
+        with mock.patch.object(torch.Tensor, "tolist", counts):
+            return features(self, *args, **kwargs)
+
+    return get_image_features
+
+
+def sizes_of_images_are_known(case: Case, model: Model) -> None:
+    """Of models with Pixtral's tower."""
+    from transformers.models.llava.modeling_llava import LlavaModel
+    from transformers.models.mistral3.modeling_mistral3 import Mistral3Model
+
+    from .multimodal import pixtral_size
+
+    if model.config["vision_config"].get("model_type") != "pixtral":
+        return
+    height, width, side = pixtral_size(case, model.config, model.preprocessor)
+    images, found = case.batch * case.images, (height // side) * (width // side)
+
+    for model_class in (LlavaModel, Mistral3Model):
+        model_class.get_image_features = counted(model_class.get_image_features, images, found)
+        model_class.forward = with_grids_of_the_host(model_class.forward)
 
 
 QWEN_WITH_IMAGES = {

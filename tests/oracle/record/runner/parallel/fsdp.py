@@ -25,6 +25,7 @@ BLOCKS = (
     "ViTLayer",
     "VisionBlock",
     "InternVLVisionLayer",
+    "PixtralAttentionLayer",
 )
 
 
