@@ -9,11 +9,11 @@
 typedef struct attention {
     int64_t batch, heads, kv_heads, queries, keys, width, value_width;
     int64_t sequences; /* of equal length, packed in a batch of one row: flash_attn_varlen_func; 0: an ordinary batch */
+    tide_tensor *ends; /* their cu_seqlens, which it saves; may be NULL */
     double dropout;
     bool is_causal;
     bool repeats;       /* enable_gqa, where keys and values are copied for their queries; else they are broadcast */
     bool is_flash_attn; /* the package's operator, which is in no list of what selective checkpoints keep */
-    tide_tensor *ends;  /* its cu_seqlens, which it saves; may be NULL */
 } attention;
 
 /* A tensor with the dimensions of x, stored in the order batch, sequence, head, width. */
@@ -513,12 +513,10 @@ static tide_value op_sdpa(tide_machine *m, tide_value *arguments) {
 /* flash_attn_func and flash_attn_varlen_func of flash-attn 2.8.3, the kernel that PyTorch has
  * (csrc/flash_attn/flash_api.cpp). Before it transformers casts fp32 inputs itself (fa_peft_integration_check). */
 static tide_value op_flash_attention(tide_machine *m, tide_value *arguments) {
-    tide_tensor *all[3];
+    tide_tensor *all[3], *ends = tide_arg_tensor_or_none(m, arguments[5]);
     for (int i = 0; i < 3; i++) all[i] = tide_arg_tensor(m, arguments[i]);
-    attention a = {.dropout = tide_arg_number(m, arguments[3]),
-                   .sequences = tide_arg_int(m, arguments[4]),
-                   .is_flash_attn = true,
-                   .ends = tide_arg_tensor_or_none(m, arguments[5])};
+    attention a = {.dropout = tide_arg_number(m, arguments[3]), .ends = ends, .is_flash_attn = true};
+    a.sequences = tide_arg_int(m, arguments[4]);
     if (!attention_sizes(m, "flash_attention", all, &a)) return tide_none();
     bool is_half = all[0]->dtype == TIDE_BF16 || all[0]->dtype == TIDE_FP16;
     if (!is_half || m->device.capability < 80 || a.width > 256 || a.width != a.value_width || a.sequences < 0 ||
@@ -533,9 +531,9 @@ static tide_value op_flash_attention(tide_machine *m, tide_value *arguments) {
 }
 
 static tide_value list_of(tide_machine *m, tide_tensor *const made[4]) {
-    tide_value list = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
-    for (int i = 0; i < 4; i++) tide_list_push(m, list.list, made[i] ? tide_of_tensor(made[i]) : tide_none());
-    return list;
+    tide_list *list = tide_list_new(m);
+    for (int i = 0; i < 4; i++) tide_list_push(m, list, made[i] ? tide_of_tensor(made[i]) : tide_none());
+    return (tide_value){.kind = TIDE_VALUE_LIST, .list = list};
 }
 
 /* sdp_utils.cpp: use_flash_attention, of the query and value of a rank; else ring attention is memory-efficient. */
@@ -571,7 +569,7 @@ static tide_value op_ring_block(tide_machine *m, tide_value *arguments) {
 static tide_value op_efficient_workspace(tide_machine *m, tide_value *arguments) {
     tide_tensor *all[3];
     for (int i = 0; i < 3; i++) all[i] = tide_arg_tensor(m, arguments[i]);
-    attention a = {.dropout = 0};
+    attention a = {0};
     if (!attention_sizes(m, "efficient_workspace", all, &a)) return tide_none();
     return tide_of_tensor(tide_scratch(m, efficient_workspace(&a, (tide_dtype)all[0]->dtype, m->device.capability)));
 }
@@ -596,7 +594,7 @@ static const tide_op attention_ops[] = {
     {"efficient_workspace", "query, key, value", TIDE_CAST_NONE, op_efficient_workspace},
     {"kept_attention", "", TIDE_CAST_NONE, op_kept_attention},
     {"keep_attention", "out, lse, seed, offset", TIDE_CAST_NONE, op_keep_attention},
-    {"flash_attention", "query, key, value, dropout_p=0, sequences=0, cu_seqlens=none", TIDE_CAST_LOWER_IN_ORDER,
+    {"flash_attention", "query, key, value, dropout_p=0, sequences=0, ends=none", TIDE_CAST_LOWER_IN_ORDER,
      op_flash_attention},
     {"scaled_dot_product_attention", "query, key, value, attn_mask=none, dropout_p=0, is_causal=false, enable_gqa=true",
      TIDE_CAST_LOWER, op_sdpa},
