@@ -104,12 +104,8 @@ static void flash_run(tide_machine *m, tide_node *node, tide_tensor **grads, tid
         wide_k = TIDE_EMPTY(m, (tide_dtype)k->dtype, a.batch, a.keys, a.heads, a.width);
         wide_v = TIDE_EMPTY(m, (tide_dtype)k->dtype, a.batch, a.keys, a.heads, a.width);
     }
-    tide_release(m, wide_v);
-    tide_release(m, wide_k);
-    tide_release(m, dq_accumulator);
-    tide_release(m, softmax_d);
-    tide_release(m, copy);
-    tide_release(m, g);
+    tide_tensor *const made[] = {wide_v, wide_k, dq_accumulator, softmax_d, copy, g};
+    for (size_t i = 0; i < TIDE_COUNT_OF(made); i++) tide_release(m, made[i]);
     for (int i = SLOTS - 1; i >= 0; i--) tide_release(m, saved[i]);
 }
 static const tide_backward flash_backward = {"ScaledDotProductFlashAttentionBackward0", flash_run};
@@ -488,9 +484,8 @@ static tide_value op_sdpa(tide_machine *m, tide_value *arguments) {
     tide_tensor *q = tide_arg_tensor(m, arguments[0]), *k = tide_arg_tensor(m, arguments[1]),
                 *v = tide_arg_tensor(m, arguments[2]);
     tide_tensor *mask = tide_arg_tensor_or_none(m, arguments[3]);
-    attention a = {.dropout = tide_arg_number(m, arguments[4]),
-                   .is_causal = tide_arg_bool(m, arguments[5]),
-                   .repeats = tide_arg_bool(m, arguments[6])};
+    attention a = {.is_causal = tide_arg_bool(m, arguments[5]), .repeats = tide_arg_bool(m, arguments[6])};
+    a.dropout = tide_arg_number(m, arguments[4]);
     tide_tensor *all[3] = {q, k, v};
     if (!attention_sizes(m, "scaled_dot_product_attention", all, &a)) return tide_none();
     kernel chosen = choose(m, q, mask, tide_needs_node(m, all, 3), &a);
