@@ -28,6 +28,17 @@ static void alloc_storage(const fsdp1 *f, uint8_t stream, const tide_tensor *t, 
 
 /* ---- gathering ---- */
 
+/* The views of parameters, which make gradients that lie otherwise contiguous, and then that of their split. */
+static void unsharded_views_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    for (unsigned i = node->output_count; i-- > 0;) {
+        tide_tensor *grad = grads[i] ? tide_contiguous(m, grads[i]) : NULL;
+        tide_release(m, grads[i]);
+        grads[i] = grad;
+    }
+    tide_split_backward.run(m, node, grads, results);
+}
+static const tide_backward unsharded_views_backward = {"SplitBackward0", unsharded_views_run};
+
 /* _use_unsharded_views. */
 static void use_unsharded_views(fsdp1 *f, flat_param_handle *u) {
     tide_machine *m = fsdp1_machine(f);
@@ -39,7 +50,7 @@ static void use_unsharded_views(fsdp1 *f, flat_param_handle *u) {
     uint32_t outside = m->state.stream;
     m->state.stream = fsdp1_stream(f, GATHER_STREAM);
     tide_node *node = m->state.grad_enabled && u->requires_grad
-                          ? tide_node_with(m, &tide_split_backward, &u->flat_param, 1, (int)outputs, 0)
+                          ? tide_node_with(m, &unsharded_views_backward, &u->flat_param, 1, (int)outputs, 0)
                           : NULL;
     m->state.stream = outside;
     if (node) node->extra.shape = u->flat_param->shape;

@@ -38,6 +38,23 @@ static tide_tensor *in_layout(tide_machine *m, tide_tensor *x, bool channels_las
     return tide_image_like(m, x->shape, x->dtype, channels_last);
 }
 
+/* c10/core/MemoryFormat.h, is_channels_last_strides_2d_s4: strides of single pixels count. */
+static bool suggests_channels_last(const tide_tensor *x) {
+    static const int order[] = {1, 3, 2, 0};
+    int64_t least = 0;
+    for (int i = 0; i < 4; i++) {
+        int64_t stride = x->stride[order[i]], size = x->shape->dim[order[i]].size;
+        if (stride < least || (order[i] == 0 && least == x->stride[1])) return false;
+        least = size > 1 ? stride * size : stride;
+    }
+    return true;
+}
+
+/* cudnn/ConvShared.cpp, cudnn_convolution_backward: grad_output.to(input.suggest_memory_format()). */
+static tide_tensor *in_suggested_layout(tide_machine *m, tide_tensor *g) {
+    return suggests_channels_last(g) ? in_layout(m, g, true) : tide_image_like(m, g->shape, g->dtype, true);
+}
+
 static void conv_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *x = tide_saved_at(m, node, 0), *weight = tide_saved_at(m, node, 1);
     bool is_last = node->of.convolution.is_channels_last,
@@ -51,7 +68,7 @@ static void conv_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide
         if (tide_needs_input_grad(node, 0)) results[0] = tide_image_like(m, x->shape, x->dtype, is_last);
         tide_release(m, g);
     } else if (is_last) {
-        tide_tensor *g = in_layout(m, grads[0], true);
+        tide_tensor *g = in_suggested_layout(m, grads[0]);
         if (tide_needs_input_grad(node, 0)) {
             results[0] = tide_image_like(m, x->shape, x->dtype, true);
             tide_release(m, in_layout(m, weight, true));

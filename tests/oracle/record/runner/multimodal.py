@@ -152,6 +152,27 @@ def qwen3_vl_batch(make: Maker) -> Batch:
     return with_positions(make, batch)
 
 
+def glm4v_batch(make: Maker) -> Batch:
+    """Frames two by two with their time between them, whose tokens are those of an image; an image is two frames."""
+    case, config, vision = make.case, make.config, make.config["vision_config"]
+    patch, merge, temporal = vision.get("patch_size", 14), vision.get("spatial_merge_size", 2), 2
+    frames, height, width = map(int, case.video.split("x")) if case.video else (temporal, *(case.image_size or (448, 448)))
+    limits = (make.model.preprocessor or {}).get("size", {})
+    least, most = limits.get("shortest_edge", 12544), limits.get("longest_edge", 11760000)
+    grow = max(1, patch * merge / height, patch * merge / width)
+    sides = int(height * grow), int(width * grow)
+    height, width = smart_resize_video(frames, temporal, *sides, patch * merge, least, most)
+    rows, columns, slices = height // patch, width // patch, -(-frames // temporal)
+    seen = slices if case.video else case.images
+    token = image_token(config)
+    batch = with_images(make, text_vocabulary(config), token, [rows * columns // merge**2] * seen)
+    if case.video:
+        show(make, batch, [[slices, rows, columns]], "pixel_values_videos", "video_grid_thw", (token, 2))
+    elif case.images:
+        show(make, batch, [[1, rows, columns]] * case.images, "pixel_values", "image_grid_thw", (token, 1))
+    return with_positions(make, batch)
+
+
 def show(make: Maker, batch: Batch, grids: list[list[int]], values: str, grid_thw: str, marks: tuple[int, int]) -> None:
     """The patches of what each sample shows; marks: its token, and what mm_token_type_ids has there."""
     token, kind = marks
@@ -160,6 +181,8 @@ def show(make: Maker, batch: Batch, grids: list[list[int]], values: str, grid_th
     patches = make.case.batch * sum(math.prod(grid) for grid in grids)
     batch[values] = make.floats(patches, numbers, cast=False)
     batch[grid_thw] = ON_THE_HOST[grid_thw] = torch.tensor(grids * make.case.batch)
+    if make.case.parallel and not make.case.trainer:
+        batch[grid_thw] = grids  # in its place: DDP and FSDP would move it to the device
     batch["mm_token_type_ids"] = ON_THE_HOST["mm_token_type_ids"] = (batch["input_ids"] == token).int() * kind
 
 
@@ -287,6 +310,9 @@ MAKERS: dict[str, Callable[[Maker], Batch]] = {
     "qwen3_vl_moe": qwen3_vl_batch,
     "qwen3_5": qwen3_vl_batch,
     "qwen3_5_moe": qwen3_vl_batch,
+    "glm4v": glm4v_batch,
+    "glm46v": glm4v_batch,
+    "glm4v_moe": glm4v_batch,
     "gemma3": gemma3_batch,
     "gemma4": gemma4_batch,
     "gemma4_unified": gemma4_batch,

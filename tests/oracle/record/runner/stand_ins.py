@@ -418,6 +418,9 @@ QWEN_WITH_IMAGES = {
     "qwen3_vl_moe": "Qwen3VLMoeModel",
     "qwen3_5": "Qwen3_5Model",
     "qwen3_5_moe": "Qwen3_5MoeModel",
+    "glm4v": "Glm4vModel",
+    "glm46v": "Glm46VModel",
+    "glm4v_moe": "Glm4vMoeModel",
 }
 
 
@@ -425,9 +428,13 @@ def vision_grid_on_the_host(kind: str) -> None:
     """Qwen's image_grid_thw stays on the host, where sequence lengths come out of it; position ids and what the table
     of positions is interpolated by go to the device."""
     module = importlib.import_module(f"transformers.models.{kind}.modeling_{kind}")
+    tower = importlib.import_module("transformers.models.glm4v.modeling_glm4v") if kind == "glm46v" else module
     for name in ("get_vision_position_ids", "get_vision_interpolation_indices_and_weights"):
-        if hasattr(module, name):
-            setattr(module, name, to_the_device(getattr(module, name)))
+        if hasattr(tower, name):
+            setattr(tower, name, to_the_device(getattr(tower, name)))
+    for name in ("Glm4vVisionEmbeddings", "Glm4vMoeVisionEmbeddings"):
+        if hasattr(tower, name):
+            getattr(tower, name).forward = with_numbers_on_the_device(getattr(tower, name).forward)
     model_class = getattr(module, QWEN_WITH_IMAGES[kind])
     model_class.forward = with_grids_of_the_host(model_class.forward)
 
@@ -442,6 +449,14 @@ def with_grids_of_the_host(forward: Any) -> Any:
         return forward(self, *args, **{k: ON_THE_HOST.get(k, v) if v is not None else None for k, v in kwargs.items()})
 
     return known
+
+
+def with_numbers_on_the_device(forward: Any) -> Any:
+    @functools.wraps(forward)
+    def moved(self: Any, embeddings: Any, *numbers: Any) -> Any:
+        return forward(self, embeddings, *(x.to("cuda") for x in numbers))
+
+    return moved
 
 
 def to_the_device(function: Any) -> Any:
