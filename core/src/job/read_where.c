@@ -81,6 +81,9 @@ static bool is_compiled(const tide_job *job) {
 static bool groups_experts(const tide_job *job) {
     return has_experts(job) && job->parallel_router_groups > 0;
 }
+static bool limits_groups(const tide_job *job) {
+    return job->parallel_router_group_topk > 0;
+}
 static bool is_fp8_delayed(const tide_job *job) {
     return job->parallel_fp8 == TIDE_parallel_fp8_delayed;
 }
@@ -266,6 +269,7 @@ static const struct {
     {MEGATRON, TIDE_SET_parallel_aux_loss_coeff, has_experts, ": the model has no experts"},
     {MEGATRON, TIDE_SET_parallel_router_dtype, has_experts, ": the model has no experts"},
     {MEGATRON, TIDE_SET_parallel_router_groups, has_experts, ": the model has no experts"},
+    {MEGATRON, TIDE_SET_parallel_router_groups, limits_groups, " without parallel.router_group_topk"},
     {MEGATRON, TIDE_SET_parallel_router_group_topk, groups_experts, " without parallel.router_groups"},
     {MEGATRON, TIDE_SET_parallel_imbalance, has_experts, ": the model has no experts"}};
 

@@ -73,6 +73,8 @@ typedef struct tide_megatron {
 void tide_megatron_wrap_ddp(tide_megatron *g);
 /* An attribute that Megatron-Core sets on a parameter, from the parameter's module; borrowed. */
 tide_value tide_megatron_attribute(const tide_model *model, uint32_t row, const char *name);
+/* Whether the parameter is in such a list of its module. */
+bool tide_megatron_is_named(const tide_model *model, uint32_t row, const char *list);
 
 /* After a step's backward passes, reduces the gradients of what all tensor parallel ranks have, and updates the biases
  * of routers. */

@@ -35,6 +35,16 @@ tide_value tide_megatron_attribute(const tide_model *model, uint32_t row, const 
     return tide_none();
 }
 
+bool tide_megatron_is_named(const tide_model *model, uint32_t row, const char *list) {
+    const char *name = model->parameters[row].name, *dot = strrchr(name, '.');
+    tide_value named = tide_megatron_attribute(model, row, list);
+    for (uint32_t i = 0; named.kind == TIDE_VALUE_LIST && i < named.list->count; i++) {
+        tide_value item = named.list->items[i];
+        if (item.kind == TIDE_VALUE_TEXT && tide_text_is(item.text, dot ? dot + 1 : name)) return true;
+    }
+    return false;
+}
+
 static bool is_false(tide_value v) {
     return v.kind == TIDE_VALUE_BOOL && !v.truth;
 }
@@ -173,16 +183,10 @@ void tide_megatron_wrap_ddp(tide_megatron *g) {
 /* Whether all tensor parallel ranks have the parameter, each with the gradient of its part of the sequence: those that
  * a module names, and norms of queries and keys. */
 static bool is_reduced_over_tp(const tide_megatron *g, uint32_t row) {
-    tide_model *model = g->w->model;
-    const char *name = model->parameters[row].name, *dot = strrchr(name, '.');
+    const char *name = g->w->model->parameters[row].name;
     if (strstr(name, "q_layernorm") || strstr(name, "k_layernorm")) return true;
-    tide_value named = tide_megatron_attribute(model, row, "sequence_parallel_parameters");
-    if (!g->w->job->parallel_sequence_parallel || named.kind != TIDE_VALUE_LIST) return false;
-    for (uint32_t i = 0; i < named.list->count; i++) {
-        tide_value item = named.list->items[i];
-        if (item.kind == TIDE_VALUE_TEXT && tide_text_is(item.text, dot ? dot + 1 : name)) return true;
-    }
-    return false;
+    return g->w->job->parallel_sequence_parallel &&
+           tide_megatron_is_named(g->w->model, row, "sequence_parallel_parameters");
 }
 
 /* _allreduce_non_tensor_model_parallel_grads: reduces them in one flat copy. */

@@ -162,11 +162,32 @@ void tide_megatron_make_optimizer(tide_megatron *g) {
     tide_optimizer_replace(g->w->optimizer, members, g->optimizers[0].count);
 }
 
+/* get_main_grads_for_grad_norm: neither the last stage's copy of the embedding, nor, on other tensor parallel ranks
+ * than the first, what all of them have. Weights of a GroupedLinear count as such. */
+static bool counts_for_norm(const tide_megatron *g, uint32_t row) {
+    const tide_model *model = g->w->model;
+    tide_value shared = tide_megatron_attribute(model, row, "shared_embedding");
+    if (shared.kind == TIDE_VALUE_BOOL && shared.truth && strstr(model->parameters[row].name, "output_layer"))
+        return false;
+    return g->topology.tp_rank == 0 || tide_megatron_is_named(model, row, "tensor_model_parallel");
+}
+
+static bool has_grads_for_norm(const tide_megatron *g) {
+    for (uint32_t i = 0; i < g->optimizer_count; i++)
+        for (uint32_t k = 0; k < g->optimizers[i].count; k++)
+            if (counts_for_norm(g, g->optimizers[i].mains[k].row)) return true;
+    return false;
+}
+
 /* clip_grads.py: get_grad_norm_fp32 */
 static void grad_norm(const tide_megatron *g) {
     tide_machine *m = g->w->model->m;
     tide_tensor *overflow = tide_flat_of(m, "clip_grad_norm", 1, TIDE_INT32, TIDE_FACTOR_TEMPORARY);
-    if (g->is_te) { /* multi_tensor_l2norm */
+    if (!has_grads_for_norm(g)) {
+        tide_tensor *zero = tide_flat_of(m, "clip_grad_norm", 1, TIDE_FP32, TIDE_FACTOR_TEMPORARY);
+        tide_alloc_and_free(m, 4);
+        tide_release(m, zero);
+    } else if (g->is_te) { /* multi_tensor_l2norm */
         tide_tensor *output = tide_flat_of(m, "multi_tensor_l2norm", 320, TIDE_FP32, TIDE_FACTOR_TEMPORARY);
         tide_tensor *ret = tide_flat_of(m, "multi_tensor_l2norm", 1, TIDE_FP32, TIDE_FACTOR_TEMPORARY);
         tide_release(m, output);

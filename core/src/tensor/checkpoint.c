@@ -293,7 +293,7 @@ static void gather_input(tide_machine *m, const tide_checkpoint_frame *frame) {
 
 /* tensor_parallel/utils.py: split_tensor_into_1d_equal_chunks, into a new buffer that replaces the input. */
 static void split_input(tide_machine *m, tide_checkpoint_frame *frame, int64_t parts) {
-    if (parts < 2 || !frame->input_count || frame->inputs[0].kind != TIDE_VALUE_TENSOR) return;
+    if (!parts || !frame->input_count || frame->inputs[0].kind != TIDE_VALUE_TENSOR) return;
     tide_tensor *input = frame->inputs[0].tensor, *part = tide_flat(m, tide_count(input) / parts, input->dtype);
     frame->gathered = input->layout;
     tide_set_data(m, input, part);

@@ -11,7 +11,7 @@ enum { TIDE_CHECKPOINT_OUTPUTS = 3 }; /* most outputs of a function */
  * takes ownership of function, which machine->function_free releases. */
 tide_value tide_checkpoint_call(tide_machine *m, bool is_reentrant, void *function, tide_value *inputs, uint32_t count);
 /* The same under Megatron-Core's tensor_parallel.checkpoint (tensor_parallel/random.py: CheckpointFunction). parts:
- * into how many the first input is split, of which this rank keeps one and gathers the rest again; 1: it keeps
+ * into how many the first input is split, of which this rank keeps one and gathers the rest again; 0: it keeps
  * everything. */
 tide_value tide_checkpoint_distributed(tide_machine *m, int64_t parts, void *function, tide_value *inputs,
                                        uint32_t count);

@@ -244,7 +244,7 @@ void tide_alloc_and_free(tide_machine *m, int64_t bytes) {
         m->scratch = tide_layout_of(m, &shape, NULL);
     }
     bytes = shape_bytes(m, m->scratch, TIDE_UINT8);
-    if (bytes == 0 || tide_is_aborting(m) || !has_room(m)) return;
+    if (bytes == 0 || m->makes_on_host || tide_is_aborting(m) || !has_room(m)) return;
     free_allocation(m, allocate(m, bytes, m->scratch, TIDE_UINT8));
 }
 

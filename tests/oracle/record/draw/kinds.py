@@ -98,7 +98,7 @@ def is_eager_only(config: Config) -> bool:
 
 
 def has_experts(config: Config) -> bool:
-    return any(config.get(key) for key in ("num_experts", "num_local_experts", "n_routed_experts"))
+    return any(config.get(key) for key in ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"))
 
 
 def has_separate_projections(config: Config) -> bool:

@@ -142,6 +142,18 @@ OPTIONS: dict[str, Table] = {
         "extra_tokens": [3],
         "fp8": ["delayed", "tensorwise", "blockwise"],
         "jit": [True],
+        "attention_backend": ["unfused"],
+        "softmax_fp32": [False],
+        "wgrad_fusion": [False],
+        "bias_activation_fusion": [False],
+        "bias_dropout_fusion": [False],
+        "distribute_saved_activations": [True],
+        "bucket_size": [1_000_000, 20_000_000],
+        "align_grad_reduce": [False],
+        "main_grads_dtype": ["bf16"],
+        "main_params_dtype": ["fp16"],
+        "first_stage_layers": [2, 3],
+        "router_groups": [2],
     },
 }
 OF_EXPERTS = {
@@ -154,6 +166,7 @@ OF_EXPERTS = {
     "pad_to_capacity",
     "load_balancing",
     "router_dtype",
+    "router_groups",
     "imbalance",
     "spmd_backend",
 }
@@ -179,6 +192,11 @@ NEEDS = {  # more than so many of another
     "exp_avg_dtype": ("precision_aware", 0),
     "exp_avg_sq_dtype": ("precision_aware", 0),
     "overlap_param_gather": ("overlap_grad_reduce", 0),
+    "bucket_size": ("overlap_grad_reduce", 0),
+    "align_grad_reduce": ("virtual_stages", 1),
+    "first_stage_layers": ("pp", 1),
+    "main_grads_dtype": ("precision_aware", 0),
+    "main_params_dtype": ("precision_aware", 0),
 }
 DISTRIBUTED = ("fsdp1", "fsdp2", "tp", "native")  # parameters are not plain tensors
 FULL_PRECISION = ("ddp", "fsdp1", "fsdp2", "native")
@@ -271,7 +289,7 @@ def draw(kind: str, rng: random.Random, models: list[str]) -> Given:
         case |= {"dtype": "fp32", "autocast": "fp16"}
     layout(rng, kind, plan, case)
     if kind == "megatron":
-        of_megatron(plan, case, has_experts(config))
+        of_megatron(rng, plan, case, config)
     drop_unread(plan)
     if plan.get("pp", 1) > 1:
         counted = plan.get("account_embedding", False) + plan.get("account_loss", False)  # as layers of their stages
@@ -318,7 +336,7 @@ def layout(rng: random.Random, kind: str, plan: dict[str, Any], case: Given) -> 
     if kind == "tp":
         plan |= {"tp": rng.choice([2, 4, 8]), "dp": rng.choice([1, 2, 4])}
     if kind in ("native", "megatron"):
-        plan |= {"tp": rng.choice([1, 2, 4]), "pp": rng.choice([1, 2]), "dp": rng.choice([1, 2, 4])}
+        plan |= {"tp": rng.choice([1, 2, 4]), "pp": rng.choice([1, 2, 2, 4]), "dp": rng.choice([1, 2, 4])}
         case |= {"dtype": "fp32" if kind == "native" else "bf16", "batch": 1, "steps": 2}
     if "cp_comm_type" in plan:
         plan.setdefault("cp", rng.choice([2, 4]))
@@ -330,10 +348,6 @@ def layout(rng: random.Random, kind: str, plan: dict[str, Any], case: Given) -> 
             plan["chunks"] = 2
     if kind == "pp":
         case["batch"] = plan["microbatches"] * rng.choice([1, 2])
-    if plan.get("recompute") == "full":
-        plan |= {"recompute_method": "uniform", "recompute_layers": 1}
-    if plan.get("recompute") == "selective":
-        plan["recompute_modules"] = rng.sample(["core_attn", "layernorm", "mlp"], 2)
     of_experts(kind, plan)
 
 
@@ -347,15 +361,35 @@ def of_experts(kind: str, plan: dict[str, Any]) -> None:
         plan["dp"] = max(plan["dp"], plan["ep"])
 
 
-def of_megatron(plan: dict[str, Any], case: Given, is_mixture: bool) -> None:
+def of_megatron(rng: random.Random, plan: dict[str, Any], case: Given, config: Config) -> None:
     """What Megatron-Core asks for: SGD is not distributed, and mixtures cut sequences over tensor parallel ranks."""
     if case.get("optimizer", "adamw") != "adamw":
         plan["distributed_optimizer"] = False
     if not plan.get("distributed_optimizer", True):
         for name in ("precision_aware", "offload_fraction", "overlap_param_gather"):
             plan.pop(name, None)
-    if is_mixture:
+    if has_experts(config):
         plan["sequence_parallel"] = True
+    if plan.get("recompute") == "selective":
+        modules = ["core_attn", "layernorm", "mlp"]
+        modules += ["moe_act", "moe", "shared_experts"] if has_experts(config) else []
+        modules += ["mla_up_proj"] if config.get("kv_lora_rank") else []
+        plan["recompute_modules"] = rng.sample(modules, rng.choice([1, 2, 2, 3]))
+    if plan.get("recompute") == "full":
+        plan |= {"recompute_method": rng.choice(["uniform", "block"]), "recompute_layers": rng.choice([1, 2])}
+    else:
+        plan.pop("distribute_saved_activations", None)
+    if plan.get("router_groups"):
+        plan["router_group_topk"] = 1
+    if "first_stage_layers" in plan:
+        for name in ("account_embedding", "account_loss"):
+            plan.pop(name, None)
+        if plan["pp"] > 2:
+            plan["last_stage_layers"] = 8 - plan["first_stage_layers"]
+    if config["model_type"] == "gpt_oss":  # flash attention 2 has no learnable softmax
+        plan["attention_backend"] = "unfused"
+    if plan.get("attention_backend") == "unfused":
+        plan.pop("cp", None)
 
 
 def drop_unread(plan: dict[str, Any]) -> None:

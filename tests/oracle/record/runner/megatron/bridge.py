@@ -168,7 +168,8 @@ def gpt_provider() -> type:
         make_model: Any = None  # of a layer's specification
 
         def provide(self, pre_process: Any = None, post_process: Any = None, vp_stage: Any = None) -> Any:
-            model = self.make_model(self.transformer_layer_spec(self))  # layers copy their configuration
+            vars(self).pop("_pg_collection", None)  # layers copy their configuration, and groups cannot be copied
+            model = self.make_model(self.transformer_layer_spec(self))
             self._pg_collection = ProcessGroupCollection.use_mpu_process_groups()
             return model
 

@@ -277,9 +277,10 @@ class MegatronStep(Step):
         for each in self.optimizers:
             names = ("shard_fp32_from_float16_groups", "fp32_from_float16_groups")
             masters = [t for n in names for t in meter.tensors_in(getattr(each, n, None))]
+            inner = getattr(each, "optimizer", None)
+            masters += [t for t in getattr(inner, "param_to_fp32_param", {}).values() if t.is_cuda]
             yield "master", masters
             yield "gradients", [t.grad for t in masters if t.grad is not None]
-            inner = getattr(each, "optimizer", None)
             yield "optimizer", meter.state_tensors(inner) if inner is not None and hasattr(inner, "state") else []
         from megatron.core.parallel_state import get_global_memory_buffer
 
