@@ -124,10 +124,21 @@ static void rebuild(ddp *d) {
     d->is_rebuilt = true;
 }
 
+/* reducer.cpp: ensure_prior_reduction_finished. */
+static void ensure_prior_reduction_finished(const ddp *d) {
+    if (d->ready == 0 || d->ready == d->count || d->finds_unused || d->is_static) return;
+    tide_fail_setting(d->w->model->m, TIDE_ERR_CONFLICT, "parallel.kind",
+                      "\"Expected to have finished reduction in the prior iteration before starting a new one\": %u of "
+                      "%u trained parameters got no gradient; freeze those, or give "
+                      "parallel.find_unused_parameters=true",
+                      d->count - d->ready, d->count);
+}
+
 static void ddp_before_forward(tide_wrapper *w) {
     ddp *d = w->state;
     bool reduces = w->is_last || w->job->parallel_sync_each, has_grad = w->model->m->state.grad_enabled;
     w->is_last = reduces;
+    if (has_grad) ensure_prior_reduction_finished(d);
     if (has_grad && !d->is_rebuilt && d->ready == d->count && (d->is_static || !d->finds_unused)) rebuild(d);
     /* _sync_buffers: at the first forward, and after one whose gradients were reduced */
     if (d->syncs_buffers && w->job->parallel_broadcast_buffers)

@@ -292,6 +292,16 @@ def internvl_batch(make: Maker) -> Batch:
     return batch
 
 
+def aya_vision_batch(make: Maker) -> Batch:
+    """images counts tiles."""
+    case, config, vision = make.case, make.config, make.config["vision_config"]
+    side, factor = vision["image_size"], config.get("downsample_factor", 2)
+    batch = images_of(make, (side // vision["patch_size"] // factor) ** 2)
+    if case.images:
+        batch["pixel_values"] = make.floats(case.batch * case.images, 3, side, side, cast=False)
+    return batch
+
+
 def blip2_batch(make: Maker) -> Batch:
     side = make.config["vision_config"]["image_size"]
     config = make.config
@@ -321,4 +331,6 @@ MAKERS: dict[str, Callable[[Maker], Batch]] = {
     "smolvlm": idefics3_batch,
     "internvl": internvl_batch,
     "blip-2": blip2_batch,
+    "aya_vision": aya_vision_batch,
+    "cohere2_vision": aya_vision_batch,
 }
