@@ -3,6 +3,8 @@
 #include "base/checked.h"
 #include "lang/interpreter.h"
 
+#include <math.h>
+
 const char *tide_kind_name(tide_value v) {
     static const char *const names[] = {"none",    "a boolean", "an integer", "a number", "text",
                                         "a dtype", "a tensor",  "a list",     "a module", "a configuration"};
@@ -80,10 +82,9 @@ static tide_value of_numbers(tide_machine *m, char op, double x, double y) {
         double quotient = x / y;
         if (quotient > most || quotient < -most)
             return tide_nothing(m, TIDE_ERR_OVERFLOW, "a size does not fit in 63 bits%s", "");
-        int64_t floor = (int64_t)quotient;
-        if ((double)floor > quotient) floor--;
-        if (op == '|') return tide_of_int(floor);
-        made = x - (double)floor * y;
+        made = fmod(x, y); /* CPython, float_divmod: 50 // (5 / 3) is 29 */
+        if (made != 0 && (y < 0) != (made < 0)) made += y;
+        if (op == '|') return tide_of_int((int64_t)nearbyint((x - made) / y));
     }
     return (tide_value){.kind = TIDE_VALUE_FLOAT, .number = made};
 }

@@ -120,6 +120,26 @@ def unpadded(height: int, width: int, rows: int, columns: int) -> tuple[int, int
     return rows, columns - 2 * cut
 
 
+def llava_onevision_batch(make: Maker) -> Batch:
+    """One image of a sample is cut into tiles, and its features scaled down to those of most tiles; of several none."""
+    case, config, vision = make.case, make.config, make.config["vision_config"]
+    side, grid = vision["image_size"], vision["image_size"] // vision["patch_size"]
+    height, width = case.image_size or (672, 672)
+    best_h, best_w = best_resolution(height, width, config["image_grid_pinpoints"])
+    rows, columns = unpadded(height, width, best_h // side * grid, best_w // side * grid)
+    shrink = math.sqrt(rows * columns / (int(config.get("vision_aspect_ratio", "anyres_max_9")[11:]) * grid**2))
+    if shrink > 1.1:
+        rows, columns = int(rows // shrink), int(columns // shrink)
+    is_one = case.images == 1
+    batch = images_of(make, grid * grid + (rows * (columns + 1) if is_one else 1))
+    if case.images:
+        count, tiles = case.batch * case.images, 1 + (best_h // side) * (best_w // side) if is_one else 1
+        batch["pixel_values"] = make.floats(count, tiles, 3, side, side, cast=False)
+        batch["image_sizes"] = [[height, width]] * count
+        batch["batch_num_images"] = [case.images] * case.batch
+    return batch
+
+
 ON_THE_HOST: dict[str, Any] = {}  # grids and kinds of tokens, as they were made
 QWEN_LIMITS = {"min_pixels": 3136, "max_pixels": 12845056}  # of preprocessors that name none
 
@@ -313,6 +333,7 @@ def blip2_batch(make: Maker) -> Batch:
 MAKERS: dict[str, Callable[[Maker], Batch]] = {
     "llava": llava_batch,
     "llava_next": llava_next_batch,
+    "llava_onevision": llava_onevision_batch,
     "mistral3": pixtral_batch,
     "qwen2_vl": qwen_vl_batch,
     "qwen2_5_vl": qwen_vl_batch,
