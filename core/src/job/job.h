@@ -218,6 +218,8 @@ typedef struct tide_variable {
 /* ---- trainers.c: TRL's trainers that generate what they learn from (GRPO, RLOO) ---- */
 
 bool tide_trainer_generates(const tide_job *job);
+/* Whether it learns from the logits of another model (GKD). */
+bool tide_trainer_distils(const tide_job *job);
 /* Whether everything that is not quantised is cast from fp32 to bf16 after adapters are added, and the loss is computed
  * under autocast: ORPOTrainer and CPOTrainer with 4 bits. */
 bool tide_trainer_casts_to_bf16(const tide_job *job);

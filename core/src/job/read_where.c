@@ -105,8 +105,8 @@ static bool keeps_head(const tide_job *job) {
 static bool has_model_loss(const tide_job *job) {
     return job->trainer <= TIDE_trainer_hf;
 }
-static bool generates(const tide_job *job) {
-    return tide_trainer_generates(job);
+static bool reads_beta(const tide_job *job) {
+    return tide_trainer_generates(job) || tide_trainer_distils(job);
 }
 static bool has_kl_term(const tide_job *job) {
     return !tide_trainer_generates(job) || tide_keeps_reference(job);
@@ -185,7 +185,7 @@ static const struct {
     {ALL_KINDS, TIDE_SET_adapter_autocast_adapter_dtype, has_no_prompts, ": prompts are of the model's type"},
     {ALL_KINDS, TIDE_SET_load, warms_up, " with quant.experts: experts are quantised one by one"},
     {ALL_KINDS, TIDE_SET_trainer_sequences_per_row, packs_rows, " without packing"},
-    {ALL_KINDS, TIDE_SET_trainer_beta, generates, ": it is a number in the loss"},
+    {ALL_KINDS, TIDE_SET_trainer_beta, reads_beta, ": it is a number in the loss"},
     {ALL_KINDS, TIDE_SET_trainer_label_smoothing, never, ": it is a number in the loss"},
     {ALL_KINDS, TIDE_SET_trainer_simpo_gamma, never, ": it is a number in the loss"},
     {ALL_KINDS, TIDE_SET_trl, may_be_of_trl, ": no trainer of TRL is played"},

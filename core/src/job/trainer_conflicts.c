@@ -281,6 +281,33 @@ static void check_spread_trainer(tide_job_builder *b, const char *kind) {
                             "differs from DeepSpeed's parallel.half, which Trainer checks", "leave it out");
 }
 
+/* trl/experimental/gkd/gkd_trainer.py */
+static void check_distillation(tide_job_builder *b) {
+    const tide_job *job = b->job;
+    bool is_sharded = job->parallel_kind == TIDE_parallel_kind_fsdp1 || job->parallel_kind == TIDE_parallel_kind_fsdp2;
+    if (!tide_trainer_distils(job)) return;
+    if (is_sharded)
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_parallel_kind,
+                            "accelerate leaves the teacher on the host: \"Expected all tensors to be on the same "
+                            "device\"",
+                            "use ddp or zero2");
+    if (job->parallel_kind == TIDE_parallel_kind_zero3)
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_parallel_kind,
+                            "zero3 is not described with a teacher, which it partitions as well", "use ddp or zero2");
+    if (tide_job_has_lengths(job))
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_lengths, "are not described with a teacher",
+                            "give seq and trainer.prompt_length");
+    if (job->use_cache == TIDE_use_cache_true_)
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_use_cache, "is not described with a teacher",
+                            "leave it out");
+    if (job->offload_activations != TIDE_offload_activations_none)
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_offload_activations, "is not described with a teacher",
+                            "leave it out");
+    if (job->trainer_beta > TIDE_PICO)
+        tide_builder_refuse(b, TIDE_ERR_FIELD_RANGE, TIDE_SET_trainer_beta, "beta must be in the range [0.0, 1.0].",
+                            "0 is the forward KL, 1 the reverse KL");
+}
+
 /* trl/trainer/dpo_trainer.py and others, __init__. */
 static void check_synced_reference(tide_job_builder *b) {
     const tide_job *job = b->job;
@@ -492,11 +519,12 @@ static void check_trainer(tide_job_builder *b) {
                     tide_format(b->arena, "has no effect with %s, which prepares the model itself", kind), NULL);
     check_quantised_reward(b);
     check_synced_reference(b);
+    check_distillation(b);
     if (tide_trainer_generates(job)) check_rollouts(b);
     check_loss_type(b, kind);
     bool offloads = job->offload_activations != TIDE_offload_activations_none,
          has_offloading = job->trainer == TIDE_trainer_sft || job->trainer == TIDE_trainer_dpo ||
-                          job->trainer == TIDE_trainer_reward;
+                          job->trainer == TIDE_trainer_reward || tide_trainer_distils(job);
     if (offloads && !has_offloading)
         tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_offload_activations,
                             "is an option of TRL's sft, dpo and reward", "leave it out");

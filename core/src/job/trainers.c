@@ -8,6 +8,10 @@ bool tide_trainer_generates(const tide_job *job) {
     return job->trainer == TIDE_trainer_grpo || job->trainer == TIDE_trainer_rloo;
 }
 
+bool tide_trainer_distils(const tide_job *job) {
+    return job->trainer == TIDE_trainer_gkd;
+}
+
 bool tide_trainer_casts_to_bf16(const tide_job *job) {
     bool is_4bit = job->quant == TIDE_quant_nf4 || job->quant == TIDE_quant_fp4,
          is_bf16 = tide_job_has_deepspeed(job) ? job->parallel_half.is_set && job->parallel_half.dtype == TIDE_BF16
@@ -33,6 +37,10 @@ bool tide_trainer_leaves_kbit(const tide_job *job) {
 const char *tide_trainer_default(const tide_job *job, tide_setting_id id) {
     bool is_v1 = job->trainer == TIDE_trainer_llama_factory_v1,
          is_sharded = job->parallel_kind == TIDE_parallel_kind_fsdp2;
+    bool is_of_both = tide_trainer_distils(job) && job->trainer_lmbda > 0 && job->trainer_lmbda < TIDE_PICO;
+    if (id == TIDE_SET_steps && is_of_both) return "3"; /* each kind with the optimizer's states */
+    if (id == TIDE_SET_trainer_max_completion_length && tide_trainer_distils(job)) return "128";
+    if (id == TIDE_SET_trainer_temperature && tide_trainer_distils(job)) return "0.9";
     if (id == TIDE_SET_kbit_prepare && tide_trainer_leaves_kbit(job)) return "false";
     bool has_liger = is_v1 && job->use_liger_kernel == TIDE_use_liger_kernel_true_; /* LigerKernel, require_logits */
     if (id == TIDE_SET_liger_fused_linear_cross_entropy && has_liger) return "false";

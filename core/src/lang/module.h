@@ -140,6 +140,7 @@ struct tide_model {
     void (*call_ends)(tide_model *model, tide_value *outputs, bool replaced);
     void *caller;
     struct tide_tensor_parallel *tensor_parallel; /* parallel/tensor_parallel.h; NULL: none */
+    tide_list *quantisation;                      /* what all quantised layers share; NULL: there are none */
     struct autotp *autotp;                        /* parallel/autotp.c; NULL: none */
     const uint32_t *children_first; /* the order of Module.to(), if parameters were sharded after it was fixed; NULL:
                                        the current order */

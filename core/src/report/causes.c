@@ -16,7 +16,7 @@ static bool is_of_logits(const tide_run *run, const tide_allocation *a, uint32_t
            dims[a->dims - 1].name == vocabulary;
 }
 
-/* How much of the peak belongs to logits, and to a reference model. */
+/* How much of the peak belongs to logits, and to a reference model or a teacher. */
 static void measure_causes(const tide_job_report *r, uint64_t *logits, uint64_t *reference) {
     const tide_timeline *t = &r->run->machine.timeline;
     uint32_t vocabulary = tide_symbol_name(&r->run->machine, TIDE_TEXT("vocab"));
@@ -25,7 +25,8 @@ static void measure_causes(const tide_job_report *r, uint64_t *logits, uint64_t 
         const tide_allocation *a = tide_timeline_at(t, i);
         if (!tide_is_live(t, i, r->replay.peak_event)) continue;
         if (is_of_logits(r->run, a, vocabulary)) *logits += r->replay.block_bytes[i];
-        if (strcmp(a->op, "reference model") == 0) *reference += r->replay.block_bytes[i];
+        if (strcmp(a->op, "reference model") == 0 || strcmp(a->op, "teacher model") == 0)
+            *reference += r->replay.block_bytes[i];
     }
 }
 
@@ -55,6 +56,10 @@ static void report_reference(const tide_job_report *r, tide_diagnostics *diags, 
         tide_report(diags, TIDE_WARNING, TIDE_ERR_CONFLICT, "/settings/trainer.precompute_ref_log_probs",
                     tide_format(r->w->arena, "FSDP1's flat parameters outlive the reference model: %s stay", size),
                     "ddp, zero2 and fsdp2 free them before the training");
+    else if (tide_trainer_distils(r->job))
+        tide_report(diags, TIDE_WARNING, TIDE_ERR_CONFLICT, "/settings/trainer.teacher",
+                    tide_format(r->w->arena, "the teacher takes %s in addition to the model that trains", size),
+                    "trainer.teacher_quant=nf4 quantises it");
     else
         tide_report(diags, TIDE_WARNING, TIDE_ERR_CONFLICT, "/settings/trainer",
                     tide_format(r->w->arena, "a reference model takes %s in addition to the one that trains", size),

@@ -59,6 +59,7 @@ static const char *const unset[] = {"past_key_values",
                                     "f_divergence",
                                     "parameter_caches",
                                     "centers_rewards",
+                                    "divergence",
                                     "head_is_cast",
                                     "given_loss_weights"};
 

@@ -113,7 +113,8 @@ bool tide_quantise(tide_model *model, const tide_job *job) {
     uint32_t count, head = tide_output_head(model), *modules = tide_model_modules(model, &count);
     const char *besides = tide_format(model->m->arena, job->quant_from_pretrained ? "%s_loaded" : "%s_by_hand",
                                       job->values[TIDE_SET_quant]);
-    tide_value shared = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(model->m)};
+    if (!model->quantisation) model->quantisation = tide_list_new(model->m);
+    tide_value shared = {.kind = TIDE_VALUE_LIST, .list = model->quantisation};
     for (uint32_t i = 0; i < count && !model->m->has_failed; i++) {
         const tide_class *of = model->instances[modules[i]].of;
         const tide_json *class_name = tide_adapter_class_for(model, job->values[TIDE_SET_quant], of->name);

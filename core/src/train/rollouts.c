@@ -47,6 +47,7 @@ static void mark_rollout_cache(tide_machine *m, tide_value v) {
 typedef struct rollouts {
     tide_run *run;
     const tide_job *job;
+    const tide_generation *of;
     tide_function *token;
     tide_value state, past; /* of the loop, see library/generation.json; keys and values */
 } rollouts;
@@ -54,11 +55,12 @@ typedef struct rollouts {
 static bool sample_token(rollouts *r, int64_t i) {
     tide_machine *m = &r->run->machine;
     tide_model *model = &r->run->model;
-    const tide_value root = {.kind = TIDE_VALUE_MODULE, .module = model->root},
-                     arguments[] = {root, r->state, tide_of_bool(i == 0),
-                                    tide_of_bool(r->job->adapter == TIDE_adapter_none)};
+    const tide_value root = {.kind = TIDE_VALUE_MODULE, .module = r->of->root},
+                     arguments[] = {root, r->state, tide_of_bool(i == 0), tide_of_bool(r->of->is_wrapped),
+                                    tide_of_bool(r->of->keeps_cache)};
     *tide_model_setting(model, "experts_are_batched") = tide_of_bool(i > 0); /* _optimize_model_for_decode */
-    tide_model_setting(model, "past_length")->integer = i ? tide_prompt_length(r->job) + i - 1 : 0;
+    if (r->of->keeps_cache)
+        tide_model_setting(model, "past_length")->integer = i ? tide_prompt_length(r->job) + i - 1 : 0;
     tide_value_release(m, tide_model_run(model, r->token, arguments, TIDE_COUNT_OF(arguments)));
     mark_rollout_cache(m, r->past);
     return !m->has_failed;
@@ -88,17 +90,15 @@ static void exchange_rollouts(void *user, const tide_value *values) {
         *r->run->machine.passed_on = values[3].kind == TIDE_VALUE_TENSOR ? values[3].tensor : NULL;
 }
 
-/* The loop of _sample(). accelerate wraps the forward() of the trainer's model: with adapters that is peft's, whereas
- * generate() is the model's own, outside of autocast. No end token is ever sampled: every completion has the maximum
- * length. */
+/* The loop of _sample(). No end token is ever sampled: every completion has the maximum length. */
 static void sample_tokens(rollouts *r) {
     tide_machine *m = &r->run->machine;
     tide_model *model = &r->run->model;
     tide_value *kept = tide_model_setting(model, "past_key_values");
     const tide_growing_loop loop = {r->run, r, sample_next, values_of_rollouts, exchange_rollouts};
-    *kept = tide_value_retain(r->past);
+    if (r->of->keeps_cache) *kept = tide_value_retain(r->past);
     tide_value *autocast = tide_model_setting(model, "autocast"), outside = *autocast;
-    if (r->job->adapter != TIDE_adapter_none) *autocast = tide_of_bool(false);
+    if (!r->of->is_wrapped) *autocast = tide_of_bool(false);
     tide_model_setting(model, "logits_to_keep")->integer = 1;
     if (r->token && sample_token(r, 0)) tide_play_growing(&loop, r->job->trainer_max_completion_length - 1);
     tide_model_setting(model, "logits_to_keep")->integer = 0;
@@ -110,26 +110,41 @@ static void sample_tokens(rollouts *r) {
     model->setting_changes++;
 }
 
-void tide_generate_rollouts(tide_run *run, const tide_job *job) {
+tide_value tide_generate(tide_run *run, const tide_job *job, const tide_generation *of) {
     tide_machine *m = &run->machine;
     tide_model *model = &run->model;
-    tide_function *begin = rollout_function(run, "generate_begins"), *end = rollout_function(run, "generate_ends");
+    tide_function *begin = rollout_function(run, of->begins), *end = rollout_function(run, of->ends);
     bool checkpoints = model->state.is_checkpointing;
-    tide_value rows = tide_of_int(job->batch * tide_steps_per_generation(job));
-    if (!begin || !end) return;
+    tide_value answers = tide_none(), *use_cache = tide_model_setting(model, "use_cache"), given = *use_cache;
+    if (!begin || !end) return answers;
+    *use_cache = tide_of_bool(false); /* a cache is passed to the model, or it makes none */
     m->state.grad_enabled = false;
     model->state.is_checkpointing = false;
     model->setting_changes++;
-    tide_value made = tide_model_run(model, begin, &rows, 1);
+    tide_value made = tide_model_run(model, begin, &of->given, 1);
     if (made.kind == TIDE_VALUE_LIST) {
         tide_value past = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
         tide_list_push(m, made.list, past);
-        rollouts r = {run, job, rollout_function(run, "generate_token"), made.list->items[0], past};
+        rollouts r = {run, job, of, rollout_function(run, "generate_token"), made.list->items[0], past};
         sample_tokens(&r);
-        tide_value_release(m, tide_model_run(model, end, &made, 1));
+        answers = tide_model_run(model, end, &made, 1);
     }
     m->state.grad_enabled = true;
     model->state.is_checkpointing = checkpoints;
+    *use_cache = given;
     tide_value_release(m, made);
     m->module = m->statement = 0;
+    return answers;
+}
+
+/* accelerate wraps the forward() of the trainer's model: with adapters that is peft's, whereas generate() is the
+ * model's own, outside of autocast. */
+void tide_generate_rollouts(tide_run *run, const tide_job *job) {
+    const tide_generation of = {.root = run->model.root,
+                                .is_wrapped = job->adapter == TIDE_adapter_none,
+                                .keeps_cache = true,
+                                .begins = "generate_begins",
+                                .ends = "generate_ends",
+                                .given = tide_of_int(job->batch * tide_steps_per_generation(job))};
+    tide_value_release(&run->machine, tide_generate(run, job, &of));
 }

@@ -11,4 +11,16 @@ void tide_set_rollouts(tide_run *run, const tide_job *job);
 /* transformers' generate() with sampling, for the prompts of one generation (phase generate). */
 void tide_generate_rollouts(tide_run *run, const tide_job *job);
 
+/* A call of generate(), by functions of library/generation.json: the first gets `given`. */
+typedef struct tide_generation {
+    uint32_t root;
+    bool is_wrapped; /* by accelerate: under autocast */
+    bool keeps_cache;
+    const char *begins, *ends;
+    tide_value given;
+} tide_generation;
+
+/* Returns what the last function does; owned by the caller. */
+tide_value tide_generate(tide_run *run, const tide_job *job, const tide_generation *of);
+
 #endif

@@ -164,7 +164,8 @@ static void cast_embeddings_to_bf16(tide_run *run, const tide_job *job) {
 static void cast_adapters_to_bf16(tide_run *run, const tide_job *job) {
     tide_machine *m = &run->machine;
     bool casts = job->trainer == TIDE_trainer_sft || job->trainer == TIDE_trainer_dpo ||
-                 job->trainer == TIDE_trainer_kto || job->trainer == TIDE_trainer_reward || tide_trainer_generates(job);
+                 job->trainer == TIDE_trainer_kto || job->trainer == TIDE_trainer_reward || tide_trainer_distils(job) ||
+                 tide_trainer_generates(job);
     if (!casts || job->quant == TIDE_quant_none || tide_trainer_is_of_factory(job)) return;
     m->op = "param.data.to(torch.bfloat16)";
     m->state.factor = TIDE_FACTOR_PARAMETER;

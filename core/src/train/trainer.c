@@ -59,6 +59,47 @@ static void generate(tide_trainer_run *t, unsigned step) {
     if (t->strategy->generation_ends && !t->run->machine.has_failed) t->strategy->generation_ends(&t->wrapper);
 }
 
+/* Whether GKDTrainer's training_step() learns from generated answers, and whether these are the teacher's. */
+static bool answers_itself(const tide_job *job, unsigned step) {
+    return job->trainer_lmbda >= TIDE_PICO || (job->trainer_lmbda > 0 && step % 2 == 1);
+}
+
+static void put_row(tide_trainer_run *t, int64_t prompt, int64_t seq) {
+    tide_put_size(t->run, "prompt_length", prompt);
+    tide_put_size(t->run, "seq", seq);
+    tide_model_forget_step_sizes(&t->run->model);
+    t->run->model.setting_changes++;
+}
+
+/* GKDTrainer.generate_on_policy_outputs(): answers take the place of the data's in the batch. */
+static void answer_prompts(tide_trainer_run *t, unsigned step, tide_batch *batch) {
+    enum { REPLACED = 3 }; /* input_ids, attention_mask, labels */
+    const tide_job *job = t->job;
+    tide_machine *m = &t->run->machine;
+    bool is_own = answers_itself(job, step);
+    int64_t prompt = tide_prompt_length(job);
+    if (!is_own && !job->trainer_seq_kd) return;
+    put_row(t, prompt, prompt + job->trainer_max_completion_length);
+    tide_value given = tide_list_of_batch(m, batch);
+    const tide_generation of = {.root = is_own ? t->run->model.root : t->teacher.root,
+                                .is_wrapped = !is_own || job->adapter == TIDE_adapter_none,
+                                .keeps_cache = job->checkpointing == TIDE_checkpointing_none,
+                                .begins = "answer_begins",
+                                .ends = "answer_ends",
+                                .given = given};
+    if (!is_own) tide_teacher_exchange(&t->teacher, &t->run->model);
+    tide_value made = tide_generate(t->run, job, &of);
+    if (!is_own) tide_teacher_exchange(&t->teacher, &t->run->model);
+    tide_timeline_mark(&m->timeline, step, TIDE_PHASE_GENERATE);
+    tide_value_release(m, given);
+    for (uint32_t i = 0; i < REPLACED && made.kind == TIDE_VALUE_LIST; i++) {
+        tide_value_release(m, batch->values[i]);
+        batch->values[i] = tide_value_retain(made.list->items[i]);
+    }
+    tide_value_release(m, made);
+    m->module = m->statement = 0;
+}
+
 /* _generate_and_score_completions: one generation, and the inputs of its micro-batches. */
 static void generate_and_score(tide_trainer_run *t, unsigned step) {
     tide_machine *m = &t->run->machine;
@@ -210,13 +251,12 @@ static void forward_and_backward(tide_trainer_run *t, unsigned step, tide_batch 
 
 static void training_step(tide_trainer_run *t, unsigned step, tide_batch *inputs) {
     tide_machine *m = &t->run->machine;
-    if (!t->offload) {
-        forward_and_backward(t, step, inputs);
-        return;
-    }
-    tide_saved_tensors_hooks *before = tide_offload_enter(m, t->offload);
+    if (t->kind->has_teacher) answer_prompts(t, step, inputs);
+    if (m->has_failed) return;
+    tide_saved_tensors_hooks *before = t->offload ? tide_offload_enter(m, t->offload) : NULL;
     forward_and_backward(t, step, inputs);
-    tide_offload_exit(m, t->offload, before);
+    if (t->offload) tide_offload_exit(m, t->offload, before);
+    if (t->kind->has_teacher) put_row(t, t->job->trainer_prompt_length, t->job->seq);
 }
 
 /* ---- the end of a step ---- */
@@ -289,13 +329,18 @@ static void prepare_for_precomputing(tide_trainer_run *t) {
 static bool add_aux_loss(tide_run *run, const tide_job *job) {
     tide_model *model = &run->model;
     if (tide_trainer_is_of_factory(job)) return true; /* it does not ask the model for a loss */
-    bool builds_logits = tide_trl_builds_logits(job), balances = tide_trl_fuses_head(job) || builds_logits;
+    bool builds_logits = tide_trl_builds_logits(job) || tide_trainer_distils(job),
+         balances = tide_trl_fuses_head(job) || builds_logits;
     for (uint32_t i = 0; i < model->scope_count && balances; i++) {
         if (!tide_size_find(model->descriptions, model->scopes[i].description, TIDE_TEXT("balances"))) continue;
         const tide_json *coefficient = tide_json_at(model->scopes[i].config, "router_aux_loss_coef");
         tide_value experts = tide_size_in(model, i, "experts");
         bool has_router = experts.kind == TIDE_VALUE_INT && experts.integer > 0;
         if (!has_router || (coefficient && coefficient->number == 0)) continue;
+        if (tide_trainer_distils(job))
+            return tide_error(model->m->diags, TIDE_ERR_UNSUPPORTED, "/settings/trainer",
+                              "the router's load-balancing loss is not described with gkd",
+                              "write overrides.router_aux_loss_coef=0");
         if (builds_logits)
             return tide_error(model->m->diags, TIDE_ERR_UNSUPPORTED, "/settings/trl",
                               "the router's load-balancing loss is not described with a TRL that builds the logits",
@@ -315,6 +360,17 @@ static tide_value f_divergence(const tide_job *job) {
     return (tide_value){.kind = TIDE_VALUE_TEXT, .text = tide_text_of(name)};
 }
 
+/* GKDTrainer.generalized_jsd_loss() */
+static tide_value divergence_of(const tide_job *job) {
+    const char *beta = job->values[TIDE_SET_trainer_beta];
+    bool is_given = beta && beta[0];
+    tide_text name = !is_given                        ? TIDE_TEXT("jsd")
+                     : job->trainer_beta == 0         ? TIDE_TEXT("forward_kl")
+                     : job->trainer_beta >= TIDE_PICO ? TIDE_TEXT("reverse_kl")
+                                                      : TIDE_TEXT("jsd");
+    return (tide_value){.kind = TIDE_VALUE_TEXT, .text = name};
+}
+
 /* loss_type of DPOConfig, which may be several, and how it scores. */
 static void set_loss_types(tide_trainer_run *t) {
     tide_machine *m = &t->run->machine;
@@ -326,6 +382,7 @@ static void set_loss_types(tide_trainer_run *t) {
     *tide_model_setting(&t->run->model, "loss_types") = types;
     *tide_model_setting(&t->run->model, "weighs_tail") = tide_of_bool(tide_job_sets(t->job, TIDE_SET_trainer_ld_alpha));
     *tide_model_setting(&t->run->model, "f_divergence") = f_divergence(t->job);
+    *tide_model_setting(&t->run->model, "divergence") = divergence_of(t->job);
     *tide_model_setting(&t->run->model, "centers_rewards") =
         tide_of_bool(tide_job_sets(t->job, TIDE_SET_trainer_center_rewards_coefficient));
 }
@@ -333,7 +390,8 @@ static void set_loss_types(tide_trainer_run *t) {
 static bool prepare_trl(tide_trainer_run *t) {
     const tide_trl *kind = t->kind;
     tide_arena *arena = t->run->machine.arena;
-    if (!tide_trainer_generates(t->job) || t->job->trainer_use_vllm) tide_keep_barrier(t);
+    bool is_mapped = !tide_trainer_generates(t->job) && !tide_trainer_distils(t->job); /* by the trainer */
+    if (is_mapped || t->job->trainer_use_vllm) tide_keep_barrier(t);
     if (!tide_replace_head(t) || !tide_find_parts(t) || !add_aux_loss(t->run, t->job)) return false;
     set_loss_types(t);
     const char *variant = tide_trainer_is_of_factory(t->job) ? "_factory"
@@ -342,6 +400,8 @@ static bool prepare_trl(tide_trainer_run *t) {
                *name = tide_format(arena, "%s%s", kind->name, variant);
     t->policy = tide_trainer_function(t, tide_format(arena, "%s_policy", name));
     t->compute_loss = tide_trainer_function(t, tide_format(arena, "%s_loss", name));
+    if (kind->has_teacher) t->teacher.logits = tide_trainer_function(t, tide_format(arena, "%s_teacher", name));
+    if (kind->has_teacher && !tide_teacher_load(&t->teacher, t->run, t->job)) return false;
     if (kind->has_reference) t->reference = tide_trainer_function(t, tide_format(arena, "%s_reference", name));
     int64_t sequences = tide_sequences_of_row(t->job);
     if (sequences) /* masking_utils.py: find_packed_sequence_indices() is None for a single one */
@@ -349,7 +409,8 @@ static bool prepare_trl(tide_trainer_run *t) {
     bool generates = tide_trainer_generates(t->job), precomputes = t->job->trainer_precompute_ref_log_probs,
          is_fsdp1 = t->job->parallel_kind == TIDE_parallel_kind_fsdp1,
          keeps_reference = generates ? tide_keeps_reference(t->job) : kind->has_reference && (!precomputes || is_fsdp1);
-    if (generates) tide_set_rollouts(t->run, t->job);
+    if (generates || kind->has_teacher) tide_set_rollouts(t->run, t->job);
+    if (kind->has_teacher) put_row(t, t->job->trainer_prompt_length, t->job->seq);
     if (keeps_reference && t->job->adapter == TIDE_adapter_none)
         t->reference_model = tide_reference_new(t->run, t->job);
     tide_cast_head(t);
@@ -433,7 +494,7 @@ static bool refills_in_step(const tide_job *job, unsigned step) {
 /* How many steps after this one end in the same way, with nothing after them. */
 static uint32_t steps_alike(const tide_job *job, unsigned step) {
     uint32_t left = 0;
-    if (tide_trainer_generates(job) || tide_job_has_lengths(job)) return 0;
+    if (tide_trainer_generates(job) || tide_trainer_distils(job) || tide_job_has_lengths(job)) return 0;
     for (; step <= (unsigned)job->steps && !tide_evaluates_behind(job, step) && !tide_saves_behind(job, step) &&
            !refills_in_step(job, step);
          step++)

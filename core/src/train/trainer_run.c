@@ -13,6 +13,7 @@ const tide_trl tide_trls[TIDE_trainer_COUNT] = {
     [TIDE_trainer_cpo] = {.name = "cpo", .builds_logits = true},
     [TIDE_trainer_reward] = {.name = "reward", .builds_logits = true},
     [TIDE_trainer_grpo] = {.name = "grpo", .has_reference = true, .scales_loss = true},
+    [TIDE_trainer_gkd] = {.name = "gkd", .counts_labels = true, .has_teacher = true, .builds_logits = true},
     [TIDE_trainer_rloo] = {.name = "rloo", .has_reference = true},
 };
 
@@ -312,6 +313,11 @@ tide_tensor *tide_compute_trl_loss(tide_trainer_run *t, tide_value batch) {
     tide_value reference = t->reference && !generates && !t->job->trainer_precompute_ref_log_probs
                                ? tide_call_reference(t, batch, policy)
                                : tide_none();
+    if (t->kind->has_teacher) {
+        t->calls_bare_model = true;
+        reference = tide_teacher_call(&t->teacher, t->run, batch);
+        t->calls_bare_model = false;
+    }
     tide_value owned[] = {tide_value_retain(batch), policy, reference}; /* the first locals of compute_loss() */
     const tide_call_arguments call = {
         .model = model, .function = t->compute_loss, .positional = owned, .count = TIDE_COUNT_OF(owned)};

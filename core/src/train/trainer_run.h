@@ -7,6 +7,7 @@
 #include "tensor/offload.h"
 #include "train/reference.h"
 #include "train/run.h"
+#include "train/teacher.h"
 #include "train/vllm_generation.h"
 
 /* A trainer of TRL, by functions of library/trainers.json: NAME_batch() makes a batch, NAME_policy() calls the model,
@@ -15,6 +16,7 @@ typedef struct tide_trl {
     const char *name;   /* NULL: Trainer itself, with the inputs of the model */
     bool counts_labels; /* the third column is "labels", which are counted */
     bool has_reference;
+    bool has_teacher;
     bool builds_logits; /* calls the model as it is, without the fused head */
     bool scales_loss;   /* it divides the loss by the micro-batches of a step itself */
 } tide_trl;
@@ -30,10 +32,11 @@ typedef struct tide_trainer_run {
     tide_tensor *loss;                                                 /* tr_loss_step: of the previous micro-batch */
     tide_function *nan_inf_filter, *policy, *reference, *compute_loss; /* NULL: Trainer's own, or none */
     tide_reference *reference_model; /* NULL: none, or the model with its adapters disabled */
-    bool calls_bare_model;           /* rather than a strategy's wrapper */
-    tide_value buffered;             /* of trainers that generate: the rest of a generation, by micro-batches */
-    int64_t micro;                   /* micro-batches so far */
-    tide_tensor *entropy_stats;      /* of the micro-batches so far; NULL: none */
+    tide_teacher teacher;
+    bool calls_bare_model;      /* rather than a strategy's wrapper */
+    tide_value buffered;        /* of trainers that generate: the rest of a generation, by micro-batches */
+    int64_t micro;              /* micro-batches so far */
+    tide_tensor *entropy_stats; /* of the micro-batches so far; NULL: none */
     tide_value base_model, lm_head;
     tide_tensor *fp32_head; /* the weight of cast_lm_head_to_fp32; NULL: none */
     tide_scaler scaler;     /* that the wrapper has, if it has one */

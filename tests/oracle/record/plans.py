@@ -296,7 +296,7 @@ def read_plan(given: Mapping[str, Any]) -> Plan:
 class Trainer:
     """A library's trainer around the step."""
 
-    kind: Literal["hf", "sft", "dpo", "kto", "reward", "orpo", "cpo", "grpo", "rloo", "llama_factory_v1"]
+    kind: Literal["hf", "sft", "dpo", "kto", "reward", "orpo", "cpo", "grpo", "rloo", "gkd", "llama_factory_v1"]
     prompt: int = 0  # tokens of a prompt, out of seq, without loss; of those that generate: besides completion
     turns: int = 1  # sft with assistant_only_loss: exchanges of a conversation, whose questions have prompt in all
     documents: int = 1  # sft with packing: pieces that seq is made of, all alike
@@ -305,7 +305,10 @@ class Trainer:
     reference: Literal["precomputed"] | None = None  # dpo, kto (what the trainer does by itself)
     loss_type: str | list[str] | None = None  # (the trainer's)
     generations: int = 4  # grpo, rloo: completions per prompt
-    completion: int = 64  # grpo, rloo: tokens generated; seq is not read
+    completion: int = 64  # grpo, rloo: tokens generated; seq is not read | gkd: max_new_tokens
+    teacher: str | None = None  # gkd: a model of the catalogue (the case's own)
+    teacher_dtype: Dtype | None = None  # (the case's)
+    teacher_quant: Literal["nf4", "int8"] | None = None
     beta: float = 0.0  # grpo, rloo: weight of the KL term; above 0 there is a reference
     iterations: int = 1  # grpo, rloo: optimizer steps over one generation
     steps_per_generation: int | None = None  # grpo, rloo: micro-batches made by one generation (grad_accum)
@@ -322,15 +325,18 @@ class Trainer:
 
 PREFERENCES = ("dpo", "kto", "reward", "orpo", "cpo")
 GENERATE = ("grpo", "rloo")
+DISTIL = ("gkd",)
 READ_BY: dict[str, tuple[str, ...]] = {  # fields of a Trainer that not every kind reads
-    "prompt": ("sft", *PREFERENCES, *GENERATE),
+    "prompt": ("sft", *PREFERENCES, *GENERATE, *DISTIL),
     "turns": ("sft",),
     "documents": ("sft",),
     "packing": ("sft",),
     "padding_free": ("sft",),
     "reference": ("dpo", "kto"),
     "loss_type": ("sft", "dpo", "kto", "cpo", "grpo"),
-    **dict.fromkeys(("generations", "completion", "beta", "iterations", "steps_per_generation", "temperature"), GENERATE),
+    **dict.fromkeys(("generations", "beta", "iterations", "steps_per_generation", "temperature"), GENERATE),
+    "completion": (*GENERATE, *DISTIL),
+    **dict.fromkeys(("teacher", "teacher_dtype", "teacher_quant"), DISTIL),
     "trl": ("dpo", "kto"),
     "program": ("dpo", "kto"),
     "preprocess": ("hf",),

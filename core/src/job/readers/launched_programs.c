@@ -39,7 +39,7 @@ static void launch_by_launcher(const launched *s) {
 
 /* ---- TRL ---- */
 
-#define TRL_KINDS "sft|dpo|kto|reward|grpo|rloo|orpo|cpo"
+#define TRL_KINDS "sft|dpo|kto|reward|grpo|rloo|orpo|cpo|gkd"
 
 static const tide_key_row trl_command_rows[] = {KEY_HOLDS("config", tide_trainer_keys), KEY_NEUTRAL("script")};
 
@@ -242,11 +242,11 @@ static const struct {
     {"megatron", "sft|pt|rlhf", NULL, "starts ms-swift's Megatron, which is not described",
      "give parallel.kind=megatron with its sizes for Megatron-Core's own loop"},
     {"*examples/scripts/async_grpo*|*examples/scripts/bco*|*examples/scripts/distillation*|"
-     "*examples/scripts/gkd*|*examples/scripts/gold*|*examples/scripts/mpo*|*examples/scripts/nash_md*|"
+     "*examples/scripts/gold*|*examples/scripts/mpo*|*examples/scripts/nash_md*|"
      "*examples/scripts/online_dpo*|*examples/scripts/ppo*|*examples/scripts/prm*|*examples/scripts/sdft*|"
      "*examples/scripts/sdpo*|*examples/scripts/ssd*|*examples/scripts/tpo*|*examples/scripts/xpo*",
      "", NULL, "starts a trainer of TRL that is not described",
-     "trainer=sft, dpo, kto, orpo, cpo, reward, grpo and rloo are"},
+     "trainer=sft, dpo, kto, orpo, cpo, reward, grpo, rloo and gkd are"},
     {"*text-generation-inference*|text-generation-launcher", "", NULL, "starts TGI, which is not described",
      NEAR_SERVER},
     {"trtllm-serve", "", NULL, "starts TensorRT-LLM, which is not described", NEAR_SERVER},
@@ -256,7 +256,7 @@ static const struct {
     {"trl", TRL_KINDS, launch_trl, NULL, NULL},
     {"trl", "vllm-serve|env|skills", NULL, "trains nothing", "give the command that trains"},
     {"trl", "", NULL, "starts a trainer of TRL that is not described",
-     "trainer=sft, dpo, kto, orpo, cpo, reward, grpo and rloo are"},
+     "trainer=sft, dpo, kto, orpo, cpo, reward, grpo, rloo and gkd are"},
     {"trl.scripts.*|*trl/scripts/*|*examples/scripts/*", "", launch_trl, NULL, NULL},
     {"swift", "sft|pt|rlhf", launch_swift, NULL, NULL},
     {"*swift/cli/sft.py|*swift/cli/pt.py", "", launch_swift, NULL, NULL},

@@ -113,6 +113,9 @@ static bool case_trainer(case_reader *r, const tide_json *plan) {
                                            {"steps_per_generation", "trainer.steps_per_generation"},
                                            {"temperature", "trainer.temperature"},
                                            {"program", "trainer.program"},
+                                           {"teacher", "trainer.teacher"},
+                                           {"teacher_dtype", "trainer.teacher_dtype"},
+                                           {"teacher_quant", "trainer.teacher_quant"},
                                            {"trl", "trl"}};
     static const char *const unread[] = {"logging_steps", "turns"};
     static const char *const without_effect[] = {"load_best_model_at_end", "average_tokens_across_devices"};
@@ -142,6 +145,8 @@ static bool case_trainer(case_reader *r, const tide_json *plan) {
         if (!name || !text) return case_refuse(r, tide_format(r->arena, "trainer.%s", entry->key.at));
         case_word(r, name, text);
     }
+    if (tide_json_is_text(kind, "gkd") && !tide_json_at(plan, "completion"))
+        case_word(r, "trainer.max_completion_length", "64");
     if (tide_json_is_text(kind, "grpo") || tide_json_is_text(kind, "rloo"))
         for (size_t i = 0; i < TIDE_COUNT_OF(of_rollouts); i++)
             if (!tide_json_at(plan, of_rollouts[i][0])) case_word(r, of_rollouts[i][1], of_rollouts[i][2]);

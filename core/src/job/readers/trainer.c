@@ -37,6 +37,13 @@ static const tide_key_row liger_kernel_rows[] = {
 
 static const tide_key_table liger_kernel_keys = {.rows = liger_kernel_rows, .count = TIDE_COUNT_OF(liger_kernel_rows)};
 
+static const tide_key_row teacher_rows[] = {
+    KEY_SETS("dtype|torch_dtype", trainer_teacher_dtype, ""),
+    KEY_NEUTRAL("attn_implementation|device_map|low_cpu_mem_usage|revision|trust_remote_code|use_cache"),
+};
+
+static const tide_key_table teacher_keys = {.rows = teacher_rows, .count = TIDE_COUNT_OF(teacher_rows)};
+
 static const tide_key_row trainer_rows[] = {
 #include "job/readers/keys/trainer.def"
 };

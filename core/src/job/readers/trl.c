@@ -86,6 +86,7 @@ const char *tide_trl_kind(const tide_claims *c) {
     if (asked) return strcmp(asked, "none") == 0 || strcmp(asked, "hf") == 0 ? NULL : asked;
     if (!kind && loss) kind = kind_of_loss(c, loss);
     if (!kind) kind = c->trainer;
+    if (!kind && (c->settings[TIDE_SET_trainer_lmbda] || c->settings[TIDE_SET_trainer_seq_kd])) kind = "gkd";
     if (!kind && (tide_has_grpo_key(c) || tide_rollouts_key(c))) kind = "grpo";
     return kind && strcmp(kind, "sft") == 0 && leaves_trainer(c) ? NULL : kind;
 }
@@ -108,7 +109,7 @@ static void refuse_unknown(tide_claims *c) {
                    tide_format(c->arena, "%s=%s trains by preferences%s", key->key, key->value,
                                is_of_trl ? ", by one of TRL's trainers, which the file does not name"
                                          : " or rewards, which is not described of this program"),
-                   is_of_trl ? "say trainer=dpo, kto, orpo, cpo, grpo or rloo" : NULL);
+                   is_of_trl ? "say trainer=dpo, kto, orpo, cpo, grpo, rloo or gkd" : NULL);
         return;
     }
     if (is_of_trl) tide_refuse_named_preferences(c);

@@ -289,7 +289,40 @@ static tide_value op_argmax_out(tide_machine *m, tide_value *a) {
     return tide_of_tensor(tide_retain(out));
 }
 
+/* FunctionsManual.cpp, logsumexp_backward: grad * (self - result).exp() */
+static void logsumexp_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_tensor *x = tide_saved_at(m, node, 0), *out = tide_saved_at(m, node, 1);
+    tide_tensor *difference = tide_elementwise(m, &x, 1, (tide_dtype)x->dtype),
+                *exponent = tide_elementwise(m, &difference, 1, (tide_dtype)x->dtype);
+    results[0] = tide_elementwise(m, &exponent, 1, grads[0]->dtype);
+    tide_release(m, exponent);
+    tide_release(m, difference);
+    tide_release(m, out);
+    tide_release(m, x);
+}
+static const tide_backward logsumexp_backward = {"LogsumexpBackward0", logsumexp_run};
+
+/* ReduceOps.cpp, logsumexp_out_impl: the result gets its memory from sum_out(), of what amax() leaves. */
+static tide_value op_logsumexp(tide_machine *m, tide_value *a) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]);
+    unsigned mask = mask_of(m, a[1], x->shape->dims);
+    bool keepdim = tide_arg_bool(m, a[2]);
+    tide_dtype dtype = (tide_dtype)x->dtype;
+    tide_node *node = tide_node_new(m, &logsumexp_backward, &x, 1);
+    tide_save(m, node, x);
+    tide_tensor *maxes = tide_sum_plain(m, x, mask, true, dtype), *magnitude = tide_elementwise(m, &maxes, 1, dtype);
+    tide_alloc_and_free(m, tide_count(maxes)); /* == INFINITY */
+    tide_release(m, magnitude);
+    tide_tensor *shifted = tide_elementwise(m, &x, 1, dtype),
+                *out = tide_set_grad_fn(m, node, tide_sum_plain(m, shifted, mask, keepdim, dtype));
+    tide_release(m, shifted);
+    tide_release(m, maxes);
+    tide_save(m, node, out);
+    return tide_of_tensor(out);
+}
+
 static const tide_op reduce_ops[] = {
+    {"logsumexp", "x, dim, keepdim=false", TIDE_CAST_FP32, op_logsumexp},
     {"sum", "x, dim=none, keepdim=false", TIDE_CAST_NONE, op_sum},
     {"mean", "x, dim=none, keepdim=false", TIDE_CAST_NONE, op_mean},
     {"norm", "x, dim=none, keepdim=true", TIDE_CAST_NONE, op_norm},

@@ -15,13 +15,14 @@ import os
 import shutil
 import sys
 import tempfile
+from types import SimpleNamespace
 from typing import Any, Iterable
 
 import torch
 
 from ...case import Case
 from ...catalogue import Config, Model
-from ...plans import GENERATE, Zero
+from ...plans import DISTIL, GENERATE, Zero
 from .. import kernels, models
 from ..meter import Meter
 from ..parallel import deepspeed
@@ -99,6 +100,8 @@ def play(case: Case, model: Model, meter: Meter, state: dict[str, Any]) -> None:
 
     if plan.kind in HAVE_A_REFERENCE and not arguments.is_of_factory(case):
         home.create_model_from_path = second_model  # type: ignore[attr-defined]
+    if plan.kind in DISTIL:
+        home.AutoModelForCausalLM = SimpleNamespace(from_pretrained=lambda *args, **kwargs: arguments.teacher(case, model))  # type: ignore[attr-defined]
     if case.quant and hasattr(home, "prepare_model_for_kbit_training"):
         mark_prepared(home, meter)
     if plan.reference == "precomputed":  # reads every weight back to the host: nothing on the device
@@ -120,8 +123,9 @@ def play(case: Case, model: Model, meter: Meter, state: dict[str, Any]) -> None:
         trainer = trainer_class(model=net, args=settings, train_dataset=data.dataset(case, model, data.training_rows(case)), **arguments.given(case, model))
         if trainer.train_dataset is not None and plan.reference == "precomputed":
             meter.phase(None)
-        mark_references(reference, meter)
-        if plan.kind in GENERATE and not generates_elsewhere:
+        mark_references([*reference, *(m for m in [getattr(trainer, "teacher_model", None)] if m is not None)], meter)
+        reference.clear()
+        if plan.kind in (*GENERATE, *DISTIL) and not generates_elsewhere:
             stand_ins.completions_reach_their_length(trainer, plan.completion)
         if plan.args.get("predict_with_generate"):
             stand_ins.predictions_reach_their_length(trainer.model, plan.args.get("generation_max_length", 20))
@@ -173,12 +177,10 @@ def saved_checkpoint(case: Case, model: Model, meter: Meter, state: dict[str, An
 
 
 def mark_references(models: list[Any], meter: Meter) -> None:
-    """Afterwards they live as long as the trainer wants."""
     for made in models:
         weights = list(made.parameters())
         meter.mark("reference", [*weights, *(getattr(p, "ds_tensor", None) for p in weights)])
         meter.mark("buffers", made.buffers())
-    models.clear()
 
 
 def early(case: Case, shape: Any) -> int:

@@ -9,9 +9,10 @@ import tempfile
 from typing import Any
 
 from ...case import Case
+from ... import catalogue
 from ...catalogue import Model
 from ...plans import GENERATE
-from .. import adapters
+from .. import adapters, models
 from . import ranks
 
 # kind -> module, trainer, its configuration
@@ -24,6 +25,7 @@ CLASSES = {
     "kto": ("trl", "KTOTrainer", "KTOConfig"),
     "orpo": ("trl.experimental.orpo", "ORPOTrainer", "ORPOConfig"),
     "cpo": ("trl.experimental.cpo", "CPOTrainer", "CPOConfig"),
+    "gkd": ("trl.experimental.gkd", "GKDTrainer", "GKDConfig"),
     "hf": ("transformers", "Trainer", "TrainingArguments"),
 }
 FACTORY = "record.runner.trainers.llama_factory"
@@ -137,6 +139,8 @@ def of_kind(case: Case) -> dict[str, Any]:
         }
         if plan.prompt and not plan.args.get("assistant_only_loss"):
             made["completion_only_loss"] = True
+    elif plan.kind == "gkd":
+        made |= {"max_length": longest(case), "max_new_tokens": plan.completion}
     elif plan.kind != "hf" and plan.kind not in GENERATE:
         made["max_length"] = longest(case) + 1
     if plan.kind in ("dpo", "kto"):
@@ -186,9 +190,21 @@ def given(case: Case, model: Model) -> dict[str, Any]:
     made["processing_class"] = data.tokenizer()
     if case.lora:
         made["peft_config"] = adapters.settings(case.lora, task="SEQ_CLS" if plan.kind == "reward" else "CAUSAL_LM")
+    if plan.kind == "gkd":
+        made["teacher_model"] = "teacher"  # which is loaded once the trainer has its own model
     if plan.kind in GENERATE:
         made["reward_funcs"] = lambda completions, **rest: [float(i % 3) for i in range(len(completions))]
     return made
+
+
+def teacher(case: Case, model: Model) -> Any:
+    """Where from_pretrained() leaves its weights: accelerate moves them to the device, unless they are quantised."""
+    plan = case.trainer
+    assert plan
+    of = dataclasses.replace(untouched(case), quant=plan.teacher_quant, kbit_prepare=False, dtype=plan.teacher_dtype or case.dtype)
+    if plan.teacher:
+        model = catalogue.of_case(dataclasses.replace(of, model=plan.teacher, config=None, overrides={}), [])
+    return models.build(of, model.config, on_host=not plan.teacher_quant)
 
 
 def predicted_tokens(logits: Any, labels: Any) -> Any:

@@ -133,6 +133,8 @@ def dataset(case: Case, model: Model, count: int) -> Any:
         return llama_factory.rows_of(case, count)
     if plan.args.get("assistant_only_loss"):
         return Dataset.from_dict({"messages": conversations(case, count)})
+    if plan.kind == "gkd":
+        return Dataset.from_dict({"messages": questions(case, count)})
     if plan.kind in ("sft", "hf"):
         return Dataset.from_dict(token_rows(case, count))
     rows: dict[str, Any] = {"prompt": [text(plan.prompt, i) for i in range(count)]}
@@ -162,6 +164,15 @@ def conversations(case: Case, count: int) -> list[list[dict[str, str]]]:
         said = [(role, words) for asked, told in turns for role, words in (("user", asked), ("assistant", told))]
         made.append([{"role": role, "content": text(words, i + k)} for k, (role, words) in enumerate(said)])
     return made
+
+
+def questions(case: Case, count: int) -> list[list[dict[str, str]]]:
+    """Each with its answer."""
+    plan = case.trainer
+    assert plan
+    sizes = lengths(case, count, case.seq)
+    said = [(text(plan.prompt, i), text(n - plan.prompt, i)) for i, n in enumerate(sizes)]
+    return [[{"role": "user", "content": ask}, {"role": "assistant", "content": tell}] for ask, tell in said]
 
 
 def token_rows(case: Case, count: int) -> dict[str, Any]:

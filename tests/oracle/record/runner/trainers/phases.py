@@ -23,6 +23,7 @@ class Phases:
         assert case.trainer
         self.trainer, self.meter, self.case, self.kind = trainer, meter, case, case.trainer.kind
         self.has_lengths, self.is_evaluating = bool(case.lengths), False
+        self.answered: Any = None  # questions with the answers to them that were generated
         self.evaluated = 0  # batches of this evaluation
         self.valid: Callable[[Any], int] = lambda shape: int(shape.numel())  # labels of this batch that count
         wrap(trainer, "compute_loss", self.loss)
@@ -38,6 +39,8 @@ class Phases:
         if hasattr(trainer, "_generate_and_score_completions"):
             wrap(trainer, "_generate_and_score_completions", self.generate)
             wrap(trainer, "_generate_single_turn", self.sample)
+        if hasattr(trainer, "generate_on_policy_outputs"):
+            wrap(trainer, "generate_on_policy_outputs", self.answer)
         if getattr(trainer, "use_vllm", False):
             wrap(trainer.vllm_generation, "sync_weights", self.sync)
         if hasattr(trainer, "_get_per_token_logps_and_entropies"):
@@ -104,6 +107,12 @@ class Phases:
         self.meter.phase("generate", "after_generate")
         return found
 
+    def answer(self, generate: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        made = generate(*args, **kwargs)
+        self.meter.phase("generate", "after_generate")
+        self.answered = made[0]
+        return made
+
     def generate(self, score: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         found = score(*args, **kwargs)
         self.meter.phase("score", "after_score")
@@ -117,6 +126,10 @@ class Phases:
             batch_is_padded(len({m.shape[1] for m in masks}) > 1 or not all(bool(m.all()) for m in masks))
         if "completion_mask" in batch and self.kind not in GENERATE:
             n = int(batch["completion_mask"].cpu()[:, 1:].sum())
+        elif self.answered is not None and batch.get("input_ids") is self.answered:
+            assert self.case.trainer
+            self.answered = None  # it dies when the trainer lets go of it
+            n = batch["labels"].shape[0] * self.case.trainer.completion
         elif "shift_labels" in batch:
             n = batch["shift_labels"].shape[0] * data.labels_of_part(self.case)
         elif "labels" in batch and batch["labels"].dim() > 1:

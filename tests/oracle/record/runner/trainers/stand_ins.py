@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
+from types import SimpleNamespace
 from typing import Any, Callable, Iterator
 from unittest import mock
 
@@ -25,7 +26,7 @@ def counted_selections(count: Callable[[Any], int]) -> Iterator[None]:
         if not (isinstance(index, torch.Tensor) and index.dtype == torch.bool and index.is_cuda):
             return take(self, index)
         caller = sys._getframe(1).f_code.co_name
-        if caller == "_fused_forward":
+        if caller in ("_fused_forward", "generalized_jsd_loss"):
             selected = count(index.shape)
             with phantom.counts(selected):
                 out = take(self, index)
@@ -123,6 +124,9 @@ def completions_reach_their_length(trainer: Any, completion: int) -> None:
 
     StopCheck.__call__ = checked
     GenerationMixin._has_unfinished_sequences = is_unfinished
+    if not hasattr(trainer, "_generate_single_turn"):
+        answers_are_drawn(trainer)
+        return
     generate = trainer._generate_single_turn
 
     @functools.wraps(generate)
@@ -134,6 +138,18 @@ def completions_reach_their_length(trainer: Any, completion: int) -> None:
         return (ids, *made[1:]) if isinstance(made, tuple) else ids
 
     trainer._generate_single_turn = single_turn
+
+
+def answers_are_drawn(trainer: Any) -> None:
+    """By GKD, for lmbda between 0 and 1: in the first step, and in every second one after it."""
+    generate, module = trainer.generate_on_policy_outputs, sys.modules[type(trainer).__module__]
+
+    def on_policy(*args: Any, **kwargs: Any) -> Any:
+        with phantom.counts(0, has_truth=True):
+            return generate(*args, **kwargs)
+
+    trainer.generate_on_policy_outputs = on_policy
+    module.random = SimpleNamespace(random=lambda: trainer.state.global_step % 2 or 1e-9)  # type: ignore[attr-defined]
 
 
 def predictions_reach_their_length(model: Any, length: int) -> None:
