@@ -91,7 +91,7 @@ def maker_of(model: Model) -> Callable[[Maker], Batch]:
         return whisper_batch
     if model.type in CONTRASTIVE:
         return contrastive_batch
-    if architecture.endswith("ForImageClassification"):
+    if architecture.endswith("ForImageClassification") or model.type == "dinov3_vit":
         return image_batch
     import transformers
 
