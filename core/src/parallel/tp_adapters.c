@@ -68,6 +68,11 @@ static bool check_lora_target(const tide_wrapper *w, const tide_tensor_parallel_
             w, path,
             "adapt columns alone, as adapter.target_modules=q_proj,k_proj,v_proj, or use parallel.kind=fsdp2 or zero3, "
             "which take all");
+    else if (tide_text_is(style, "colwise_gather_output"))
+        tide_fail_setting(w->model->m, TIDE_ERR_CONFLICT, "adapter.target_modules",
+                          "%s gives whole outputs, and its adapter those of a part: \"The size of tensor a must match "
+                          "the size of tensor b at non-singleton dimension 2\"; adapt other layers",
+                          path);
     else if (!tide_text_is(style, "colwise"))
         tide_fail_setting(w->model->m, TIDE_ERR_UNSUPPORTED, "parallel.tp_plan",
                           "an adapter of %s, which is \"%.*s\" in the configuration's plan, is not described; "
@@ -115,6 +120,21 @@ static bool check_target(const tide_wrapper *w, const tide_tensor_parallel_plan 
                                                : check_lora_target(w, plan, path, style);
 }
 
+/* apply() of a parallel style replaces module.forward by a function over the module, which deepcopy() keeps. */
+static bool check_saved(const tide_wrapper *w, const tide_tensor_parallel_plan *plan, uint32_t saved) {
+    const tide_instance *of = &w->model->instances[saved];
+    if (!tide_text_is(of->of->name, "ModulesToSaveWrapper") || plan->ranks == 1) return true;
+    if (!tide_style_at(plan->of_configuration, w->model, saved, of->path).length &&
+        !tide_text_is(of->name, "embed_tokens"))
+        return true;
+    tide_fail_setting(
+        w->model->m, TIDE_ERR_CONFLICT, "adapter.modules_to_save",
+        "the forward() of %s, which is cut over ranks, is a function over the original module, and peft's "
+        "copy keeps it: the copy would not be trained; leave it out, or use parallel.kind=fsdp2",
+        of->path);
+    return false;
+}
+
 bool tide_check_adapters(const tide_wrapper *w, const tide_tensor_parallel_plan *plan) {
     const tide_job *job = w->job;
     tide_model *model = w->model;
@@ -125,10 +145,10 @@ bool tide_check_adapters(const tide_wrapper *w, const tide_tensor_parallel_plan 
         return false;
     }
     if (job->adapter == TIDE_adapter_none) return true;
-    if (!plan->of_configuration || job->adapter_modules_to_save.count) {
+    if (!plan->of_configuration) {
         tide_fail_setting(model->m, TIDE_ERR_UNSUPPORTED, "adapter",
-                          "beside tensor parallelism adapters are described with transformers' own plan, without "
-                          "modules_to_save; near to it are parallel.kind=tp parallel.tp_plan=auto adapter=lora "
+                          "beside tensor parallelism adapters are described with transformers' own plan; near to it "
+                          "are parallel.kind=tp parallel.tp_plan=auto adapter=lora "
                           "adapter.target_modules=q_proj,k_proj,v_proj, and parallel.kind=fsdp2");
         return false;
     }
@@ -144,6 +164,8 @@ bool tide_check_adapters(const tide_wrapper *w, const tide_tensor_parallel_plan 
                           "in none of its units: not described; use parallel.kind=fsdp2 or zero3");
         return false;
     }
+    for (uint32_t i = 1; i < model->instance_count; i++)
+        if (!check_saved(w, plan, i)) return false;
     for (uint32_t i = 1; i < model->instance_count; i++)
         if (tide_is_base_layer(model, i) && !check_target(w, plan, adapter_of(model, i))) return false;
     return true;

@@ -138,6 +138,11 @@ static const char *form_of(const char *forms, bool decays, const char **end) {
     return bar && decays ? bar + 1 : forms;
 }
 
+/* Whether a gradient is whole where its parameter is cut. */
+static bool is_gathered(const parameter_state *p) {
+    return p->is_redistributed && tide_count(p->tensor->grad) > tide_count(p->tensor);
+}
+
 /* Every operation that reads gradients, some of them twice, redistributes those with another placement; *last: the
  * result of the last one is kept alive. are_made: of those that follow the lists. */
 static void redistribute_gradients(tide_optimizer *optimizer, parameter_state **with, uint32_t count, bool decays,
@@ -156,10 +161,12 @@ static void redistribute_gradients(tide_optimizer *optimizer, parameter_state **
         end = later;
     for (; some && read < end && !m->has_failed; read++) {
         held now = {TIDE_NEW(m->arena, tide_tensor *, (size_t)some * 9), 0};
-        for (int turn = 0; turn < *read - '0'; turn++)
+        for (int turn = 0; *read != 'g' && turn < *read - '0'; turn++)
             for (uint32_t i = 0; i < count; i++)
                 if (with[i]->is_redistributed)
                     now.made[now.count++] = temporary_like(optimizer, with[i], with[i]->tensor);
+        for (uint32_t i = 0; *read == 'g' && i < count; i++)
+            if (is_gathered(with[i])) now.made[now.count++] = temporary_like(optimizer, with[i], with[i]->tensor->grad);
         if (last && read + 1 == end)
             *last = now;
         else

@@ -134,7 +134,7 @@ OPTIONS: dict[str, Table] = {
         "load_balancing": ["seq_aux_loss", "global_aux_loss", "sinkhorn", "none"],
         "router_dtype": ["fp32", "fp64"],
         "imbalance": [1.25],
-        "virtual_stages": [2],
+        "virtual_stages": [2, 4],
         "overlap_p2p": [False],
         "overlap_param_gather": [True],
         "account_embedding": [True],
@@ -370,6 +370,11 @@ def of_megatron(rng: random.Random, plan: dict[str, Any], case: Given, config: C
             plan.pop(name, None)
     if has_experts(config):
         plan["sequence_parallel"] = True
+    case |= {"batch": rng.choice([1, 1, 2, 3]), "dtype": rng.choice(["bf16", "bf16", "bf16", "fp16"])}
+    if rng.random() < 0.2:
+        case["dropout"] = 0.1
+    if plan.get("pp", 1) > 1:
+        plan["microbatches"] = plan["pp"] * rng.choice([1, 2, 3])
     if plan.get("recompute") == "selective":
         modules = ["core_attn", "layernorm", "mlp"]
         modules += ["moe_act", "moe", "shared_experts"] if has_experts(config) else []
@@ -390,6 +395,9 @@ def of_megatron(rng: random.Random, plan: dict[str, Any], case: Given, config: C
         plan["attention_backend"] = "unfused"
     if plan.get("attention_backend") == "unfused":
         plan.pop("cp", None)
+    if plan.get("impl") == "local":  # without Transformer Engine
+        for name in ("cp", "fp8", "precision_aware", "offload_fraction", "sequence_parallel"):
+            plan.pop(name, None)
 
 
 def drop_unread(plan: dict[str, Any]) -> None:
