@@ -79,6 +79,8 @@ void tide_check_rank_conflicts(tide_job_builder *b);
 
 /* trainer_conflicts.c */
 void tide_check_trainer_conflicts(tide_job_builder *b);
+/* trl_conflicts.c; kind: "trainer=sft" */
+void tide_check_trl_conflicts(tide_job_builder *b, const char *kind);
 /* Whether it is given with a value other than the default. */
 bool tide_builder_changes(const tide_job_builder *b, tide_setting_id id);
 /* Whether the job's parallel.kind only supports the default. */
