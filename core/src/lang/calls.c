@@ -218,6 +218,12 @@ static tide_value call_method(tide_model *model, uint32_t instance, tide_functio
     const tide_call_arguments call = {model,      method,   instance, of->scope,  kept,
                                       kept_named, keywords, count,    named_count};
     tide_value made = tide_call_by_hook(&call);
+    if (of->makes_grad && made.kind == TIDE_VALUE_TENSOR && !tide_dtype_is_float(made.tensor->dtype) &&
+        !model->m->has_failed)
+        tide_fail(model->m, TIDE_ERR_UNSUPPORTED,
+                  "%s gives integers, whose gradients enable_input_require_grads() asks for: \"only Tensors of "
+                  "floating point dtype can require gradients\"; leave it out of the quantisation",
+                  tide_terminated(model->m, of->of->name));
     if (of->makes_grad && !model->is_reference && made.kind == TIDE_VALUE_TENSOR)
         /* output.requires_grad_(True): a leaf if nothing before it requires gradients, and without gradients */
         made.tensor->requires_grad = true;

@@ -240,18 +240,6 @@ static void pad_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_
 }
 static const tide_backward pad_backward = {"ConstantPadNdBackward0", pad_run};
 
-/* Tensor.suggest_memory_format() of four dimensions; c10/core/MemoryFormat.h. */
-static bool suggests_channels_last(const tide_tensor *x) {
-    if (x->shape->dims != 4) return false;
-    int64_t least = 0;
-    for (int i = 0; i < 4; i++) {
-        int dim = (const int[]){1, 3, 2, 0}[i];
-        if (x->stride[dim] < least || (dim == 0 && least == x->stride[1])) return false;
-        least = x->stride[dim] * (x->shape->dim[dim].size > 1 ? x->shape->dim[dim].size : 1);
-    }
-    return true;
-}
-
 tide_tensor *tide_pad(tide_machine *m, tide_tensor *x, const int64_t *after, int count, int dim) {
     tide_shape shape = *x->shape;
     bool grows = false;
@@ -270,7 +258,7 @@ tide_tensor *tide_pad(tide_machine *m, tide_tensor *x, const int64_t *after, int
         node->of.along.count = count;
     }
     return tide_set_grad_fn(m, node,
-                            grows ? tide_image_like(m, &shape, x->dtype, suggests_channels_last(x))
+                            grows ? tide_image_like(m, &shape, x->dtype, tide_suggests_channels_last(x))
                                   : tide_empty_like(m, x, x->dtype));
 }
 

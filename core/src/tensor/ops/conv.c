@@ -39,9 +39,10 @@ static tide_tensor *in_layout(tide_machine *m, tide_tensor *x, bool channels_las
 }
 
 /* c10/core/MemoryFormat.h, is_channels_last_strides_2d_s4: strides of single pixels count. */
-static bool suggests_channels_last(const tide_tensor *x) {
+bool tide_suggests_channels_last(const tide_tensor *x) {
     static const int order[] = {1, 3, 2, 0};
     int64_t least = 0;
+    if (x->shape->dims != 4) return false;
     for (int i = 0; i < 4; i++) {
         int64_t stride = x->stride[order[i]], size = x->shape->dim[order[i]].size;
         if (stride < least || (order[i] == 0 && least == x->stride[1])) return false;
@@ -52,7 +53,7 @@ static bool suggests_channels_last(const tide_tensor *x) {
 
 /* cudnn/ConvShared.cpp, cudnn_convolution_backward: grad_output.to(input.suggest_memory_format()). */
 static tide_tensor *in_suggested_layout(tide_machine *m, tide_tensor *g) {
-    return suggests_channels_last(g) ? in_layout(m, g, true) : tide_image_like(m, g->shape, g->dtype, true);
+    return tide_suggests_channels_last(g) ? in_layout(m, g, true) : tide_image_like(m, g->shape, g->dtype, true);
 }
 
 static void conv_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
@@ -186,7 +187,14 @@ static void interpolate_run(tide_machine *m, tide_node *node, tide_tensor **grad
 }
 static const tide_backward interpolate_backward = {"UpsampleBackward0", interpolate_run};
 
-/* To a size [height, width]; the interpolation mode does not matter. */
+/* UpSample*AA: "a temporary hack to prevent a silence correctness issue": its kernels read contiguous tensors. */
+static void antialias_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    results[0] = tide_empty(m, node->extra.shape, grads[0]->dtype);
+    tide_release(m, tide_contiguous(m, grads[0]));
+}
+static const tide_backward antialias_backward = {"UpsampleAaBackward0", antialias_run};
+
+/* To a size [height, width]; the interpolation mode does not matter, but for antialias. */
 static tide_value op_interpolate(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
     tide_shape shape = *x->shape, size = {.dims = 0};
@@ -196,9 +204,16 @@ static tide_value op_interpolate(tide_machine *m, tide_value *a) {
     }
     for (int i = 2; i < shape.dims; i++)
         shape.dim[i].size = size.dim[i - 2].size, shape.dim[i].name = size.dim[i - 2].name;
-    tide_node *node = tide_node_new(m, &interpolate_backward, &x, 1);
+    bool is_antialias = tide_arg_bool(m, a[3]);
+    tide_node *node = tide_node_new(m, is_antialias ? &antialias_backward : &interpolate_backward, &x, 1);
     if (node) node->extra.shape = x->shape;
-    return tide_of_tensor(tide_set_grad_fn(m, node, in_format_of(m, x, &shape)));
+    tide_tensor *out = in_format_of(m, x, &shape);
+    if (is_antialias) {
+        tide_tensor *written = prefers_channels_last(x) ? tide_empty(m, out->shape, out->dtype) : NULL;
+        tide_release(m, tide_contiguous(m, x));
+        tide_release(m, written);
+    }
+    return tide_of_tensor(tide_set_grad_fn(m, node, out));
 }
 
 /* ---- pooling: AveragePool2d.cu, DilatedMaxPool2d.cu; adaptive pooling to one value is a mean ---- */
@@ -279,7 +294,7 @@ static tide_value op_global_avg_pool(tide_machine *m, tide_value *a) {
 static const tide_op conv_ops[] = {
     {"conv1d", "x, weight, bias=none, stride=1, padding=0, groups=1", TIDE_CAST_LOWER, op_conv},
     {"conv2d", "x, weight, bias=none, stride=1, padding=0, groups=1", TIDE_CAST_LOWER, op_conv},
-    {"interpolate", "x, size, mode='nearest'", TIDE_CAST_FP32, op_interpolate},
+    {"interpolate", "x, size, mode='nearest', antialias=false", TIDE_CAST_FP32, op_interpolate},
     {"avg_pool2d", "x, window, stride, padding=0, ceil=false", TIDE_CAST_NONE, op_avg_pool},
     {"global_avg_pool2d", "x", TIDE_CAST_NONE, op_global_avg_pool},
     {"max_pool2d", "x, window, stride, padding=0, ceil=false", TIDE_CAST_NONE, op_max_pool},

@@ -39,6 +39,7 @@ tide_tensor *tide_clone_contiguous(tide_machine *m, tide_tensor *x);
 void tide_pass_grad(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results);
 
 /* ---- conv.c ---- */
+bool tide_suggests_channels_last(const tide_tensor *x); /* Tensor.suggest_memory_format() */
 tide_tensor *tide_image_like(tide_machine *m, const tide_shape *shape, tide_dtype dtype, bool channels_last);
 
 /* ---- pointwise.c ---- */

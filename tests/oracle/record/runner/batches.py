@@ -17,7 +17,7 @@ Batch = dict[str, Any]
 TOKENS_FROM, TOKENS_TO = 10, 30000  # ids that are drawn: no special ones
 
 # Read on the host and never computed with on the device.
-HOST_ARGUMENTS = {"image_grid_thw", "video_grid_thw", "image_sizes"}
+HOST_ARGUMENTS = {"image_grid_thw", "video_grid_thw", "image_sizes", "spatial_shapes"}
 
 
 @dataclass(frozen=True)

@@ -120,6 +120,45 @@ def unpadded(height: int, width: int, rows: int, columns: int) -> tuple[int, int
     return rows, columns - 2 * cut
 
 
+def lfm2_vl_batch(make: Maker) -> Batch:
+    """Patches of the parts of each image, padded to those of the largest part."""
+    case, shapes = make.case, lfm2_vl_shapes(make.case, make.model.preprocessor or make.config)
+    factor, side = make.config.get("downsample_factor", 2), make.config.get("encoder_patch_size", 16)
+    batch = images_of(make, sum(rows * columns for rows, columns in shapes) // factor**2)
+    if case.images:
+        count = case.batch * case.images * len(shapes)
+        batch["pixel_values"] = make.floats(count, LFM2_PATCHES, 3 * side**2, cast=False)
+        batch["pixel_attention_mask"] = torch.ones(count, LFM2_PATCHES, dtype=torch.int32)
+        all_shapes = torch.tensor(shapes * (case.batch * case.images))
+        batch["spatial_shapes"] = ON_THE_HOST["spatial_shapes"] = all_shapes
+        if case.parallel and not case.trainer:
+            batch["spatial_shapes"] = shapes  # in its place: DDP and FSDP would move it to the device
+    return batch
+
+
+LFM2_PATCHES = 1024  # of the largest part of an image
+
+
+def lfm2_vl_shapes(case: Case, given: Config) -> list[list[int]]:
+    """Rows and columns of patches of each part: Lfm2VlImageProcessor.resize_and_split()."""
+    unit, side, tile = 32, 16, given.get("tile_size", 512)
+    least, most = given.get("min_image_tokens", 64) * unit**2, given.get("max_image_tokens", 256) * unit**2
+    height, width = case.image_size or (512, 512)
+    area = math.prod(max(side, round(x / unit) * unit) for x in (height, width))
+    whole = [x // side for x in smart_resize(height, width, unit, least, most)]
+    if area <= most * given.get("max_pixels_tolerance", 2.0):
+        return [whole]
+    low, high = given.get("min_tiles", 2), given.get("max_tiles", 10)
+    grids = [(w, n // w) for n in range(low, high + 1) for w in range(1, n + 1) if n % w == 0]
+    best, nearest = (1, 1), math.inf
+    for grid in grids:
+        apart = abs(width / height - grid[0] / grid[1])
+        if apart < nearest or (apart == nearest and width * height > 0.5 * tile**2 * math.prod(grid)):
+            best = grid
+        nearest = min(nearest, apart)
+    return [[tile // side] * 2] * math.prod(best) + ([whole] if given.get("use_thumbnail", True) else [])
+
+
 def llava_onevision_batch(make: Maker) -> Batch:
     """One image of a sample is cut into tiles, and its features scaled down to those of most tiles; of several none."""
     case, config, vision = make.case, make.config, make.config["vision_config"]
@@ -334,6 +373,7 @@ MAKERS: dict[str, Callable[[Maker], Batch]] = {
     "llava": llava_batch,
     "llava_next": llava_next_batch,
     "llava_onevision": llava_onevision_batch,
+    "lfm2_vl": lfm2_vl_batch,
     "mistral3": pixtral_batch,
     "qwen2_vl": qwen_vl_batch,
     "qwen2_5_vl": qwen_vl_batch,

@@ -68,7 +68,7 @@ def model_of(model_type: str, models: Path) -> Any:
     with torch.device("meta"):
         try:
             return AutoModel.from_config(kind())
-        except TypeError:
+        except (TypeError, ValueError):
             config = published_config(model_type, models)
             return config and AutoModel.from_config(kind(**config))
 

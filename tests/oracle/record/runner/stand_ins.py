@@ -55,6 +55,8 @@ def install(case: Case, model: Model) -> None:
         images_have_patches(case, model)
     if model.type in ("llava", "mistral3"):
         sizes_of_images_are_known(case, model)
+    if model.type == "lfm2_vl":
+        parts_of_images_are_known(case, model)
     if model.type in QWEN_WITH_IMAGES:
         vision_grid_on_the_host(model.type)
     if model.type == "deberta-v2":
@@ -409,6 +411,30 @@ def sizes_of_images_are_known(case: Case, model: Model) -> None:
     for model_class in (LlavaModel, Mistral3Model):
         model_class.get_image_features = counted(model_class.get_image_features, images, found)
         model_class.forward = with_grids_of_the_host(model_class.forward)
+
+
+def parts_of_images_are_known(case: Case, model: Model) -> None:
+    """LFM2-VL reads from the device how many patches each part of an image has, and whether any is padded."""
+    from transformers import masking_utils
+    from transformers.models.lfm2_vl.modeling_lfm2_vl import Lfm2VlModel
+
+    from .multimodal import LFM2_PATCHES, lfm2_vl_shapes
+
+    shapes = lfm2_vl_shapes(case, model.preprocessor or model.config) * (case.batch * case.images)
+    patches = [rows * columns for rows, columns in shapes]
+    features, as_index = Lfm2VlModel.get_image_features, torch.Tensor.__index__
+
+    @functools.wraps(features)
+    def get_image_features(self: Any, *args: Any, **kwargs: Any) -> Any:
+        ignore, counts = masking_utils._ignore_bidirectional_mask_sdpa, iter(patches)
+        ignored = lambda *a, **k: bool(ignore(*a, **k)) and False or min(patches) == LFM2_PATCHES  # noqa: E731
+        index = lambda t: next(counts) if t.is_cuda else as_index(t)  # noqa: E731
+        with mock.patch.object(masking_utils, "_ignore_bidirectional_mask_sdpa", ignored):
+            with mock.patch.object(torch.Tensor, "__index__", index):
+                return features(self, *args, **kwargs)
+
+    Lfm2VlModel.get_image_features = get_image_features
+    Lfm2VlModel.forward = with_grids_of_the_host(Lfm2VlModel.forward)
 
 
 QWEN_WITH_IMAGES = {
