@@ -384,8 +384,23 @@ static void settle_rows(tide_claims *c, const char *kind) {
     }
 }
 
+/* DistillationConfig and others have a teacher too. */
+static bool refuse_teacher(tide_claims *c, const char *kind) {
+    const tide_file_key *teacher = c->settings[TIDE_SET_trainer_teacher];
+    bool is_gkd = kind && strcmp(kind, "gkd") == 0 && !c->facts[TIDE_FACT_completion]; /* which GOLDConfig has */
+    if (!teacher || c->arguments->asked_trainer || is_gkd) return false;
+    c->settings[TIDE_SET_trainer_teacher] = NULL;
+    tide_error(c->diags, TIDE_ERR_UNSUPPORTED, tide_format(c->arena, "%s/%s", c->first->place, teacher->key),
+               tide_format(c->arena,
+                           "%s=%s distils from a teacher, by one of TRL's trainers, which the file does not name",
+                           teacher->key, teacher->value),
+               "give trainer=gkd if it is GKDTrainer: DistillationTrainer, GOLD and MiniLLM are not described");
+    return true;
+}
+
 void tide_trl_settle(tide_claims *c) {
     const char *kind = tide_trl_kind(c), *said = tide_fact_of(c, TIDE_FACT_trl);
+    if (refuse_teacher(c, kind)) return;
     settle_rows(c, kind);
     if (said && !has_trl_file(c) && strcmp(said, "sft") != 0)
         tide_own_trainer_settle(c, said);

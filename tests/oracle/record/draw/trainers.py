@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import catalogue
 from ..case import Given
-from ..plans import GENERATE, PREFERENCES, Trainer
+from ..plans import DISTIL, GENERATE, PREFERENCES, Trainer
 from .kinds import is_eager_only
 from .ranks import Table, of_layers, some
 
@@ -39,6 +39,7 @@ OF_KINDS: dict[str, Table] = {  # fields of a Trainer
         "temperature": [0.7],
         "loss_type": ["grpo", "dr_grpo", "bnpo", "cispo", "sapo"],
     },
+    "gkd": {"prompt": [64, 100], "completion": [12, 30], "teacher_dtype": ["bf16"], "teacher_quant": ["nf4", "int8"]},
     "rloo": {"beta": [0.05], "generations": [4], "iterations": [2], "steps_per_generation": [2], "temperature": [1.3]},
 }
 OF_CONFIGURATIONS: dict[str, Table] = {  # arguments of a kind's own configuration
@@ -62,6 +63,7 @@ OF_CONFIGURATIONS: dict[str, Table] = {  # arguments of a kind's own configurati
         "top_k": [20],
         "repetition_penalty": [1.1],
     },
+    "gkd": {"lmbda": [0.0, 1.0], "beta": [0.0, 1.0], "seq_kd": [True], "temperature": [1.0]},
     "rloo": {"mask_truncated_completions": [True], "top_p": [0.9], "min_p": [0.1]},
 }
 LOOP: Table = {  # arguments of transformers' loop
@@ -164,6 +166,9 @@ RANKS: dict[str, Table] = {  # what a trainer's arguments say of a strategy
 }
 
 
+BESIDE_A_TEACHER = ("ddp", "zero1", "zero2")
+
+
 def draw(rng: random.Random, models: list[str]) -> Given:
     """One case, which may contradict itself."""
     kind = rng.choice(sorted(OF_KINDS))
@@ -198,6 +203,11 @@ def draw(rng: random.Random, models: list[str]) -> Given:
         plan["packing"] = True
     if kind == "kto":  # the KL term pairs each prompt with another's completion
         case["batch"] = max(case["batch"], 2)
+    if kind in DISTIL:
+        plan.setdefault("prompt", 32)
+        case["steps"] = 3  # of both kinds
+        if case.get("parallel", {}).get("kind", "ddp") not in BESIDE_A_TEACHER:
+            del case["parallel"]
     if kind in GENERATE:
         plan |= {"prompt": 64, "completion": 12}
         case["batch"] = plan.get("generations", Trainer.generations)
