@@ -301,6 +301,27 @@ tide_value tide_list_of_batch(tide_machine *m, const tide_batch *inputs) {
     return batch;
 }
 
+/* trl/models/utils.py, prepare_fsdp(): accelerate does not wrap the forward() of a reference model that is sharded, so
+ * it runs in the dtype of its mixed precision, outside of autocast. */
+static tide_value call_reference_outside(tide_trainer_run *t, tide_value batch, tide_value policy) {
+    static const char *const of_autocast[] = {"autocast", "autocast_dtype", "head_dtype"};
+    tide_model *model = &t->run->model;
+    tide_value before[TIDE_COUNT_OF(of_autocast)];
+    bool is_bare = t->reference_model && t->job->parallel_kind == TIDE_parallel_kind_fsdp1,
+         autocasts = model->autocasts;
+    if (!is_bare || !autocasts) return tide_call_reference(t, batch, policy);
+    for (size_t i = 0; i < TIDE_COUNT_OF(of_autocast); i++) {
+        before[i] = *tide_model_setting(model, of_autocast[i]);
+        *tide_model_setting(model, of_autocast[i]) = i ? tide_none() : tide_of_bool(false);
+    }
+    model->autocasts = false;
+    tide_value made = tide_call_reference(t, batch, policy);
+    model->autocasts = autocasts;
+    for (size_t i = 0; i < TIDE_COUNT_OF(of_autocast); i++) *tide_model_setting(model, of_autocast[i]) = before[i];
+    model->setting_changes++;
+    return made;
+}
+
 tide_tensor *tide_compute_trl_loss(tide_trainer_run *t, tide_value batch) {
     tide_machine *m = &t->run->machine;
     tide_model *model = &t->run->model;
@@ -311,7 +332,7 @@ tide_tensor *tide_compute_trl_loss(tide_trainer_run *t, tide_value batch) {
     tide_value policy = tide_model_run(model, t->policy, given, TIDE_COUNT_OF(given));
     if (generates) tide_accelerator_autocast_end(t);
     tide_value reference = t->reference && !generates && !t->job->trainer_precompute_ref_log_probs
-                               ? tide_call_reference(t, batch, policy)
+                               ? call_reference_outside(t, batch, policy)
                                : tide_none();
     if (t->kind->has_teacher) {
         t->calls_bare_model = true;
