@@ -210,6 +210,7 @@ static const char *operator_name(const tide_expr *e) {
            : e->op == '*' ? "mul"
            : e->op == '/' ? "div"
            : e->op == '|' ? "floor_divide"
+           : e->op == '%' ? "remainder"
                           : NULL;
 }
 

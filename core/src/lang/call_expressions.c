@@ -6,11 +6,28 @@
 
 /* ---- arguments ---- */
 
+/* **list: names and values in turn. */
+static void add_named(tide_machine *m, tide_value list, tide_arguments *given) {
+    bool is_list = list.kind == TIDE_VALUE_LIST && list.list->count % 2 == 0;
+    for (uint32_t i = 0; is_list && i < list.list->count; i += 2) {
+        if (list.list->items[i].kind != TIDE_VALUE_TEXT || given->named_count == ARGUMENT_LIMIT) {
+            is_list = false;
+            break;
+        }
+        given->keywords[given->named_count] = list.list->items[i].text;
+        given->named[given->named_count++] = tide_value_retain(list.list->items[i + 1]);
+    }
+    if (!is_list && !tide_is_aborting(m)) tide_fail(m, TIDE_ERR_DESCRIPTION, "** wants a list of names and values");
+    tide_value_release(m, list);
+}
+
 void tide_eval_arguments(tide_frame *f, tide_expr *e, tide_arguments *given) {
     given->count = given->named_count = 0;
     for (uint32_t i = 0; i < e->count; i++) {
         tide_value v = tide_eval(f, e->items[i]);
-        if (e->keywords[i].length) {
+        if (tide_text_is(e->keywords[i], "**")) {
+            add_named(f->model->m, v, given);
+        } else if (e->keywords[i].length) {
             given->keywords[given->named_count] = e->keywords[i];
             given->named[given->named_count++] = v;
         } else {

@@ -81,7 +81,7 @@ static tide_value binary_of_tensors(tide_frame *f, const tide_expr *e, tide_valu
     tide_machine *m = f->model->m;
     bool is_none_test = e->kind == TIDE_EXPR_COMPARE && (a.kind == TIDE_VALUE_NONE || b.kind == TIDE_VALUE_NONE);
     if (is_none_test) return tide_of_bool(e->op == '!');
-    if (!e->target) return tide_nothing(m, TIDE_ERR_DESCRIPTION, "tensors have no %s", "%");
+    if (!e->target) return tide_nothing(m, TIDE_ERR_DESCRIPTION, "tensors have no operators in %s", "sizes");
     tide_value both[2] = {tide_value_retain(a), tide_value_retain(b)};
     tide_value made = tide_run_operation(m, e->target, both, 2);
     tide_release_all(m, both, 2);

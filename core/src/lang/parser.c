@@ -112,6 +112,11 @@ static tide_expr *parse_call(tide_lexer *p, tide_expr *callee) {
                 tide_lex(p);
             }
         }
+        if (tide_is_mark(p, '*')) {
+            tide_lex(p);
+            if (!tide_take_mark(p, '*')) return tide_lexer_fail(p, "'**' is missing a '*'");
+            keyword = TIDE_TEXT("**");
+        }
         add_item(p, e, parse_expression(p), keyword);
         if (!tide_take_mark(p, ',')) break;
     }

@@ -326,11 +326,12 @@ static tide_value op_div_(tide_machine *m, tide_value *a) {
     return scaled_in_place(m, &div_backward, a, true);
 }
 
-static tide_value op_floor_divide(tide_machine *m, tide_value *a) {
-    tide_tensor *x = tide_arg_tensor(m, a[0]);
-    if (x->requires_grad || !is_scalar(a[1]))
-        tide_fail(m, TIDE_ERR_UNSUPPORTED, "//: of a tensor without gradient by a number");
-    return tide_of_tensor(tide_elementwise(m, &x, 1, x->dtype));
+/* floor_divide and remainder. */
+static tide_value op_whole_division(tide_machine *m, tide_value *a) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]), *by = is_scalar(a[1]) ? NULL : tide_arg_tensor(m, a[1]);
+    if (x->requires_grad || (by && by->requires_grad))
+        tide_fail(m, TIDE_ERR_UNSUPPORTED, "// and %%: of a tensor without gradient");
+    return tide_of_tensor(by ? on_two(m, x, by) : tide_elementwise(m, &x, 1, x->dtype));
 }
 
 /* An activation in place: the tensor gets a new node; a copy of the old values is saved if backward needs them. */
@@ -573,7 +574,8 @@ static const tide_op pointwise_ops[] = {
     {"add_", "self, other, alpha=1", TIDE_CAST_NONE, op_add_},
     {"mul_", "self, other", TIDE_CAST_NONE, op_mul_},
     {"div_", "self, other", TIDE_CAST_NONE, op_div_},
-    {"floor_divide", "self, other", TIDE_CAST_NONE, op_floor_divide},
+    {"floor_divide", "self, other", TIDE_CAST_NONE, op_whole_division},
+    {"remainder", "self, other", TIDE_CAST_NONE, op_whole_division},
     {"minimum", "self, other", TIDE_CAST_NONE, op_minimum},
     {"maximum", "self, other", TIDE_CAST_NONE, op_minimum},
     {"eq", "self, other", TIDE_CAST_NONE, op_compare},
