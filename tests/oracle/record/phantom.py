@@ -96,6 +96,20 @@ def counts(count: int, has_truth: bool = False) -> Iterator[None]:
         _answer, _has_truth = before
 
 
+def counts_in_backward(out: Any, count: int) -> None:
+    """While the node that made the tensor `out` runs backward, small reads from the device find `count`."""
+    answer = contextlib.ExitStack()
+
+    def begin(grads: Any) -> None:
+        answer.enter_context(counts(count))
+
+    def end(inputs: Any, grads: Any) -> None:
+        answer.close()
+
+    out.grad_fn.register_prehook(begin)
+    out.grad_fn.register_hook(end)
+
+
 def listen() -> None:
     def read(size: int) -> int:
         return _answer if size in (4, 8) or (size == 1 and _has_truth) else -1

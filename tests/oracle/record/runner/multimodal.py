@@ -247,7 +247,7 @@ def show(make: Maker, batch: Batch, grids: list[list[int]], values: str, grid_th
 
 def with_positions(make: Maker, batch: Batch) -> Batch:
     case = make.case
-    if case.padding:  # which tokens are padding is only known on the device: ids are given
+    if case.padding and not case.trainer:  # which tokens are padding is only known on the device: ids are given
         batch["position_ids"] = torch.arange(case.seq).expand(3, case.batch, -1).contiguous()
     return batch
 

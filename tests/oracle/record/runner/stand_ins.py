@@ -20,6 +20,7 @@ import torch
 from .. import phantom
 from ..case import Case
 from ..catalogue import Model
+from . import vision_grids
 
 FINITE_IN_FP16 = ("bart", "plbart", "marian", "mbart", "pegasus", "m2m_100", "blenderbot")
 
@@ -57,8 +58,8 @@ def install(case: Case, model: Model) -> None:
         sizes_of_images_are_known(case, model)
     if model.type == "lfm2_vl":
         parts_of_images_are_known(case, model)
-    if model.type in QWEN_WITH_IMAGES:
-        vision_grid_on_the_host(model.type)
+    if model.type in vision_grids.MODELS:
+        vision_grids.install(case, model)
     if model.type == "deberta-v2":
         labels_are_valid()
     if model.type in FINITE_IN_FP16:
@@ -237,24 +238,10 @@ def masked_scatter_counts() -> None:
     def masked_scatter(self: Any, mask: Any, source: Any) -> Any:
         out = scatter(self, mask, source)
         if out.grad_fn is not None and source.requires_grad:
-            during_backward(out, source.numel())
+            phantom.counts_in_backward(out, source.numel())
         return out
 
     torch.Tensor.masked_scatter = masked_scatter
-
-
-def during_backward(out: Any, count: int) -> None:
-    """While the node that made `out` runs backward, small reads from the device find `count`."""
-    answer = contextlib.ExitStack()
-
-    def begin(grads: Any) -> None:
-        answer.enter_context(phantom.counts(count))
-
-    def end(inputs: Any, grads: Any) -> None:
-        answer.close()
-
-    out.grad_fn.register_prehook(begin)
-    out.grad_fn.register_hook(end)
 
 
 def tokens_come_to_all_experts() -> None:
@@ -356,19 +343,34 @@ def images_have_patches(case: Case, model: Model) -> None:
     from .multimodal import gemma4_pools
 
     most, (rows, columns) = gemma4_pools(case, model.config, model.preprocessor)
-    images, found = case.batch * case.images, rows * columns
-    select = torch.Tensor.__getitem__
+    found = rows * columns
+    select, tolist = torch.Tensor.__getitem__, torch.Tensor.tolist
     see = Gemma4VisionModel.forward
 
-    def selected(self: Any, index: Any) -> Any:
-        if not isinstance(index, torch.Tensor) or index.dtype != torch.bool or not index.is_cuda:
-            return select(self, index)
-        count = images * found * (self.shape[-1] if index.dim() == self.dim() else 1)
-        with phantom.counts(count):
-            out = select(self, index)
-        if out.grad_fn is not None:
-            during_backward(out, count)
-        return out
+    def selecting(images: int) -> Callable[..., Any]:
+        def selected(self: Any, index: Any) -> Any:
+            if not isinstance(index, torch.Tensor) or index.dtype != torch.bool or not index.is_cuda:
+                return select(self, index)
+            count = images * found * (self.shape[-1] if index.dim() == self.dim() else 1)
+            with phantom.counts(count):
+                out = select(self, index)
+            if out.grad_fn is not None:
+                phantom.counts_in_backward(out, count)
+            return out
+
+        return selected
+
+    def counted(run: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(run)
+        def forward(self: Any, *args: Any, pixel_values: Any = None, **kwargs: Any) -> Any:
+            images = 0 if pixel_values is None else pixel_values.shape[0]
+            if not images:
+                return run(self, *args, **kwargs)
+            counts = lambda t: [found] * images if t.is_cuda and t.shape == (images,) else tolist(t)  # noqa: E731
+            with mock.patch.multiple(torch.Tensor, tolist=counts, __getitem__=selecting(images)):
+                return run(self, *args, pixel_values=pixel_values, **kwargs)
+
+        return forward
 
     @functools.wraps(see)
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -377,23 +379,9 @@ def images_have_patches(case: Case, model: Model) -> None:
         with mock.patch.object(masking_utils, "_ignore_bidirectional_mask_sdpa", ignored):
             return see(self, *args, **kwargs)
 
-    torch.Tensor.__getitem__ = selected
     Gemma4VisionModel.forward = forward
     for model_class in (Gemma4Model, Gemma4UnifiedModel):
-        model_class.get_image_features = counted(model_class.get_image_features, images, found)
-
-
-def counted(features: Callable[..., Any], images: int, found: int) -> Callable[..., Any]:
-    """How many tokens each image has is read from the device."""
-    tolist = torch.Tensor.tolist
-
-    @functools.wraps(features)
-    def get_image_features(self: Any, *args: Any, **kwargs: Any) -> Any:
-        counts = lambda t: [found] * images if t.is_cuda and t.shape == (images,) else tolist(t)  # noqa: E731
-        with mock.patch.object(torch.Tensor, "tolist", counts):
-            return features(self, *args, **kwargs)
-
-    return get_image_features
+        model_class.forward = counted(model_class.forward)
 
 
 def sizes_of_images_are_known(case: Case, model: Model) -> None:
@@ -406,11 +394,23 @@ def sizes_of_images_are_known(case: Case, model: Model) -> None:
     if model.config["vision_config"].get("model_type") != "pixtral":
         return
     height, width, side = pixtral_size(case, model.config, model.preprocessor)
-    images, found = case.batch * case.images, (height // side) * (width // side)
+    found, tolist = (height // side) * (width // side), torch.Tensor.tolist
+
+    def counted(features: Callable[..., Any]) -> Callable[..., Any]:
+        """How many tokens each image has is read from the device."""
+
+        @functools.wraps(features)
+        def get_image_features(self: Any, pixel_values: Any, *args: Any, **kwargs: Any) -> Any:
+            images = pixel_values.shape[0]
+            counts = lambda t: [found] * images if t.is_cuda and t.shape == (images,) else tolist(t)  # noqa: E731
+            with mock.patch.object(torch.Tensor, "tolist", counts):
+                return features(self, pixel_values, *args, **kwargs)
+
+        return get_image_features
 
     for model_class in (LlavaModel, Mistral3Model):
-        model_class.get_image_features = counted(model_class.get_image_features, images, found)
-        model_class.forward = with_grids_of_the_host(model_class.forward)
+        model_class.get_image_features = counted(model_class.get_image_features)
+        model_class.forward = vision_grids.with_grids_of_the_host(model_class.forward)
 
 
 def parts_of_images_are_known(case: Case, model: Model) -> None:
@@ -434,64 +434,7 @@ def parts_of_images_are_known(case: Case, model: Model) -> None:
                 return features(self, *args, **kwargs)
 
     Lfm2VlModel.get_image_features = get_image_features
-    Lfm2VlModel.forward = with_grids_of_the_host(Lfm2VlModel.forward)
-
-
-QWEN_WITH_IMAGES = {
-    "qwen2_vl": "Qwen2VLModel",
-    "qwen2_5_vl": "Qwen2_5_VLModel",
-    "qwen3_vl": "Qwen3VLModel",
-    "qwen3_vl_moe": "Qwen3VLMoeModel",
-    "qwen3_5": "Qwen3_5Model",
-    "qwen3_5_moe": "Qwen3_5MoeModel",
-    "glm4v": "Glm4vModel",
-    "glm46v": "Glm46VModel",
-    "glm4v_moe": "Glm4vMoeModel",
-}
-
-
-def vision_grid_on_the_host(kind: str) -> None:
-    """Qwen's image_grid_thw stays on the host, where sequence lengths come out of it; position ids and what the table
-    of positions is interpolated by go to the device."""
-    module = importlib.import_module(f"transformers.models.{kind}.modeling_{kind}")
-    tower = importlib.import_module("transformers.models.glm4v.modeling_glm4v") if kind == "glm46v" else module
-    for name in ("get_vision_position_ids", "get_vision_interpolation_indices_and_weights"):
-        if hasattr(tower, name):
-            setattr(tower, name, to_the_device(getattr(tower, name)))
-    for name in ("Glm4vVisionEmbeddings", "Glm4vMoeVisionEmbeddings"):
-        if hasattr(tower, name):
-            getattr(tower, name).forward = with_numbers_on_the_device(getattr(tower, name).forward)
-    model_class = getattr(module, QWEN_WITH_IMAGES[kind])
-    model_class.forward = with_grids_of_the_host(model_class.forward)
-
-
-def with_grids_of_the_host(forward: Any) -> Any:
-    """And kinds of tokens, in place of those that a trainer or a wrapper has moved to the device, whose numbers nobody
-    knows."""
-    from .multimodal import ON_THE_HOST
-
-    @functools.wraps(forward)
-    def known(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return forward(self, *args, **{k: ON_THE_HOST.get(k, v) if v is not None else None for k, v in kwargs.items()})
-
-    return known
-
-
-def with_numbers_on_the_device(forward: Any) -> Any:
-    @functools.wraps(forward)
-    def moved(self: Any, embeddings: Any, *numbers: Any) -> Any:
-        return forward(self, embeddings, *(x.to("cuda") for x in numbers))
-
-    return moved
-
-
-def to_the_device(function: Any) -> Any:
-    @functools.wraps(function)
-    def moved(*args: Any, **kwargs: Any) -> Any:
-        found = function(*args, **kwargs)
-        return tuple(x.to("cuda") for x in found) if isinstance(found, tuple) else found.to("cuda")
-
-    return moved
+    Lfm2VlModel.forward = vision_grids.with_grids_of_the_host(Lfm2VlModel.forward)
 
 
 # ---- ranks ----
