@@ -120,11 +120,20 @@ bool tide_corrects_sampling(const tide_job *job) {
            job->trainer_vllm_importance_sampling_correction;
 }
 
+/* trl/trainer/sft_trainer.py, __init__, and the same of dpo and kto: of a model that sees images, a text alone leaves
+ * the tower without gradients. */
+static bool may_leave_tower_unused(const tide_job *job) {
+    bool has_processor = tide_json_at(job->config, "vision_config") != NULL,
+         asks_for_it =
+             job->trainer == TIDE_trainer_sft || job->trainer == TIDE_trainer_dpo || job->trainer == TIDE_trainer_kto;
+    return has_processor && asks_for_it && job->checkpointing != TIDE_checkpointing_full_reentrant;
+}
+
 /* Default: False; transformers/trainer.py, _build_accelerator_args: True for peft models and without checkpointing. */
 bool tide_finds_unused_parameters(const tide_job *job) {
     if (tide_job_sets(job, TIDE_SET_parallel_find_unused_parameters)) return job->parallel_find_unused_parameters;
-    return tide_job_has_trainer(job) &&
-           (job->checkpointing == TIDE_checkpointing_none || job->adapter != TIDE_adapter_none);
+    return tide_job_has_trainer(job) && (job->checkpointing == TIDE_checkpointing_none ||
+                                         job->adapter != TIDE_adapter_none || may_leave_tower_unused(job));
 }
 
 bool tide_has_colocated_engine(const tide_job *job) {

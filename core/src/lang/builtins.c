@@ -196,11 +196,19 @@ static tide_value builtin_is_grad_enabled(tide_frame *f, const tide_value *a, ui
     return tide_of_bool(f->model->m->state.grad_enabled);
 }
 
-/* call_begins(forward_is_replaced) */
+/* inputs = call_begins(forward_is_replaced, inputs): names and values in turn. */
 static tide_value builtin_call_begins(tide_frame *f, const tide_value *a, uint32_t count) {
-    (void)count;
-    if (f->model->call_begins) f->model->call_begins(f->model, tide_is_true(f->model->m, a[0]));
-    return tide_none();
+    tide_machine *m = f->model->m;
+    tide_value inputs[ARGUMENT_LIMIT], made = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
+    uint32_t given = count > 1 && a[1].kind == TIDE_VALUE_LIST ? a[1].list->count / 2 : 0;
+    if (given > ARGUMENT_LIMIT) given = 0;
+    for (uint32_t i = 0; i < given; i++) inputs[i] = tide_value_retain(a[1].list->items[2 * i + 1]);
+    if (f->model->call_begins) f->model->call_begins(f->model, tide_is_true(m, a[0]), inputs, given);
+    for (uint32_t i = 0; i < given; i++) {
+        tide_list_push(m, made.list, tide_value_retain(a[1].list->items[2 * i]));
+        tide_list_push(m, made.list, inputs[i]);
+    }
+    return made;
 }
 
 /* outputs = call_ends(outputs, forward_is_replaced) */
@@ -236,7 +244,7 @@ const tide_builtin tide_builtins[] = {
     {"getattr", 2, 2, true, builtin_getattr, NULL},
     {"call_with", 3, ARGUMENT_LIMIT, true, builtin_call_with, NULL},
     {"set_setting", 2, 2, true, builtin_set_setting, NULL},
-    {"call_begins", 1, 1, true, builtin_call_begins, NULL},
+    {"call_begins", 1, 2, true, builtin_call_begins, NULL},
     {"call_ends", 2, 2, true, builtin_call_ends, NULL},
     {"Parameter", 0, ARGUMENT_LIMIT, true, NULL, tide_construct_parameter},
     {"Buffer", 0, ARGUMENT_LIMIT, true, NULL, tide_construct_buffer},

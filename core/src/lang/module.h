@@ -135,8 +135,8 @@ struct tide_model {
     void (*after_forward)(tide_model *model, uint32_t instance, tide_value *output);
     bool wraps_forward; /* there is more in the root's forward(), after which call_ends() calls after_forward() */
     /* Around a call of the model that a library function makes instead of a loop; replaced: forward() is that function,
-     * so the hooks of the root must be run too. Outputs are owned and may be replaced. NULL: none. */
-    void (*call_begins)(tide_model *model, bool replaced);
+     * so the hooks of the root must be run too. Inputs and outputs are owned and may be replaced. NULL: none. */
+    void (*call_begins)(tide_model *model, bool replaced, tide_value *inputs, uint32_t count);
     void (*call_ends)(tide_model *model, tide_value *outputs, bool replaced);
     void *caller;
     struct tide_tensor_parallel *tensor_parallel; /* parallel/tensor_parallel.h; NULL: none */

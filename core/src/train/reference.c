@@ -28,6 +28,11 @@ void tide_reference_swap(tide_reference *r) {
     tide_machine *m = model->m;
     tide_reference other = *r;
     for (uint32_t i = 0; i < r->count; i++) exchange(weight_at(model, i), r->weights[i]);
+    for (uint32_t i = 0; i < r->state_count; i++) {
+        tide_value state = r->states[i].other;
+        r->states[i].other = *r->states[i].member;
+        *r->states[i].member = state;
+    }
     r->machine_wrapper = m->wrapper;
     r->before_forward = model->before_forward;
     r->after_forward = model->after_forward;
@@ -56,6 +61,21 @@ static void make_weights(tide_reference *r) {
     }
 }
 
+static void find_states(tide_reference *r) {
+    tide_model *model = r->wrapper.model;
+    tide_machine *m = model->m;
+    for (uint32_t i = 1; i < model->instance_count; i++) {
+        const tide_instance *of = &model->instances[i];
+        for (uint32_t k = 0; k < of->of->member_count; k++) {
+            tide_value *member = &of->slots[of->of->parameter_count + k];
+            if (member->kind != TIDE_VALUE_LIST || member->list->count) continue;
+            TIDE_ROOM(m->arena, r->states, r->state_count, r->state_capacity);
+            r->states[r->state_count++] =
+                (tide_kept_state){member, {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)}};
+        }
+    }
+}
+
 /* Labels the allocations of the reference model. */
 static void name_allocations(tide_machine *m, uint32_t first) {
     for (uint32_t i = first; i < m->timeline.allocation_count; i++)
@@ -78,6 +98,7 @@ tide_reference *tide_reference_new(tide_run *run, const tide_job *job) {
                                 .rank = job->parallel_rank,
                                 .has_trainer = true};
     make_weights(r);
+    find_states(r);
     tide_reference_swap(r);
     m->makes_on_host = model->state.is_on_meta = false;
     model->parameter_made = NULL;
@@ -101,4 +122,8 @@ tide_reference *tide_reference_new(tide_run *run, const tide_job *job) {
 void tide_reference_collect(tide_reference *r) {
     const tide_model *model = r->wrapper.model;
     for (uint32_t i = model->parameter_count; i < r->count; i++) tide_drop_storage(model->m, r->weights[i]);
+    for (uint32_t i = 0; i < r->state_count; i++) {
+        tide_value_release(model->m, r->states[i].other);
+        r->states[i].other = (tide_value){.kind = TIDE_VALUE_LIST, .list = tide_list_new(model->m)};
+    }
 }

@@ -5,12 +5,19 @@
 
 #include "train/run.h"
 
-/* Parameters, buffers, hooks and wrapper of the model that is not running: those of the reference between its passes,
- * those of the policy during them. */
+/* What a module keeps from one forward() to the next: a member that is an empty list at first. */
+typedef struct tide_kept_state {
+    tide_value *member, other;
+} tide_kept_state;
+
+/* Parameters, buffers, states, hooks and wrapper of the model that is not running: those of the reference between its
+ * passes, those of the policy during them. */
 typedef struct tide_reference {
     tide_wrapper wrapper;
     tide_tensor **weights;
     uint32_t count;
+    tide_kept_state *states;
+    uint32_t state_count, state_capacity;
     void *machine_wrapper;
     void (*before_forward)(tide_model *model, uint32_t instance, tide_value *positional, uint32_t count,
                            tide_value *named, uint32_t named_count);

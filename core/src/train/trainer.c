@@ -199,18 +199,32 @@ static void accelerator_backward(tide_trainer_run *t, unsigned step, tide_tensor
     if (has_engine && t->wrapper.is_last && !m->has_failed) t->strategy->update(&t->wrapper);
 }
 
-/* Trainer._prepare_input: with DeepSpeed, floating-point inputs such as precomputed log-probabilities are cast to the
- * engine's dtype. Returns the casts, which live as long as the inputs. */
+/* Trainer._prepare_input: floating-point numbers in the engine's dtype. What it makes belongs to `made`. */
+static tide_value prepared_input(tide_trainer_run *t, tide_value v, tide_list *made) {
+    tide_machine *m = &t->run->machine;
+    tide_value prepared = v;
+    if (v.kind == TIDE_VALUE_LIST) {
+        prepared.list = tide_list_new(m);
+        for (uint32_t i = 0; i < v.list->count; i++)
+            tide_list_push(m, prepared.list, tide_value_retain(prepared_input(t, v.list->items[i], made)));
+    } else if (v.kind == TIDE_VALUE_TENSOR && v.tensor->dtype == TIDE_FP32) {
+        prepared = tide_of_tensor(tide_to(m, v.tensor, t->job->parallel_half.dtype));
+    } else {
+        return v;
+    }
+    tide_list_push(m, made, prepared);
+    return prepared;
+}
+
+/* With DeepSpeed, images and precomputed log-probabilities are cast to the engine's dtype. Returns what lives as long
+ * as the inputs. */
 static tide_value take_floats_to_half(tide_trainer_run *t, tide_batch *inputs) {
     tide_machine *m = &t->run->machine;
     tide_value made = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
     m->op = "_prepare_input";
-    for (uint32_t i = 0; i < inputs->count && tide_job_has_deepspeed(t->job); i++) {
-        tide_value *v = &inputs->values[i];
-        if (v->kind != TIDE_VALUE_TENSOR || v->tensor->dtype != TIDE_FP32 || !t->job->parallel_half.is_set) continue;
-        *v = tide_of_tensor(tide_to(m, v->tensor, t->job->parallel_half.dtype));
-        tide_list_push(m, made.list, *v);
-    }
+    if (tide_job_has_deepspeed(t->job) && t->job->parallel_half.is_set)
+        for (uint32_t i = 0; i < inputs->count; i++)
+            inputs->values[i] = prepared_input(t, inputs->values[i], made.list);
     return made;
 }
 
@@ -390,8 +404,8 @@ static void set_loss_types(tide_trainer_run *t) {
 static bool prepare_trl(tide_trainer_run *t) {
     const tide_trl *kind = t->kind;
     tide_arena *arena = t->run->machine.arena;
-    bool is_mapped = !tide_trainer_generates(t->job) && !tide_trainer_distils(t->job); /* by the trainer */
-    if (is_mapped || t->job->trainer_use_vllm) tide_keep_barrier(t);
+    bool is_mapped = !tide_trainer_generates(t->job) && !tide_trainer_distils(t->job) && !tide_has_images(t);
+    if (is_mapped || t->job->trainer_use_vllm) tide_keep_barrier(t); /* by the trainer */
     if (!tide_replace_head(t) || !tide_find_parts(t) || !add_aux_loss(t->run, t->job)) return false;
     set_loss_types(t);
     const char *variant = tide_trainer_is_of_factory(t->job) ? "_factory"

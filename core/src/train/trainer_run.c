@@ -6,8 +6,8 @@
 #include "train/trainer_run.h"
 
 const tide_trl tide_trls[TIDE_trainer_COUNT] = {
-    [TIDE_trainer_sft] = {.name = "sft", .counts_labels = true},
-    [TIDE_trainer_dpo] = {.name = "dpo", .has_reference = true},
+    [TIDE_trainer_sft] = {.name = "sft", .counts_labels = true, .sees_images = true},
+    [TIDE_trainer_dpo] = {.name = "dpo", .has_reference = true, .sees_images = true},
     [TIDE_trainer_kto] = {.name = "kto", .has_reference = true},
     [TIDE_trainer_orpo] = {.name = "orpo", .builds_logits = true},
     [TIDE_trainer_cpo] = {.name = "cpo", .builds_logits = true},
@@ -64,23 +64,58 @@ static void add_mask(tide_trainer_run *t, tide_batch *b) {
     m->state.factor = TIDE_FACTOR_TEMPORARY;
 }
 
+bool tide_has_images(const tide_trainer_run *t) {
+    const tide_model *model = &t->run->model;
+    const tide_json *inputs = model->instances[model->root].of->inputs;
+    if (!inputs) inputs = tide_description_at(model->scopes[0].description, "inputs");
+    return tide_json_at(inputs, "pixel_values") && (t->job->images != 0 || t->job->video.frames);
+}
+
+static const char *const columns[] = {"input_ids", "attention_mask", "labels"}; /* or "completion_mask" */
+
+/* DataCollatorForVisionLanguageModeling (trl/trainer/sft_trainer.py); DataCollatorForVisionPreference
+ * (trl/trainer/dpo_trainer.py), whose rows are chosen and rejected ones with the same images. */
+static bool make_batch_of_images(tide_trainer_run *t, const tide_job *job, tide_batch *b) {
+    tide_machine *m = &t->run->machine;
+    tide_batch made = {0};
+    tide_value media = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
+    if (job->trainer == TIDE_trainer_dpo) tide_put_size(t->run, "batch", 2 * job->batch);
+    bool is_made = tide_make_batch(t->run, job, &made, m->diags);
+    if (is_made) add_mask(t, &made);
+    b->count = TIDE_COUNT_OF(columns) + 1;
+    for (uint32_t i = 0; i < TIDE_COUNT_OF(columns); i++) b->names[i] = t->kind->counts_labels ? columns[i] : "";
+    for (uint32_t i = 0; i < made.count; i++) {
+        uint32_t column = 0;
+        while (column < TIDE_COUNT_OF(columns) && strcmp(made.names[i], columns[column]) != 0) column++;
+        if (column < TIDE_COUNT_OF(columns)) {
+            b->values[column] = made.values[i];
+            continue;
+        }
+        tide_list_push(m, media.list, (tide_value){.kind = TIDE_VALUE_TEXT, .text = tide_text_of(made.names[i])});
+        tide_list_push(m, media.list, made.values[i]);
+    }
+    b->names[TIDE_COUNT_OF(columns)] = "";
+    b->values[TIDE_COUNT_OF(columns)] = media;
+    return is_made;
+}
+
 bool tide_trainer_batch(tide_trainer_run *t, const tide_job *job, tide_batch *b) {
     tide_machine *m = &t->run->machine;
     const tide_trl *kind = t->kind;
-    static const char *const counted[] = {"input_ids", "attention_mask", "labels"};
     if (!kind->name) {
         if (!tide_make_batch(t->run, job, b, m->diags)) return false;
         add_mask(t, b);
         return true;
     }
     if (tide_trainer_generates(t->job)) return true; /* prompts, which are texts */
+    if (kind->sees_images && tide_has_images(t)) return make_batch_of_images(t, job, b);
     tide_function *make = tide_trainer_function(t, tide_format(m->arena, "%s_batch", kind->name));
     if (!make) return false;
     m->state.factor = TIDE_FACTOR_INPUT;
     tide_value made = tide_model_run(&t->run->model, make, NULL, 0);
     m->state.factor = TIDE_FACTOR_TEMPORARY;
     for (uint32_t i = 0; made.kind == TIDE_VALUE_LIST && i < made.list->count; i++) {
-        b->names[i] = kind->counts_labels && i < TIDE_COUNT_OF(counted) ? counted[i] : "";
+        b->names[i] = kind->counts_labels && i < TIDE_COUNT_OF(columns) ? columns[i] : "";
         b->values[b->count++] = tide_value_retain(made.list->items[i]);
     }
     tide_value_release(m, made);
@@ -162,14 +197,14 @@ static void convert_to_fp32(tide_machine *m, tide_value *output) {
     for (uint32_t i = 0; i < c.count; i++) tide_release(m, c.before[i]);
 }
 
-void tide_trainer_call_begins(tide_model *model, bool replaced) {
+void tide_trainer_call_begins(tide_model *model, bool replaced, tide_value *inputs, uint32_t count) {
     tide_trainer_run *t = model->caller;
     tide_machine *m = model->m;
     uint32_t module = m->module, statement = m->statement;
     m->module = m->statement = 0;
     bool is_wrapped = t->strategy && !t->calls_bare_model;
     if (is_wrapped && t->strategy->before_forward) t->strategy->before_forward(&t->wrapper);
-    if (replaced && model->before_forward) model->before_forward(model, model->root, NULL, 0, NULL, 0);
+    if (replaced && model->before_forward) model->before_forward(model, model->root, NULL, 0, inputs, count);
     model->wraps_forward = !replaced && model->autocasts; /* accelerator.prepare(): by convert_outputs_to_fp32() */
     m->module = module;
     m->statement = statement;
@@ -192,7 +227,7 @@ void tide_trainer_call_ends(tide_model *model, tide_value *outputs, bool replace
 static tide_value trainer_call_model(tide_trainer_run *t, const tide_batch *inputs) {
     tide_machine *m = &t->run->machine;
     tide_model *model = &t->run->model;
-    tide_trainer_call_begins(model, false);
+    tide_trainer_call_begins(model, false, NULL, 0);
     if (model->autocasts) tide_autocast_begin(m, model->autocast_dtype);
     tide_value output = tide_model_forward(model, inputs->names, inputs->values, inputs->count);
     if (model->autocasts) tide_autocast_end(m);
@@ -347,13 +382,39 @@ tide_tensor *tide_compute_trl_loss(tide_trainer_run *t, tide_value batch) {
     return loss.kind == TIDE_VALUE_TENSOR ? loss.tensor : NULL;
 }
 
-/* For models that take other inputs as well, only texts are described. */
+/* trl/trainer/sft_trainer.py and dpo_trainer.py, __init__ and torch_call() of their collators. */
+static bool check_beside_images(tide_trainer_run *t) {
+    const tide_job *job = t->job;
+    bool pads = job->pad_to_multiple_of > 1,
+         has_prompts = job->trainer == TIDE_trainer_dpo || job->trainer_prompt_length;
+    const struct {
+        bool is_set;
+        tide_status status;
+        const char *setting, *what;
+    } refused[] = {
+        {job->packing, TIDE_ERR_CONFLICT, "packing", "TRL: \"Packing is not supported for vision datasets\""},
+        {job->trainer_padding_free, TIDE_ERR_CONFLICT, "trainer.padding_free",
+         "TRL: \"Padding-free training is yet not supported for vision datasets\""},
+        {job->trainer_precompute_ref_log_probs, TIDE_ERR_CONFLICT, "trainer.precompute_ref_log_probs",
+         "TRL: \"`precompute_ref_log_probs=True` is not supported for vision datasets\""},
+        {pads && has_prompts, TIDE_ERR_CONFLICT, "pad_to_multiple_of",
+         "TRL: \"Padding to a multiple of a value is not yet implemented for vision-language modeling and "
+         "prompt-completion data\""},
+        {tide_job_has_lengths(job), TIDE_ERR_UNSUPPORTED, "lengths",
+         "a list of lengths is not described beside images"},
+    };
+    for (size_t i = 0; i < TIDE_COUNT_OF(refused); i++)
+        if (refused[i].is_set)
+            return tide_error(t->run->machine.diags, refused[i].status,
+                              tide_format(t->run->machine.arena, "/settings/%s", refused[i].setting), refused[i].what,
+                              "leave it out, or give images=0");
+    return true;
+}
+
+/* For models that take other inputs as well, what is not described. */
 static bool plays_media(tide_trainer_run *t) {
     const tide_model *model = &t->run->model;
-    const tide_json *inputs = model->instances[model->root].of->inputs;
-    if (!inputs) inputs = tide_description_at(model->scopes[0].description, "inputs");
     const char *trainer = t->job->values[TIDE_SET_trainer];
-    if (!tide_json_at(inputs, "pixel_values")) return true;
     for (uint32_t i = 1; i < model->instance_count && tide_trainer_generates(t->job); i++)
         if (tide_method_find(model->instances[i].of, TIDE_TEXT("compute_3d_position_ids")))
             return tide_error(model->m->diags, TIDE_ERR_UNSUPPORTED, "/settings/trainer",
@@ -362,9 +423,13 @@ static bool plays_media(tide_trainer_run *t) {
                                           "described with %s of TRL",
                                           trainer),
                               "give the language model by itself");
-    if (t->job->images == 0 && !t->job->video.frames) return true;
-    return tide_error(model->m->diags, TIDE_ERR_UNSUPPORTED, "/settings/images",
-                      tide_format(model->m->arena, "images that %s of TRL trains with are not described", trainer),
+    bool shows_video = t->job->video.frames > 0;
+    if (!tide_has_images(t)) return true;
+    bool is_older = tide_trainer_is_of_factory(t->job) || tide_trl_builds_logits(t->job);
+    if (t->kind->sees_images && !is_older && !shows_video) return check_beside_images(t);
+    return tide_error(model->m->diags, TIDE_ERR_UNSUPPORTED, shows_video ? "/settings/video" : "/settings/images",
+                      tide_format(model->m->arena, "%s that %s of TRL trains with are not described",
+                                  shows_video ? "videos" : "images", trainer),
                       "images=0 plays texts alone; trainer=hf plays images, with the model's own loss");
 }
 

@@ -17,6 +17,7 @@ typedef struct tide_trl {
     bool counts_labels; /* the third column is "labels", which are counted */
     bool has_reference;
     bool has_teacher;
+    bool sees_images;   /* its collator makes rows with images: the fourth column, names and values in turn */
     bool builds_logits; /* calls the model as it is, without the fused head */
     bool scales_loss;   /* it divides the loss by the micro-batches of a step itself */
 } tide_trl;
@@ -63,6 +64,8 @@ tide_function *tide_trainer_function(tide_trainer_run *t, const char *name);
  * PartialState().main_process_first() around the data set, which trainers that generate do not use, or after vLLM has
  * started. */
 void tide_keep_barrier(tide_trainer_run *t);
+/* Whether rows have images. Their data set is not prepared, but read by the collator. */
+bool tide_has_images(const tide_trainer_run *t);
 /* Fills an empty batch with what the collator makes, for as many rows as the job says. False after an error. */
 bool tide_trainer_batch(tide_trainer_run *t, const tide_job *job, tide_batch *b);
 void tide_drop_batch(tide_machine *m, tide_batch *b);
@@ -88,7 +91,7 @@ void tide_trainer_context_ends(tide_trainer_run *t);
  * host. */
 void tide_ulysses_next(tide_trainer_run *t, uint64_t index);
 /* What strategies do around model(...), for tide_model. */
-void tide_trainer_call_begins(tide_model *model, bool replaced);
+void tide_trainer_call_begins(tide_model *model, bool replaced, tide_value *inputs, uint32_t count);
 void tide_trainer_call_ends(tide_model *model, tide_value *outputs, bool replaced);
 /* model.base_model and get_output_embeddings(), or an error. */
 bool tide_find_parts(tide_trainer_run *t);

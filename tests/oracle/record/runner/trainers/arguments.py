@@ -180,14 +180,17 @@ def given(case: Case, model: Model) -> dict[str, Any]:
         from . import llama_factory
 
         return made | {"data_collator": llama_factory.collator(case)}
-    if data.is_of_media(case, model):
-        return made | {"data_collator": data.media_collator(case, model)}
+    is_of_media = data.is_of_media(case, model)
+    if is_of_media:
+        made["data_collator"] = data.media_collator(case, model)
+    if plan.kind == "hf" and is_of_media:
+        return made
     if plan.kind == "hf":
         from transformers import DataCollatorForTokenClassification
 
         collator = DataCollatorForTokenClassification(data.tokenizer(), pad_to_multiple_of=case.pad_to_multiple_of)
         return made | {"data_collator": collator}
-    made["processing_class"] = data.tokenizer()
+    made["processing_class"] = data.processor() if data.has_processor(case, model) else data.tokenizer()
     if case.lora:
         made["peft_config"] = adapters.settings(case.lora, task="SEQ_CLS" if plan.kind == "reward" else "CAUSAL_LM")
     if plan.kind == "gkd":

@@ -8,7 +8,7 @@ from typing import Any, Callable
 
 from ...case import Case
 from ...catalogue import Model
-from ...plans import GENERATE
+from ...plans import GENERATE, SEE_IMAGES
 
 WORDS = 2000  # size of the made-up vocabulary
 SPECIAL = ("<unk>", "<s>", "</s>", "<pad>")
@@ -52,28 +52,34 @@ def shares_sequences(case: Case) -> bool:
 
 
 def is_of_media(case: Case, model: Model) -> bool:
-    """Whether samples of transformers' Trainer are more than a row of tokens each: images, sounds, or a text to write that
-    has a length of its own."""
+    """Whether samples are more than a row of tokens each: images, and for transformers' Trainer sounds, or a text to write
+    that has a length of its own."""
     from .. import batches, multimodal
 
     assert case.trainer
-    if case.trainer.kind != "hf" or (model.type in multimodal.MAKERS and not case.images):
+    if model.type in multimodal.MAKERS:
+        return bool(case.images or case.video) and case.trainer.kind in ("hf", *SEE_IMAGES)
+    if case.trainer.kind != "hf":
         return False
     maker = batches.maker_of(model)
     return maker is not batches.text_batch and (maker is not batches.seq2seq_batch or bool(case.target_seq))
 
 
-class Samples:
-    """So many, of which the collator makes what a processor would."""
+def has_processor(case: Case, model: Model) -> bool:
+    """Whether AutoProcessor has one for the model, which the trainer then takes."""
+    assert case.trainer
+    return "vision_config" in model.config and case.trainer.kind in ("kto", *SEE_IMAGES)
 
-    def __init__(self, count: int) -> None:
-        self.count = count
 
-    def __len__(self) -> int:
-        return self.count
+def processor() -> Any:
+    """Of which a trainer wants no more than the tokenizer: what it would make is made by the collator."""
+    from transformers import ProcessorMixin
 
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        return {}
+    class Processor(ProcessorMixin):
+        def __init__(self, tokenizer: Any) -> None:
+            self.tokenizer, self.chat_template = tokenizer, tokenizer.chat_template
+
+    return Processor(tokenizer())
 
 
 def media_collator(case: Case, model: Model) -> Callable[[list[Any]], dict[str, Any]]:
@@ -81,12 +87,27 @@ def media_collator(case: Case, model: Model) -> Callable[[list[Any]], dict[str, 
 
     from .. import batches
 
+    assert case.trainer
+    kind, prompt = case.trainer.kind, case.trainer.prompt
+
     def collate(samples: list[Any]) -> dict[str, Any]:
-        of = dataclasses.replace(case, batch=len(samples))
+        of = dataclasses.replace(case, batch=len(samples) * (2 if kind == "dpo" else 1))
+        if kind != "hf":
+            of = dataclasses.replace(of, padding=False)  # rows are alike: it says that their mask is kept
         made = batches.maker_of(model)(batches.Maker(of, model, device="cpu", is_raw=True))
         if "input_ids" in made and not model.type.startswith("siglip"):  # whose tokenizer gives none
             made.setdefault("attention_mask", torch.ones_like(made["input_ids"]))
-        return made
+        if kind == "hf":
+            return made
+        labels, ids, mask = made.pop("labels"), made["input_ids"], made["attention_mask"]
+        if kind == "dpo":  # DataCollatorForVisionPreference
+            completion = mask.clone()
+            completion[:, :prompt] = 0
+            return made | {"completion_mask": completion}
+        labels = ids.clone()  # DataCollatorForVisionLanguageModeling
+        labels[mask == 0] = -100
+        labels[:, :prompt] = -100
+        return made | {"labels": labels}
 
     return collate
 
@@ -124,7 +145,7 @@ def dataset(case: Case, model: Model, count: int) -> Any:
     plan = case.trainer
     assert plan
     if is_of_media(case, model):
-        return Samples(count)
+        return Dataset.from_dict({"images": [i for i in range(count)]})  # of which the collator makes what a processor would
     if plan.kind in GENERATE:
         return Dataset.from_dict({"prompt": [text(n, i) for i, n in enumerate(lengths(case, 4 * count, plan.prompt))]})
     if plan.program == "llama_factory":
