@@ -222,7 +222,7 @@ static tide_value call_method(tide_model *model, uint32_t instance, tide_functio
         !model->m->has_failed)
         tide_fail(model->m, TIDE_ERR_UNSUPPORTED,
                   "%s gives integers, whose gradients enable_input_require_grads() asks for: \"only Tensors of "
-                  "floating point dtype can require gradients\"; leave it out of the quantisation",
+                  "floating point dtype can require gradients\"; name it in quant.skip, beside lm_head",
                   tide_terminated(model->m, of->of->name));
     if (of->makes_grad && !model->is_reference && made.kind == TIDE_VALUE_TENSOR)
         /* output.requires_grad_(True): a leaf if nothing before it requires gradients, and without gradients */

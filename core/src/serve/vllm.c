@@ -60,7 +60,12 @@ static const tide_engine_root *root_of(const tide_serve_run *run) {
 static bool find_engine_model(void *user, tide_text model_type, tide_text *description, tide_text *class_name) {
     const tide_engine_root *root = tide_engine_root_of("vllm", model_type);
     if (!root) root = tide_engine_root_of("vllm", root_of_type(user, model_type));
-    if (!root) return false;
+    if (!root) {
+        tide_serve_run *run = user;
+        tide_fail(&run->machine, TIDE_ERR_UNSUPPORTED, "no description of vLLM 0.32.0's '%.*s'", (int)model_type.length,
+                  model_type.at);
+        return false;
+    }
     *description = tide_text_of(root->description);
     *class_name = tide_text_of(root->class_name);
     return true;
