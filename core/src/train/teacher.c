@@ -128,6 +128,20 @@ static bool job_of_teacher(tide_job *of, const tide_job *job, tide_arena *arena,
     return of->config && check_teacher(job, of->config, arena, diags);
 }
 
+/* accelerator.prepare_model(), or prepare_deepspeed(): an engine without an optimizer, which casts on the host. */
+static void place_teacher(tide_run *run, const tide_job *of) {
+    const tide_strategy *strategy = run->strategy;
+    bool has_engine = tide_job_has_deepspeed(of) && strategy && strategy->prepare_reference;
+    if (!has_engine || of->quant != TIDE_quant_none) tide_model_to_device(&run->model);
+    if (!has_engine) return;
+    tide_wrapper w = {.model = &run->model,
+                      .job = of,
+                      .ranks = tide_job_reduction_ranks(of),
+                      .rank = of->parallel_rank,
+                      .has_trainer = true};
+    strategy->prepare_reference(&w);
+}
+
 bool tide_teacher_load(tide_teacher *teacher, tide_run *run, const tide_job *job) {
     tide_model *model = &run->model;
     tide_machine *m = &run->machine;
@@ -142,7 +156,7 @@ bool tide_teacher_load(tide_teacher *teacher, tide_run *run, const tide_job *job
     model->state.dtype = own;
     m->makes_on_host = model->state.is_on_meta = false;
     bool is_made = tide_make_model(run, of) && (of->quant == TIDE_quant_none || tide_quantise(model, of));
-    if (is_made) tide_model_to_device(model);
+    if (is_made) place_teacher(run, of);
     teacher->root = model->root;
     name_teacher_modules(model, first_instance);
     name_teacher_allocations(m, first);
