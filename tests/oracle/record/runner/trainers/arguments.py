@@ -13,6 +13,7 @@ from ... import catalogue
 from ...catalogue import Model
 from ...plans import GENERATE
 from .. import adapters, models
+from ..parallel import deepspeed
 from . import ranks
 
 # kind -> module, trainer, its configuration
@@ -207,7 +208,8 @@ def teacher(case: Case, model: Model) -> Any:
     of = dataclasses.replace(untouched(case), quant=plan.teacher_quant, kbit_prepare=False, dtype=plan.teacher_dtype or case.dtype)
     if plan.teacher:
         model = catalogue.of_case(dataclasses.replace(of, model=plan.teacher, config=None, overrides={}), [])
-    return models.build(of, model.config, on_host=not plan.teacher_quant)
+    partition = None if plan.teacher_quant else deepspeed.partition(case)
+    return models.build(of, model.config, partition, on_host=not (partition or plan.teacher_quant))
 
 
 def predicted_tokens(logits: Any, labels: Any) -> Any:
