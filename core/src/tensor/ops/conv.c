@@ -179,7 +179,7 @@ static tide_value op_conv(tide_machine *m, tide_value *a) {
 /* ---- interpolate: UpSample*.cu; channels-last inputs stay so ---- */
 
 static tide_tensor *in_format_of(tide_machine *m, const tide_tensor *x, const tide_shape *shape) {
-    return tide_image_like(m, shape, x->dtype, prefers_channels_last(x));
+    return tide_image_like(m, shape, x->dtype, tide_suggests_channels_last(x));
 }
 
 static void interpolate_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
@@ -209,7 +209,7 @@ static tide_value op_interpolate(tide_machine *m, tide_value *a) {
     if (node) node->extra.shape = x->shape;
     tide_tensor *out = in_format_of(m, x, &shape);
     if (is_antialias) {
-        tide_tensor *written = prefers_channels_last(x) ? tide_empty(m, out->shape, out->dtype) : NULL;
+        tide_tensor *written = tide_suggests_channels_last(x) ? tide_empty(m, out->shape, out->dtype) : NULL;
         tide_release(m, tide_contiguous(m, x));
         tide_release(m, written);
     }
