@@ -161,7 +161,10 @@ def wrap(model: Any, case: Case) -> Step:
     imagine_other_ranks()
     made = optimizers.make(case, model)
     hidden = model.config.get_text_config().hidden_size
-    with mock.patch.object(torch.cuda, "reset_peak_memory_stats"):  # DeepSpeed's reports forget the peak
+    with (  # DeepSpeed's reports forget the peak, and hold the values of parameters, which are not computed
+        mock.patch.object(torch.cuda, "reset_peak_memory_stats"),
+        mock.patch.object(torch.nn.Parameter, "__repr__", object.__repr__),
+    ):
         engine, optimizer, _, _ = deepspeed.initialize(
             model=model, optimizer=made, config=configuration(case, hidden), mpu=ulysses.register(model, case)
         )
