@@ -55,8 +55,16 @@ static void redistribute(tide_machine *m, tide_value *value, const tide_redistri
     value->tensor = moved;
 }
 
-/* _prepare_input_fn */
-static void prepare_input(tide_machine *m, const tide_tensor_parallel *p, style of, tide_value *input) {
+/* Whether a module is one of torchtitan's MoE. */
+static bool is_of_experts(const tide_model *model, uint32_t instance) {
+    for (uint32_t at = instance; at; at = model->instances[at].parent)
+        if (tide_text_is(model->instances[at].of->name, "TitanMoE")) return true;
+    return false;
+}
+
+/* _prepare_input_fn; torchtitan's modules redistribute asynchronously. */
+static void prepare_input(tide_model *model, const tide_tensor_parallel *p, uint32_t instance, tide_value *input) {
+    style of = (style)p->styles[instance];
     tide_redistribute how = {.ranks = p->plan.ranks, .dim = SEQUENCE, .to_dtensor = true};
     bool is_dtensor = input->kind == TIDE_VALUE_TENSOR && input->tensor->is_dtensor;
     if (of == STYLE_HEAD && p->plan.sequence_parallel) {
@@ -66,6 +74,7 @@ static void prepare_input(tide_machine *m, const tide_tensor_parallel *p, style 
     } else if (of == STYLE_PREPARE_INPUT) {
         how.forward = TIDE_COLLECTIVE_ALL_GATHER;
         how.backward = TIDE_COLLECTIVE_REDUCE_SCATTER;
+        how.is_async = is_of_experts(model, instance);
     } else if (of == STYLE_SPLIT_ROW) {
         how.dim = LAST;
         how.forward = TIDE_COLLECTIVE_CHUNK;
@@ -79,7 +88,7 @@ static void prepare_input(tide_machine *m, const tide_tensor_parallel *p, style 
     } else if (of == STYLE_COLUMN || of == STYLE_HEAD) {
         how.backward = TIDE_COLLECTIVE_ALL_REDUCE; /* for from_local(Replicate()), whose gradient is Partial */
     }
-    redistribute(m, input, &how);
+    redistribute(model->m, input, &how);
 }
 
 static const char MASKED_SCALED[] = "MaskPartialScaledEmbedding";
@@ -113,9 +122,7 @@ static bool is_reduced_in_place(const tide_model *model, const tide_tensor_paral
 
 /* Whether hidden states around a module are sharded along the sequence: around torchtitan's experts always. */
 static bool is_along(const tide_model *model, const tide_tensor_parallel_plan *plan, uint32_t instance) {
-    for (uint32_t at = instance; at && !plan->sequence_parallel; at = model->instances[at].parent)
-        if (tide_text_is(model->instances[at].of->name, "TitanMoE")) return true;
-    return plan->sequence_parallel;
+    return plan->sequence_parallel || is_of_experts(model, instance);
 }
 
 /* _prepare_output_fn */
@@ -153,7 +160,7 @@ static void before_forward(tide_model *model, uint32_t instance, tide_value *pos
     else if (p->styles[instance] == STYLE_LOCAL_INPUT)
         for (uint32_t i = 0; i < count; i++) redistribute(model->m, &positional[i], &(tide_redistribute){.ranks = 1});
     else if (count || named_count) /* hidden states come first, by position or by name */
-        prepare_input(model->m, p, (style)p->styles[instance], count ? &positional[0] : &named[0]);
+        prepare_input(model, p, instance, count ? &positional[0] : &named[0]);
 }
 
 static void after_forward(tide_model *model, uint32_t instance, tide_value *output) {

@@ -245,6 +245,8 @@ static tide_tensor *accumulate(tide_machine *m, tide_tensor *old, tide_tensor *g
         tide_release(m, g);
         return old;
     }
+    tide_wait_tensor(m, old);
+    tide_wait_tensor(m, g);
     /* a Partial() DTensor of the full size is redistributed to the placement of the sharded one */
     bool is_redistributed = is_dtensor && !tide_same_shape(old->shape, g->shape);
     const tide_tensor *cut = tide_bytes(g) < tide_bytes(old) ? g : old;

@@ -264,6 +264,11 @@ static tide_value op_index(tide_machine *m, tide_value *a) {
 void tide_gather_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *saved[2] = {tide_saved_at(m, node, 0), tide_saved_at(m, node, 1)};
     results[0] = tide_empty(m, node->extra.shape, grads[0]->dtype);
+    if (saved[0]->is_dtensor || (saved[1] && saved[1]->is_dtensor)) { /* gather_backward: scatter_add() out of place */
+        tide_tensor *zeros = results[0];
+        results[0] = tide_empty(m, node->extra.shape, grads[0]->dtype);
+        tide_release(m, zeros);
+    }
     tide_release(m, saved[1]);
     tide_release(m, saved[0]);
 }
