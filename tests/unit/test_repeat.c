@@ -173,7 +173,9 @@ static const char *const generations[] = {
     "model=mamba-130m decode=60 batch=2 seq=40",
     "model=phi-3-mini decode=120 seq=2000 overrides.num_hidden_layers=2 allocator=expandable_segments:True",
     "model=llama-3.2-1b decode=100 batch=4 seq=500 overrides.num_hidden_layers=2 autocast=bf16 dtype=fp32",
-    "model=opt-125m decode=100 batch=3 seq=90 dtype=fp16"};
+    "model=opt-125m decode=100 batch=3 seq=90 dtype=fp16",
+    "model=gemma-4-12b decode=100 seq=300 images=0",
+    "model=gemma-4-12b decode=91 batch=2 seq=77 images=0"};
 
 /* ---- schedules of pipelines, of whose steady state a round is kept once ---- */
 

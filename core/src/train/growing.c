@@ -18,6 +18,8 @@
 /* LONG_PLAY: events that the allocator processes in a fraction of a second; LONGEST_PLAY: in more than a second. */
 enum {
     FEWEST_STEPS = 8,
+    PERIOD = 8,
+    SHORT_RUNS = 3,
     COPIES_LIMIT = 4096,
     LONG_PLAY = 1 << 20,
     LONGEST_PLAY = 1 << 23,
@@ -403,23 +405,82 @@ static bool keep_last_step(growing_steps *g, int64_t end, int64_t events) {
     return true;
 }
 
-bool tide_play_growing(const tide_growing_loop *loop, int64_t count) {
+/* Whether groups of steps are more promising: those that grow alike are few, time and again. */
+static bool is_periodic(uint32_t *short_runs, int64_t alike) {
+    *short_runs = alike < PERIOD ? *short_runs + 1 : 0;
+    return *short_runs == SHORT_RUNS;
+}
+
+/* Plays steps from 0 on and returns how many: `count`, or fewer if `may_stop` and they should be grouped; less than
+ * `count` after an error. */
+static int64_t play_growing(const tide_growing_loop *loop, int64_t count, bool may_stop) {
     growing_steps g = {.loop = loop, .m = &loop->run->machine};
+    uint32_t short_runs = 0;
     int64_t step = 0;
     while (step < count && !g.m->has_failed) {
         if (loop->run->plays_all || count - step < FEWEST_STEPS || !step) {
-            if (!loop->play(loop->user, step++)) return false;
+            if (!loop->play(loop->user, step++)) return 0;
             continue;
         }
+        int64_t first = step, end = step;
         bool is_so = take_two(&g, step);
         step += 2;
-        if (!is_so) continue;
-        int64_t end = last_alike(&g, g.m->same_keys, count);
-        int64_t events = events_of_steps(&g, end);
-        end = last_small(&g, end, events);
-        if (end - step < 2) continue;
-        if (!keep_last_step(&g, end, events)) return false;
-        step = end + 1;
+        if (is_so) end = last_alike(&g, g.m->same_keys, count);
+        if (is_so) {
+            int64_t events = events_of_steps(&g, end);
+            end = last_small(&g, end, events);
+            if (end - step >= 2) {
+                if (!keep_last_step(&g, end, events)) return 0;
+                step = end + 1;
+            }
+        }
+        if (may_stop && is_periodic(&short_runs, end - first) && count - step >= FEWEST_STEPS * PERIOD) break;
     }
-    return !g.m->has_failed;
+    return step;
+}
+
+/* ---- groups of steps ---- */
+
+/* Note [Groups of steps]: what rounds a length up grows every few steps only, such as masks of memory-efficient
+ * attention (aten/src/ATen/native/transformers/attention.cpp, pad_bias: rows of 8 numbers). Groups of as many steps
+ * grow alike. */
+typedef struct grouped_steps {
+    const tide_growing_loop *of;
+    int64_t first; /* step of the first group */
+} grouped_steps;
+
+static bool play_group(void *user, int64_t group) {
+    const grouped_steps *s = user;
+    bool ok = true;
+    int64_t least_keys = INT64_MAX, *same_keys = &s->of->run->machine.same_keys;
+    for (int64_t i = 0; ok && i < PERIOD; i++) {
+        *same_keys = INT64_MAX;
+        ok = s->of->play(s->of->user, s->first + group * PERIOD + i);
+        least_keys = *same_keys < least_keys ? *same_keys : least_keys;
+    }
+    *same_keys = least_keys == INT64_MAX ? least_keys : least_keys / PERIOD;
+    return ok;
+}
+
+static uint32_t values_of_group(void *user, tide_value *values) {
+    const grouped_steps *s = user;
+    return s->of->values(s->of->user, values);
+}
+
+static void exchange_of_group(void *user, const tide_value *values) {
+    const grouped_steps *s = user;
+    s->of->exchange(s->of->user, values);
+}
+
+bool tide_play_growing(const tide_growing_loop *loop, int64_t count) {
+    tide_machine *m = &loop->run->machine;
+    int64_t step = play_growing(loop, count, true), groups = (count - step) / PERIOD;
+    if (step && step < count && !m->has_failed) {
+        grouped_steps of = {loop, step};
+        const tide_growing_loop grouped = {loop->run, &of, play_group, values_of_group, exchange_of_group};
+        if (play_growing(&grouped, groups, false) != groups) return false;
+        for (step += groups * PERIOD; step < count; step++)
+            if (!loop->play(loop->user, step)) return false;
+    }
+    return !m->has_failed;
 }
