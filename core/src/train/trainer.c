@@ -516,6 +516,17 @@ static uint32_t steps_alike(const tide_job *job, unsigned step) {
     return left ? left - 1 : 0;
 }
 
+/* _maybe_log_save_evaluate() is called behind a step, and once more at the end of an epoch. */
+static bool saves_first(const tide_job *job) {
+    return job->trainer_eval_strategy == TIDE_trainer_eval_strategy_epoch &&
+           job->trainer_save_strategy == TIDE_trainer_save_strategy_steps;
+}
+
+static void play_behind(tide_trainer_run *t, unsigned step, bool saves) {
+    if (saves && tide_saves_behind(t->job, step)) tide_save_checkpoint(t, step);
+    if (!saves && tide_evaluates_behind(t->job, step)) tide_evaluate(t, step);
+}
+
 static void play_steps(tide_trainer_run *t) {
     tide_machine *m = &t->run->machine;
     const tide_job *job = t->job;
@@ -527,8 +538,7 @@ static void play_steps(tide_trainer_run *t) {
         tide_timeline_mark(&m->timeline, step, TIDE_PHASE_LOAD); /* the start of the step */
         play_training_steps(t, step);
         if (!m->has_failed) trainer_update(t, step);
-        if (!m->has_failed && tide_evaluates_behind(job, step)) tide_evaluate(t, step);
-        if (!m->has_failed && tide_saves_behind(job, step)) tide_save_checkpoint(t, step);
+        for (int saves = 0; saves < 2 && !m->has_failed; saves++) play_behind(t, step, saves != saves_first(job));
         step += tide_alike_step_ends(&steps, steps_alike(job, step));
     }
 }
