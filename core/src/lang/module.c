@@ -377,12 +377,10 @@ void tide_model_to_device(tide_model *model) {
     model->m->module = 0;
 }
 
-/* In the order in which Module.to() moved them; on the meta device, where none has moved, children first. */
+/* In the order of Module.to() and of FSDP2's search: the parameters of children before a module's own. */
 static bool comes_before(const tide_model *model, uint32_t a, uint32_t b) {
-    const tide_parameter_row *first = &model->parameters[a], *second = &model->parameters[b];
-    uint32_t born = first->tensor->storage->allocation, other = second->tensor->storage->allocation;
-    if (born != other) return born < other;
-    return first->module != second->module && tide_is_below(model, first->module, second->module);
+    uint32_t first = model->parameters[a].module, second = model->parameters[b].module;
+    return first != second && tide_is_below(model, first, second);
 }
 
 const uint32_t *tide_children_first(const tide_model *model) {
