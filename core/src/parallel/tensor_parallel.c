@@ -56,7 +56,7 @@ static void redistribute(tide_machine *m, tide_value *value, const tide_redistri
 }
 
 /* Whether a module is one of torchtitan's MoE. */
-static bool is_of_experts(const tide_model *model, uint32_t instance) {
+static bool is_in_experts(const tide_model *model, uint32_t instance) {
     for (uint32_t at = instance; at; at = model->instances[at].parent)
         if (tide_text_is(model->instances[at].of->name, "TitanMoE")) return true;
     return false;
@@ -74,7 +74,7 @@ static void prepare_input(tide_model *model, const tide_tensor_parallel *p, uint
     } else if (of == STYLE_PREPARE_INPUT) {
         how.forward = TIDE_COLLECTIVE_ALL_GATHER;
         how.backward = TIDE_COLLECTIVE_REDUCE_SCATTER;
-        how.is_async = is_of_experts(model, instance);
+        how.is_async = is_in_experts(model, instance);
     } else if (of == STYLE_SPLIT_ROW) {
         how.dim = LAST;
         how.forward = TIDE_COLLECTIVE_CHUNK;
@@ -122,7 +122,7 @@ static bool is_reduced_in_place(const tide_model *model, const tide_tensor_paral
 
 /* Whether hidden states around a module are sharded along the sequence: around torchtitan's experts always. */
 static bool is_along(const tide_model *model, const tide_tensor_parallel_plan *plan, uint32_t instance) {
-    return plan->sequence_parallel || is_of_experts(model, instance);
+    return plan->sequence_parallel || is_in_experts(model, instance);
 }
 
 /* _prepare_output_fn */
