@@ -243,6 +243,8 @@ static const struct {
     {MEGATRON, TIDE_SET_parallel_cp_comm_type, has_context_ranks, " with parallel.cp=1"},
     {MEGATRON, TIDE_SET_parallel_overlap_p2p, is_interleaved, " without parallel.virtual_stages"},
     {MEGATRON, TIDE_SET_parallel_account_embedding, is_pipelined, " with parallel.pp=1"},
+    {MEGATRON, TIDE_SET_parallel_first_stage_layers, is_pipelined, " with parallel.pp=1"},
+    {MEGATRON, TIDE_SET_parallel_last_stage_layers, is_pipelined, " with parallel.pp=1"},
     {MEGATRON, TIDE_SET_parallel_account_loss, is_pipelined, " with parallel.pp=1"},
     {MEGATRON, TIDE_SET_parallel_recompute_method, recomputes_all, " without parallel.recompute=full"},
     {MEGATRON, TIDE_SET_parallel_recompute_layers, recomputes_all, " without parallel.recompute=full"},
