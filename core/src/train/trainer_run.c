@@ -8,7 +8,7 @@
 const tide_trl tide_trls[TIDE_trainer_COUNT] = {
     [TIDE_trainer_sft] = {.name = "sft", .counts_labels = true, .sees_images = true},
     [TIDE_trainer_dpo] = {.name = "dpo", .has_reference = true, .sees_images = true},
-    [TIDE_trainer_kto] = {.name = "kto", .has_reference = true},
+    [TIDE_trainer_kto] = {.name = "kto", .has_reference = true, .sees_images = true},
     [TIDE_trainer_orpo] = {.name = "orpo", .builds_logits = true},
     [TIDE_trainer_cpo] = {.name = "cpo", .builds_logits = true},
     [TIDE_trainer_reward] = {.name = "reward", .builds_logits = true},
@@ -73,30 +73,50 @@ bool tide_has_images(const tide_trainer_run *t) {
 
 static const char *const columns[] = {"input_ids", "attention_mask", "labels"}; /* or "completion_mask" */
 
+/* The columns of a list, owned by the batch. */
+static void take_columns(tide_trainer_run *t, tide_batch *b, tide_value of) {
+    for (uint32_t i = 0; of.kind == TIDE_VALUE_LIST && i < of.list->count && i < TIDE_INPUT_LIMIT; i++) {
+        b->names[i] = t->kind->counts_labels && i < TIDE_COUNT_OF(columns) ? columns[i] : "";
+        b->values[b->count++] = tide_value_retain(of.list->items[i]);
+    }
+    tide_value_release(t->run->model.m, of);
+}
+
 /* DataCollatorForVisionLanguageModeling (trl/trainer/sft_trainer.py); DataCollatorForVisionPreference
- * (trl/trainer/dpo_trainer.py), whose rows are chosen and rejected ones with the same images. */
+ * (trl/trainer/dpo_trainer.py), whose rows are chosen and rejected ones with the same images. NAME_batch_of_images() of
+ * library/trainers.json adds columns. */
 static bool make_batch_of_images(tide_trainer_run *t, const tide_job *job, tide_batch *b) {
     tide_machine *m = &t->run->machine;
+    tide_model *model = &t->run->model;
     tide_batch made = {0};
-    tide_value media = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
+    tide_value whole = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)},
+               media = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
     if (job->trainer == TIDE_trainer_dpo) tide_put_size(t->run, "batch", 2 * job->batch);
-    bool is_made = tide_make_batch(t->run, job, &made, m->diags);
-    if (is_made) add_mask(t, &made);
-    b->count = TIDE_COUNT_OF(columns) + 1;
-    for (uint32_t i = 0; i < TIDE_COUNT_OF(columns); i++) b->names[i] = t->kind->counts_labels ? columns[i] : "";
+    if (!tide_make_batch(t->run, job, &made, m->diags)) return false;
+    add_mask(t, &made);
+    for (uint32_t i = 0; i < TIDE_COUNT_OF(columns); i++) tide_list_push(m, whole.list, tide_none());
     for (uint32_t i = 0; i < made.count; i++) {
         uint32_t column = 0;
         while (column < TIDE_COUNT_OF(columns) && strcmp(made.names[i], columns[column]) != 0) column++;
         if (column < TIDE_COUNT_OF(columns)) {
-            b->values[column] = made.values[i];
+            whole.list->items[column] = made.values[i];
             continue;
         }
         tide_list_push(m, media.list, (tide_value){.kind = TIDE_VALUE_TEXT, .text = tide_text_of(made.names[i])});
         tide_list_push(m, media.list, made.values[i]);
     }
-    b->names[TIDE_COUNT_OF(columns)] = "";
-    b->values[TIDE_COUNT_OF(columns)] = media;
-    return is_made;
+    tide_list_push(m, whole.list, media);
+    tide_text name = tide_text_of(tide_format(m->arena, "%s_batch_of_images", t->kind->name));
+    tide_function *more = tide_function_find(model->descriptions, NULL, name);
+    if (more) {
+        m->state.factor = TIDE_FACTOR_INPUT;
+        tide_value longer = tide_model_run(model, more, &whole, 1);
+        m->state.factor = TIDE_FACTOR_TEMPORARY;
+        tide_value_release(m, whole);
+        whole = longer;
+    }
+    take_columns(t, b, whole);
+    return !m->has_failed;
 }
 
 bool tide_trainer_batch(tide_trainer_run *t, const tide_job *job, tide_batch *b) {
@@ -114,11 +134,7 @@ bool tide_trainer_batch(tide_trainer_run *t, const tide_job *job, tide_batch *b)
     m->state.factor = TIDE_FACTOR_INPUT;
     tide_value made = tide_model_run(&t->run->model, make, NULL, 0);
     m->state.factor = TIDE_FACTOR_TEMPORARY;
-    for (uint32_t i = 0; made.kind == TIDE_VALUE_LIST && i < made.list->count; i++) {
-        b->names[i] = kind->counts_labels && i < TIDE_COUNT_OF(columns) ? columns[i] : "";
-        b->values[b->count++] = tide_value_retain(made.list->items[i]);
-    }
-    tide_value_release(m, made);
+    take_columns(t, b, made);
     return !m->has_failed;
 }
 
@@ -386,7 +402,7 @@ tide_tensor *tide_compute_trl_loss(tide_trainer_run *t, tide_value batch) {
 static bool check_beside_images(tide_trainer_run *t) {
     const tide_job *job = t->job;
     bool pads = job->pad_to_multiple_of > 1,
-         has_prompts = job->trainer == TIDE_trainer_dpo || job->trainer_prompt_length;
+         has_prompts = job->trainer != TIDE_trainer_sft || job->trainer_prompt_length;
     const struct {
         bool is_set;
         tide_status status;

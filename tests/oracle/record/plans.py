@@ -326,7 +326,7 @@ class Trainer:
 PREFERENCES = ("dpo", "kto", "reward", "orpo", "cpo")
 GENERATE = ("grpo", "rloo")
 DISTIL = ("gkd",)
-SEE_IMAGES = ("sft", "dpo")  # of TRL's trainers, those whose collators make rows with images here
+SEE_IMAGES = ("sft", "dpo", "kto")  # of TRL's trainers, those whose collators make rows with images here
 READ_BY: dict[str, tuple[str, ...]] = {  # fields of a Trainer that not every kind reads
     "prompt": ("sft", *PREFERENCES, *GENERATE, *DISTIL),
     "turns": ("sft",),

@@ -56,7 +56,7 @@ class Reading(unittest.TestCase):
         self.refused({**of("hf"), "kernels": "liger_layers"}, "hf has no kernels of liger_layers")
         self.refused({**of("hf"), "adapter.merged": True, "labels": False}, "does not read labels, adapter.merged")
         self.refused({**of("hf"), "loss": "shifted"}, "does not read loss")
-        self.refused({**of("kto"), "images": 2}, "no images")
+        self.refused({**of("reward"), "images": 2}, "no images")
         self.refused({**of("hf"), "checkpointing": "selective"}, "selective checkpointing")
         self.refused({**of("sft"), "compile": {"what": "layers"}}, "of compile a trainer reads mode")
         mixed = {"kind": "fsdp2", "dp": 2, "param_dtype": "bf16"}

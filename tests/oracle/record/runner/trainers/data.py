@@ -68,7 +68,7 @@ def is_of_media(case: Case, model: Model) -> bool:
 def has_processor(case: Case, model: Model) -> bool:
     """Whether AutoProcessor has one for the model, which the trainer then takes."""
     assert case.trainer
-    return "vision_config" in model.config and case.trainer.kind in ("kto", *SEE_IMAGES)
+    return "vision_config" in model.config and case.trainer.kind in SEE_IMAGES
 
 
 def processor() -> Any:
@@ -104,6 +104,14 @@ def media_collator(case: Case, model: Model) -> Callable[[list[Any]], dict[str, 
             completion = mask.clone()
             completion[:, :prompt] = 0
             return made | {"completion_mask": completion}
+        if kind == "kto":  # DataCollatorForVisionUnpairedPreference
+            completion = mask.clone()
+            completion[:, :prompt] = 0
+            made["completion_mask"] = completion
+            if case.trainer.loss_type != "apo_zero_unpaired":
+                made |= {"KL_input_ids": ids.clone(), "KL_attention_mask": mask.clone(), "KL_completion_mask": completion.clone()}
+                made |= {f"KL_{name}": made[name].clone() for name in ("token_type_ids", "mm_token_type_ids") if name in made}
+            return made | {"label": torch.tensor([i % 2 == 0 for i in range(len(samples))])}
         labels = ids.clone()  # DataCollatorForVisionLanguageModeling
         labels[mask == 0] = -100
         labels[:, :prompt] = -100
