@@ -77,7 +77,7 @@ static void name_teacher_modules(tide_model *model, uint32_t first) {
     tide_arena *arena = model->m->arena;
     uint32_t part = model->part_count;
     TIDE_ROOM(arena, model->parts, model->part_count, model->part_capacity);
-    model->parts[model->part_count++] = "teacher";
+    model->parts[model->part_count++] = "Teacher";
     for (uint32_t i = first; i < model->instance_count; i++) {
         tide_instance *of = &model->instances[i];
         of->part = part;
