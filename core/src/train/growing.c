@@ -425,8 +425,8 @@ static int64_t play_growing(const tide_growing_loop *loop, int64_t count, bool m
         int64_t first = step, end = step;
         bool is_so = take_two(&g, step);
         step += 2;
-        if (is_so) end = last_alike(&g, g.m->same_keys, count);
         if (is_so) {
+            end = last_alike(&g, g.m->same_keys, count);
             int64_t events = events_of_steps(&g, end);
             end = last_small(&g, end, events);
             if (end - step >= 2) {
