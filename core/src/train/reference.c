@@ -76,11 +76,9 @@ static void find_states(tide_reference *r) {
     }
 }
 
-/* Labels the allocations of the reference model. */
-static void name_allocations(tide_machine *m, uint32_t first) {
+void tide_name_kept_allocations(tide_machine *m, uint32_t first, const char *name) {
     for (uint32_t i = first; i < m->timeline.allocation_count; i++)
-        if (*tide_timeline_died(&m->timeline, i) == TIDE_NEVER)
-            tide_timeline_at(&m->timeline, i)->op = "reference model";
+        if (*tide_timeline_died(&m->timeline, i) == TIDE_NEVER) tide_timeline_at(&m->timeline, i)->op = name;
 }
 
 tide_reference *tide_reference_new(tide_run *run, const tide_job *job) {
@@ -109,7 +107,7 @@ tide_reference *tide_reference_new(tide_run *run, const tide_job *job) {
     m->makes_on_host = is_on_host;
     if (strategy && strategy->prepare_reference) strategy->prepare_reference(&r->wrapper);
     tide_reference_swap(r);
-    name_allocations(m, first);
+    tide_name_kept_allocations(m, first, "reference model");
     model->state.is_on_meta = is_on_meta;
     m->makes_on_host = is_on_host;
     model->state.dtype = dtype;

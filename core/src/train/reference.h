@@ -29,6 +29,8 @@ typedef struct tide_reference {
 /* create_model_from_path(), then prepare_deepspeed(), prepare_fsdp() or prepare_model(). Lives as long as the run; NULL
  * after an error. */
 tide_reference *tide_reference_new(tide_run *run, const tide_job *job);
+/* Gives what lives of the allocations from `first` on this name: a second model's. */
+void tide_name_kept_allocations(tide_machine *m, uint32_t first, const char *name);
 /* Called before and after its passes: exchanges the reference and the policy. */
 void tide_reference_swap(tide_reference *r);
 /* The garbage collector takes the modules of one that was dropped; flat parameters of FSDP1 outlive them, gathered or

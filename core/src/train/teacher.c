@@ -3,6 +3,7 @@
 
 #include "base/units.h"
 #include "train/adapters.h"
+#include "train/reference.h"
 
 #define PLACE "/settings/trainer.teacher"
 
@@ -86,11 +87,6 @@ static void name_teacher_modules(tide_model *model, uint32_t first) {
     }
 }
 
-static void name_teacher_allocations(tide_machine *m, uint32_t first) {
-    for (uint32_t i = first; i < m->timeline.allocation_count; i++)
-        if (*tide_timeline_died(&m->timeline, i) == TIDE_NEVER) tide_timeline_at(&m->timeline, i)->op = "teacher model";
-}
-
 void tide_teacher_exchange(tide_teacher *teacher, tide_model *model) {
     static const char *const names[TIDE_TEACHER_SETTING_COUNT] = {TIDE_TEACHER_SETTINGS};
     for (size_t i = 0; i < TIDE_COUNT_OF(names); i++) {
@@ -159,7 +155,7 @@ bool tide_teacher_load(tide_teacher *teacher, tide_run *run, const tide_job *job
     if (is_made) place_teacher(run, of);
     teacher->root = model->root;
     name_teacher_modules(model, first_instance);
-    name_teacher_allocations(m, first);
+    tide_name_kept_allocations(m, first, "teacher model");
     m->makes_on_host = is_on_host;
     model->state.is_on_meta = is_on_meta;
     model->state.dtype = dtype;
