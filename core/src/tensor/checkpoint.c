@@ -119,10 +119,12 @@ static tide_checkpoint_frame *frame_new(tide_machine *m, void *function, const t
     return frame;
 }
 
-/* Of a reentrant frame after its backward: releases the saved inputs but keeps the function and what it refers to. */
-static void drop_inputs(tide_machine *m, tide_held *held) {
+/* Of a reentrant frame after its backward: releases the saved inputs but keeps the function and what it refers to, and
+ * inputs that are no tensors: ctx.inputs. */
+static void drop_saved_inputs(tide_machine *m, tide_held *held) {
     tide_checkpoint_frame *frame = (tide_checkpoint_frame *)held;
     for (uint32_t i = 0; i < frame->input_count; i++) {
+        if (frame->inputs[i].kind == TIDE_VALUE_LIST) continue;
         tide_value_release(m, frame->inputs[i]);
         frame->inputs[i] = tide_none();
         tide_slot_clear(m, &frame->saved[i]);
@@ -140,7 +142,8 @@ static void forget_remade(tide_machine *m, tide_checkpoint_frame *frame) {
 static void frame_release(tide_machine *m, tide_checkpoint_frame *frame) {
     TIDE_INVARIANT(frame->references > 0);
     if (--frame->references) return;
-    drop_inputs(m, &frame->held);
+    drop_saved_inputs(m, &frame->held);
+    for (uint32_t i = 0; i < frame->input_count; i++) tide_value_release(m, frame->inputs[i]);
     for (int i = 0; i < TIDE_CHECKPOINT_OUTPUTS; i++) tide_release(m, frame->output[i]);
     forget_remade(m, frame);
     tide_pool_free(m, frame->inputs, (frame->input_count + 1) * sizeof *frame->inputs);
@@ -361,7 +364,7 @@ static tide_value call_reentrant(tide_machine *m, tide_checkpoint_frame *frame) 
     tide_machine_restore(m, &outside);
     if (!node) return output;
     frame->references++;
-    frame->held = (tide_held){drop_inputs, release_frame};
+    frame->held = (tide_held){drop_saved_inputs, release_frame};
     node->held = &frame->held;
     tide_value *items = output.kind == TIDE_VALUE_LIST ? output.list->items : &output;
     uint32_t item_count = output.kind == TIDE_VALUE_LIST ? output.list->count : 1;
@@ -467,7 +470,7 @@ tide_value tide_checkpoint_without_output(tide_machine *m, void *function, tide_
     bool is_used = node && items[0].kind == TIDE_VALUE_TENSOR && !tide_is_aborting(m);
     if (is_used) {
         frame->references++;
-        frame->held = (tide_held){drop_inputs, release_frame};
+        frame->held = (tide_held){drop_saved_inputs, release_frame};
         node->held = &frame->held;
     }
     for (uint32_t i = 0; is_used && i < output_count && i < CHECKPOINT_OUTPUT_LIMIT; i++) {

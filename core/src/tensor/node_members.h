@@ -24,6 +24,9 @@ typedef union tide_node_members {
         tide_layout *mat2; /* of the gradient of mat2 */
     } grouped_mm;
     struct {
+        tide_layout *view; /* of the view that was written to */
+    } written;
+    struct {
         bool has_dropout;
         int64_t kv_heads, keys, sequences;
     } attention;

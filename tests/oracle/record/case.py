@@ -56,6 +56,7 @@ class Case:
     quant_storage: Dtype | None = key("quant.storage", None)  # 4 bits: bnb_4bit_quant_storage (bytes)
     quant_compute_dtype: Dtype | None = key("quant.compute_dtype", None)  # 4 bits (as the weights)
     quant_experts: bool = key("quant.experts", False)  # experts that are one parameter too, as axolotl loads them
+    quant_skip: list[str] = listed("quant.skip")  # modules that are not quantised: ends of their names
     from_pretrained: bool = False  # quantised and loaded by transformers' from_pretrained(), not by hand
     kbit_prepare: bool = True  # peft.prepare_model_for_kbit_training after quant
     float8: Literal["tensorwise", "rowwise", "rowwise_with_gw_hp"] | None = None  # torchao: linear layers but the head

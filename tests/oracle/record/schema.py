@@ -21,8 +21,8 @@ def key(name: str, default: Any) -> Any:
     return dataclasses.field(default=default, metadata={"key": name})
 
 
-def listed() -> Any:
-    return dataclasses.field(default_factory=list)
+def listed(name: str | None = None) -> Any:
+    return dataclasses.field(default_factory=list, metadata={"key": name} if name else {})
 
 
 def mapped() -> Any:

@@ -58,18 +58,71 @@ static void copy_slice_run(tide_machine *m, tide_node *node, tide_tensor **grads
 }
 static const tide_backward copy_slice_backward = {"CopySlices", copy_slice_run};
 
-static tide_value op_copy_slice(tide_machine *m, tide_value *a) {
+static tide_value written_slice(tide_machine *m, const tide_backward *backward, tide_value *a) {
     tide_tensor *both[2] = {tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[4])};
     bool grad_enabled = m->state.grad_enabled;
     m->state.grad_enabled = false;
     tide_tensor *slice = tide_slice(m, both[0], tide_arg_int(m, a[1]), (tide_dim){tide_arg_int(m, a[2]), a[2].symbol},
                                     (tide_dim){tide_arg_int(m, a[3]), a[3].symbol});
     m->state.grad_enabled = grad_enabled;
-    tide_node *node = tide_node_new(m, &copy_slice_backward, both, 2);
+    tide_node *node = tide_node_new(m, backward, both, 2);
     if (node) node->extra = (tide_meta){slice->shape, both[1]->dtype, false};
     tide_tensor *t = tide_alias(m, both[0]);
     tide_release(m, slice);
     return tide_of_tensor(node ? tide_set_grad_fn(m, node, t) : t);
+}
+
+/* x[start:stop] = source along a dimension. */
+static tide_value op_copy_slice(tide_machine *m, tide_value *a) {
+    return written_slice(m, &copy_slice_backward, a);
+}
+
+/* CopySlices over AddBackward0: the gradient of what was added is the clone of the slice. */
+static void add_slice_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_tensor *base = tide_empty_like(m, grads[0], grads[0]->dtype);
+    tide_tensor *slice = tide_empty(m, node->extra.shape, grads[0]->dtype);
+    if (tide_needs_input_grad(node, 0)) results[0] = tide_retain(base);
+    if (tide_needs_input_grad(node, 1)) results[1] = tide_retain(slice);
+    tide_release(m, slice);
+    tide_release(m, base);
+}
+static const tide_backward add_slice_backward = {"CopySlices", add_slice_run};
+
+/* x[start:stop] += source along a dimension. */
+static tide_value op_add_slice(tide_machine *m, tide_value *a) {
+    return written_slice(m, &add_slice_backward, a);
+}
+
+/* The same for a view that covers its base, whose strides its gradient has. */
+static void add_view_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_layout *view = node->of.written.view;
+    tide_tensor *base = tide_empty_laid_out(m, view, grads[0]->dtype),
+                *slice = tide_empty(m, &view->shape, grads[0]->dtype);
+    if (tide_needs_input_grad(node, 0)) results[0] = tide_retain(base);
+    if (tide_needs_input_grad(node, 1)) results[1] = tide_retain(slice);
+    tide_release(m, slice);
+    tide_release(m, base);
+}
+static const tide_backward add_view_backward = {"CopySlices", add_view_run};
+
+/* derivatives.yaml, as_strided: the gradient is copied into zeros of the base. */
+static void strided_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    if (tide_needs_input_grad(node, 0)) results[0] = tide_empty_laid_out(m, node->of.written.view, grads[0]->dtype);
+}
+static const tide_backward strided_backward = {"AsStridedBackward0", strided_run};
+
+tide_tensor *tide_add_to_view(tide_machine *m, tide_tensor *view, tide_tensor *other) {
+    tide_tensor *both[2] = {view, other};
+    tide_node *node = tide_node_new(m, &add_view_backward, both, 2);
+    tide_tensor *written = tide_alias(m, view);
+    if (!node) return written;
+    node->of.written.view = view->layout;
+    tide_set_grad_fn(m, node, written);
+    node = tide_node_new(m, &strided_backward, &written, 1);
+    node->of.written.view = view->layout;
+    tide_tensor *again = tide_set_grad_fn(m, node, tide_alias(m, written));
+    tide_release(m, written);
+    return again;
 }
 
 static tide_value op_contiguous(tide_machine *m, tide_value *a) {
@@ -140,6 +193,7 @@ static tide_value op_autocast_cast(tide_machine *m, tide_value *a) {
 
 static const tide_op copy_ops[] = {
     {"copy_slice_", "x, dim, start, stop, source", TIDE_CAST_NONE, op_copy_slice},
+    {"add_slice_", "x, dim, start, stop, source", TIDE_CAST_NONE, op_add_slice},
     {"contiguous", "x", TIDE_CAST_NONE, op_contiguous},
     {"clone", "x", TIDE_CAST_NONE, op_clone},
     {"detach", "x", TIDE_CAST_NONE, op_detach},

@@ -289,8 +289,7 @@ static tide_value in_place(tide_machine *m, const tide_backward *backward, tide_
         tide_fail(m, TIDE_ERR_CONFLICT,
                   "\"Output 0 of _ToTorchTensor is a view and is being modified inplace\": the result of a layer that "
                   "tensor parallelism cuts; use parallel.kind=fsdp2 or zero3");
-    if (!node) return tide_of_tensor(t);
-    return tide_of_tensor(tide_set_grad_fn(m, node, t));
+    return tide_of_tensor(node ? tide_set_grad_fn(m, node, t) : t);
 }
 
 static void scaled_add_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
@@ -302,6 +301,9 @@ static const tide_backward scaled_add_backward = {"AddBackward0", scaled_add_run
 /* x.add_(y, alpha=2) */
 static tide_value op_add_(tide_machine *m, tide_value *a) {
     bool is_scaled = is_scalar(a[2]) && !(a[2].kind == TIDE_VALUE_INT && a[2].integer == 1);
+    tide_tensor *x = tide_arg_tensor(m, a[0]);
+    if (x->is_view && x->requires_grad && !x->is_leaf && !is_scaled && !is_scalar(a[1]))
+        return tide_of_tensor(tide_add_to_view(m, x, tide_arg_tensor(m, a[1])));
     return in_place(m, is_scaled ? &scaled_add_backward : &add_backward, a);
 }
 

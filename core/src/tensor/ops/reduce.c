@@ -257,6 +257,41 @@ static tide_value op_norm(tide_machine *m, tide_value *a) {
     return tide_of_tensor(out);
 }
 
+/* FunctionsManual.cpp, std_backward and var_backward: grad / (result * 2) where result is not 0, times self - mean. */
+static void std_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_tensor *x = tide_saved_at(m, node, 0), *out = tide_saved_at(m, node, 1);
+    tide_tensor *doubled = tide_elementwise(m, &out, 1, out->dtype),
+                *of_variance = tide_elementwise(m, grads, 1, grads[0]->dtype);
+    tide_alloc_and_free(m, tide_count(out)); /* result == 0 */
+    tide_release(m, doubled);
+    tide_tensor *mean = tide_sum_plain(m, x, node->of.reduction.dims, true, x->dtype), *both[2] = {x, mean},
+                *difference = tide_elementwise(m, both, 2, x->dtype),
+                *scaled = tide_elementwise(m, &of_variance, 1, of_variance->dtype);
+    both[0] = difference;
+    both[1] = scaled;
+    results[0] = tide_elementwise(m, both, 2, x->dtype);
+    tide_release(m, scaled);
+    tide_release(m, difference);
+    tide_release(m, mean);
+    tide_release(m, of_variance);
+    tide_release(m, out);
+    tide_release(m, x);
+}
+static const tide_backward std_backward = {"StdBackward0", std_run};
+
+/* ReduceMomentKernel.cu: a partial result is a WelfordData of four numbers. */
+static tide_value op_std(tide_machine *m, tide_value *a) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]);
+    unsigned mask = mask_of(m, a[1], x->shape->dims);
+    tide_node *node = tide_node_new(m, &std_backward, &x, 1);
+    tide_save(m, node, x);
+    if (node) node->of.reduction.dims = mask;
+    tide_tensor *out = tide_set_grad_fn(
+        m, node, reduce_plain(m, x, mask, true, (tide_dtype)x->dtype, 4 * accumulator_bytes((tide_dtype)x->dtype)));
+    tide_save(m, node, out);
+    return tide_of_tensor(out);
+}
+
 static tide_value op_all(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
     return tide_of_tensor(tide_sum_plain(m, x, mask_of(m, a[1], x->shape->dims), tide_arg_bool(m, a[2]), TIDE_BOOL));
@@ -325,6 +360,7 @@ static const tide_op reduce_ops[] = {
     {"logsumexp", "x, dim, keepdim=false", TIDE_CAST_FP32, op_logsumexp},
     {"sum", "x, dim=none, keepdim=false", TIDE_CAST_NONE, op_sum},
     {"mean", "x, dim=none, keepdim=false", TIDE_CAST_NONE, op_mean},
+    {"std", "x, dim", TIDE_CAST_NONE, op_std},
     {"norm", "x, dim=none, keepdim=true", TIDE_CAST_NONE, op_norm},
     {"argmax", "x, dim, keepdim=false", TIDE_CAST_NONE, op_argmax},
     {"argmax_out", "out, x, dim", TIDE_CAST_NONE, op_argmax_out},

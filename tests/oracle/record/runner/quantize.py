@@ -22,7 +22,7 @@ TORCHAO = {"int8wo": "Int8WeightOnlyConfig", "int4wo": "Int4WeightOnlyConfig", "
 def replace_layers(model: Any, case: Case, dtype: Any) -> None:
     """Replaces linear layers by bitsandbytes' ones, weights still on the host.  By hand: all but the output head;
     from_pretrained: what transformers' quantizer chooses."""
-    kept = kept_by_transformers(model) if case.from_pretrained else kept_by_hand(model)
+    kept = kept_by_transformers(model, case) if case.from_pretrained else kept_by_hand(model, case)
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
             if is_replaced(child, case) and child not in kept:
@@ -45,17 +45,18 @@ def is_conv1d(module: Any) -> bool:
     return isinstance(module, Conv1D)
 
 
-def kept_by_hand(model: Any) -> set[Any]:
+def kept_by_hand(model: Any, case: Case) -> set[Any]:
     head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
-    return {head} | {m for name, m in model.named_modules() if name.rpartition(".")[2] == "lm_head"}
+    ends = ("lm_head", *case.quant_skip)
+    return {head} | {m for name, m in model.named_modules() if name.rpartition(".")[2] in ends}
 
 
-def kept_by_transformers(model: Any) -> set[Any]:
+def kept_by_transformers(model: Any, case: Case) -> set[Any]:
     """HfQuantizer.get_modules_to_not_convert, as replace_with_bnb_linear uses it."""
     from transformers.quantizers.base import HfQuantizer
     from transformers.quantizers.quantizers_utils import should_convert_module
 
-    names = HfQuantizer.get_modules_to_not_convert(model, None, model._keep_in_fp32_modules)
+    names = HfQuantizer.get_modules_to_not_convert(model, case.quant_skip or None, model._keep_in_fp32_modules)
     return {m for name, m in model.named_modules() if not should_convert_module(name, names)}
 
 
