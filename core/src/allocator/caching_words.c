@@ -57,8 +57,6 @@ static bool is_of_pool(const tide_caching_allocator *a, uint32_t segment, tide_p
 }
 
 bool tide_caching_words(const tide_caching_allocator *a, tide_pool_kind pool, tide_words *to, tide_arena *arena) {
-    if (pool == TIDE_POOL_SMALL && a->pending_events)
-        return false; /* with growing requests all events would be replayed */
     if (a->collect_bytes != UINT64_MAX || (a->pending_events && a->holds_events)) return false;
     uint32_t *births = tide_arena_grow(arena, NULL, 0, (a->segment_count + 1) * sizeof *births), count = 0;
     uint32_t first = to->count;

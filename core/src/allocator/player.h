@@ -75,15 +75,18 @@ typedef struct tide_repeating {
     uint32_t iteration;    /* iterations done; 0 also outside of repetitions */
     tide_carried *carried; /* the loop-carried slots */
     uint32_t carried_count, carried_capacity;
-    tide_words now, then;    /* the allocator's state after this iteration, and after an earlier one */
-    uint32_t then_iteration; /* which one that was; 0: none */
-    uint64_t then_key;       /* a digest of the carried addresses then */
-    uint64_t then_retries;   /* the allocator's retries then */
-    uint64_t unplayed;       /* retries of skipped iterations */
+    tide_words now, then;     /* the allocator's state after this iteration, and after an earlier one */
+    uint32_t then_iteration;  /* which one that was; 0: none */
+    uint64_t then_key;        /* a digest of the carried addresses then */
+    uint64_t then_retries;    /* the allocator's retries then */
+    uint64_t retries;         /* since then, if the state recurs */
+    tide_pool_kind then_pool; /* the pool whose state it is */
+    uint64_t unplayed;        /* retries of skipped iterations */
     /* for Note [Skipping]: */
-    struct tide_kept_event *kept; /* the events of an iteration that are still played */
+    struct tide_kept_event *kept; /* lists of the events that are still played, one for each iteration of a round */
     uint32_t kept_count, kept_capacity;
-    uint64_t kept_bytes;       /* an upper bound of the segments that these request */
+    uint32_t round, lists;     /* the iterations of a round whose lists are being made (0: none), and those that are */
+    uint64_t kept_bytes;       /* an upper bound of the segments that an iteration requests */
     uint32_t large_from;       /* from this iteration on all growing requests are of the large pool */
     tide_caching_saved before; /* the state before a round that may fail, */
     tide_block *blocks_before; /* with the blocks of its own and of the carried slots */
@@ -142,6 +145,9 @@ bool tide_player_repeats(tide_player *p);
 bool tide_player_may_skip(tide_player *p, const tide_repetition *of);
 void tide_player_skip(tide_player *p, const tide_repetition *of, uint32_t round);
 void tide_player_forget_skipping(tide_player *p);
+/* repeating.c. How many iterations ago the pool's state was the same, looking after each so many; 0: it is not known.
+ */
+uint32_t tide_player_recurs(tide_player *p, const tide_repetition *of, tide_pool_kind pool, uint32_t each);
 /* Loop-carried slots receive the blocks that the last iteration left alive. */
 void tide_player_hand_on(tide_player *p, const tide_repetition *of, tide_pool_kind pool);
 /* Moves the blocks that an iteration holds to slots of their own. */

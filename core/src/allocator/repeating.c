@@ -11,7 +11,8 @@
  * iteration first; what micro-batches of a pipeline save is freed in order.
  *
  * If requests grow from one iteration to the next, only the state of the small pool can recur; if each iteration leaves
- * small blocks alive, or backward frees them, only that of the large pool: see skipping.c. In a growing loop the small
+ * small blocks alive, or backward frees them, only that of the large pool, and small blocks that outlive an iteration
+ * can change places for a long time: see skipping.c. In a growing loop the small
  * pool can take thousands of iterations to recur; where the repetition says so (`settles`), it is assumed to after
  * SETTLED. */
 
@@ -19,7 +20,7 @@
 
 #include "allocator/play_event.h"
 
-enum { SETTLED = 64 };
+enum { SETTLED = 64, TOGETHER = 64 };
 
 static void find_carried(tide_player *p, const tide_repetition *of) {
     tide_repeating *r = &p->repeating;
@@ -41,15 +42,16 @@ static bool is_in_part(const tide_repetition *of) {
     return of->growth || of->held_count || of->unwinds;
 }
 
-/* The pool whose state can recur. */
-static tide_pool_kind pool_of_rounds(const tide_repetition *of) {
-    return of->growth ? TIDE_POOL_SMALL : is_in_part(of) ? TIDE_POOL_LARGE : TIDE_POOL_ALL;
+/* The pool whose state is compared: if both together have not recurred by now, the large one alone may. */
+static tide_pool_kind pool_of_rounds(tide_player *p, const tide_repetition *of) {
+    if (of->growth) return TIDE_POOL_SMALL;
+    bool may_be_apart = p->repeating.iteration >= TOGETHER && tide_player_may_skip(p, of);
+    return is_in_part(of) || may_be_apart ? TIDE_POOL_LARGE : TIDE_POOL_ALL;
 }
 
 /* Reads the state of that pool. False: it cannot be compared. */
-static bool look_at_state(tide_player *p, const tide_repetition *of) {
+static bool look_at_state(tide_player *p, const tide_repetition *of, tide_pool_kind pool) {
     tide_repeating *r = &p->repeating;
-    tide_pool_kind pool = pool_of_rounds(of);
     r->now.count = 0;
     if (!p->plays_transients_at_once || !tide_caching_words(p->allocator, pool, &r->now, p->arena)) return false;
     for (uint32_t i = 0; i < r->carried_count; i++) {
@@ -62,11 +64,12 @@ static bool look_at_state(tide_player *p, const tide_repetition *of) {
 }
 
 /* A digest of the carried addresses: if it differs, so do the states. */
-static uint64_t carried_key(const tide_player *p, const tide_repetition *of) {
+static uint64_t carried_key(const tide_player *p, const tide_repetition *of, tide_pool_kind pool) {
     uint64_t key = 0;
     for (uint32_t i = 0; i < p->repeating.carried_count; i++) {
-        tide_block block = p->blocks[p->repeating.carried[i].slot + of->own];
-        if (is_in_part(of) && tide_player_is_small(p, p->repeating.carried[i].slot + of->own)) continue;
+        uint32_t slot = p->repeating.carried[i].slot + of->own;
+        tide_block block = p->blocks[slot];
+        if (pool != TIDE_POOL_ALL && tide_player_is_small(p, slot) != (pool == TIDE_POOL_SMALL)) continue;
         key = (key ^ tide_caching_address(p->allocator, block)) * UINT64_C(0x9e3779b97f4a7c15);
         key ^= key >> 29;
     }
@@ -86,38 +89,57 @@ static void repeat_figures(tide_player *p, const tide_repetition *of, uint32_t r
     }
 }
 
+/* Including those of the inner ones. */
+static uint64_t count_retries(const tide_player *p) {
+    return tide_caching_counters(p->allocator).alloc_retries + p->outer.unplayed;
+}
+
+uint32_t tide_player_recurs(tide_player *p, const tide_repetition *of, tide_pool_kind pool, uint32_t each) {
+    tide_repeating *r = &p->repeating;
+    if (r->then_pool != pool) r->then_iteration = 0;
+    uint32_t played = r->iteration + 1, looks = (played - r->looked_from) / each;
+    uint64_t key = of->growth ? 0 : carried_key(p, of, pool), retries = count_retries(p);
+    bool is_kept = !r->then_iteration || (looks & (looks - 1)) == 0;
+    if ((key != r->then_key && !is_kept) || !look_at_state(p, of, pool)) return 0;
+    if (!r->then_iteration) r->looked_from = pool == TIDE_POOL_ALL ? 0 : r->iteration + 1 - each;
+    if (r->then_iteration && r->now.count == r->then.count &&
+        (!r->now.count || memcmp(r->now.at, r->then.at, r->now.count * sizeof *r->now.at) == 0)) {
+        r->retries = retries - r->then_retries;
+        return played - r->then_iteration;
+    }
+    if (is_kept) {
+        tide_words then = r->then;
+        r->then = r->now;
+        r->now = then;
+        r->then_pool = pool;
+        r->then_iteration = played;
+        r->then_key = key;
+        r->then_retries = retries;
+    }
+    return 0;
+}
+
 /* Skips as many rounds as fit into the remaining iterations. */
 static void leave_out_rounds(tide_player *p, const tide_repetition *of) {
     tide_repeating *r = &p->repeating;
     uint32_t played = r->iteration + 1, left = of->times - r->iteration;
     if (!left || (is_in_part(of) && !tide_player_may_skip(p, of))) return;
-    if (of->settles && played >= SETTLED && look_at_state(p, of)) {
+    if (r->round) {
+        tide_player_skip(p, of, r->round);
+        return;
+    }
+    tide_pool_kind pool = pool_of_rounds(p, of);
+    if (of->settles && played >= SETTLED && look_at_state(p, of, pool)) {
         tide_player_skip(p, of, 1);
         return;
     }
-    uint64_t key = of->growth ? 0 : carried_key(p, of);
-    bool is_kept = !r->then_iteration || ((played - r->looked_from) & (played - r->looked_from - 1)) == 0;
-    if ((key != r->then_key && !is_kept) || !look_at_state(p, of)) return;
-    if (!r->then_iteration) r->looked_from = is_in_part(of) ? r->iteration : 0;
-    /* including the inner ones */
-    uint64_t retries = tide_caching_counters(p->allocator).alloc_retries + p->outer.unplayed;
-    if (r->then_iteration && r->now.count == r->then.count &&
-        (!r->now.count || memcmp(r->now.at, r->then.at, r->now.count * sizeof *r->now.at) == 0)) {
-        uint32_t round = played - r->then_iteration, rounds = left / round;
-        if (is_in_part(of)) {
-            if (of->growth || retries == r->then_retries) tide_player_skip(p, of, round);
-            return;
-        }
-        r->unplayed += (retries - r->then_retries) * rounds;
+    uint32_t round = tide_player_recurs(p, of, pool, 1), rounds = round ? left / round : 0;
+    if (pool != TIDE_POOL_ALL) {
+        if (round && (of->growth || !r->retries)) tide_player_skip(p, of, round);
+    } else if (rounds) {
+        r->unplayed += r->retries * rounds;
         repeat_figures(p, of, round, rounds * round);
         r->iteration += rounds * round;
-    } else if (is_kept) {
-        tide_words then = r->then;
-        r->then = r->now;
-        r->now = then;
-        r->then_iteration = played;
-        r->then_key = key;
-        r->then_retries = retries;
     }
 }
 

@@ -5,8 +5,10 @@
  * large pool, and the state of the small pool recurs, then the small pool serves its requests alike in every round:
  * they are skipped. What they add to allocated memory between two events of the large pool is known, and the events of
  * the large pool are played. If each iteration leaves something alive in the small pool, or is a backward that frees
- * it, and the state of the large pool recurs after one iteration, it is the other way round. The pools interact only
- * when the device is full and both release their caches: a round in which that happens is undone and played in full. */
+ * it, and the state of the large pool recurs, it is the other way round. A large block may be larger than its request,
+ * depending on the place in the round, so each iteration of a round has a list of its own of what is played. The pools
+ * interact only when the device is full and both release their caches: a round in which that happens is undone and
+ * played in full. */
 #include "allocator/play_event.h"
 
 /* An event that is played, with the skipped events before it. */
@@ -24,7 +26,7 @@ struct tide_kept_event {
     uint32_t transient_event;
 };
 
-enum { FEWEST_PLAYINGS = 4, MOST_LOOKED_AT = 64 };
+enum { FEWEST_PLAYINGS = 4, MOST_LOOKED_AT = 1024, LONGEST_ROUND = 128 };
 static const uint64_t SMALL_BLOCK = UINT64_C(1) << 20; /* c10/core/AllocatorConfig.h: kSmallSize */
 
 bool tide_player_is_small(const tide_player *p, uint32_t slot) {
@@ -44,7 +46,7 @@ static bool is_played(const tide_player *p, const tide_repetition *of, uint32_t 
     return tide_player_is_small(p, slot) == (played_pool(of) == TIDE_POOL_SMALL);
 }
 
-/* Where an event of the last iteration finds its block: what it hands on is in the next one's slot. */
+/* Where the last iteration has what the next one frees in this slot. */
 static uint32_t slot_in_last(const tide_repetition *of, const tide_event *e) {
     return e->slot < of->first_allocation && e->slot >= end_of_saved(of) ? e->slot + of->own : e->slot;
 }
@@ -80,8 +82,8 @@ static uint64_t segment_of(const tide_player *p, uint64_t bytes) {
 /* Whether the last event is a transient like the one before it, with nothing played in between. */
 static bool repeats_transient(const tide_repeating *r) {
     const struct tide_kept_event *last = &r->kept[r->kept_count - 1];
-    return r->kept_count > 1 && last[-1].is_transient && !last->growth && !last[-1].growth &&
-           last->is.bytes == last[-1].is.bytes && last->is.stream == last[-1].is.stream;
+    return last[-1].is_transient && !last->growth && !last[-1].growth && last->is.bytes == last[-1].is.bytes &&
+           last->is.stream == last[-1].is.stream;
 }
 
 /* Removes it again and returns the skipped events including it. */
@@ -98,11 +100,12 @@ static struct tide_kept_event skip_transient(tide_repeating *r) {
     return next;
 }
 
+/* The list of the last iteration, after those of earlier ones. */
 static void find_kept(tide_player *p, const tide_repetition *of) {
     tide_repeating *r = &p->repeating;
     tide_event_cursor cursor = {.source = p->source, .event = of->first_event, .growing = of->growth ? of : NULL};
     struct tide_kept_event next = {0};
-    r->kept_count = 0;
+    uint32_t first = r->kept_count;
     uint64_t requests = 0, segment = 0;
     for (uint32_t i = of->first_event; i < of->last_event; i++) {
         tide_event e = tide_cursor_next(&cursor);
@@ -113,17 +116,17 @@ static void find_kept(tide_player *p, const tide_repetition *of) {
         if (!is_either || (e.used_by && of->growth)) r->can_skip = false;
         if (!r->can_skip) return;
         if (!is_kept) {
-            pass_over(&next, &e, i, p->figures.block_bytes[slot], requested_of(p, of, &e));
+            pass_over(&next, &e, i, p->figures.block_bytes[e.slot], requested_of(p, of, &e));
             continue;
         }
         uint64_t bytes = e.kind == TIDE_EVENT_ALLOC ? segment_of(p, e.bytes) : 0;
         segment = bytes > segment ? bytes : segment;
         requests += e.kind == TIDE_EVENT_ALLOC;
-        struct tide_kept_event *last = r->kept_count ? &r->kept[r->kept_count - 1] : NULL;
+        struct tide_kept_event *last = r->kept_count > first ? &r->kept[r->kept_count - 1] : NULL;
         if (e.kind == TIDE_EVENT_FREE && e.other != TIDE_NEVER && e.other + 1 == i && last && last->event == e.other) {
             last->is_transient = true;
             requests--;
-            if (repeats_transient(r)) next = skip_transient(r);
+            if (r->kept_count > first + 1 && repeats_transient(r)) next = skip_transient(r);
             continue;
         }
         next.event = i;
@@ -134,7 +137,8 @@ static void find_kept(tide_player *p, const tide_repetition *of) {
         next = (struct tide_kept_event){0};
     }
     /* A transient finds the segment of the one before, unless another request has taken a part of it. */
-    r->kept_bytes = (requests + 1) * segment;
+    uint64_t bytes = (requests + 1) * segment;
+    r->kept_bytes = bytes > r->kept_bytes ? bytes : r->kept_bytes;
     next.event = of->last_event;
     TIDE_ROOM(p->arena, r->kept, r->kept_count, r->kept_capacity);
     r->kept[r->kept_count++] = next;
@@ -164,6 +168,11 @@ static bool holds_small(const tide_player *p, const tide_repetition *of) {
     return true;
 }
 
+/* Whether iterations leave as much as they find, so that both pools can recur. */
+static bool is_alike(const tide_repetition *of) {
+    return !of->growth && !of->held_count && !of->unwinds;
+}
+
 bool tide_player_may_skip(tide_player *p, const tide_repetition *of) {
     tide_repeating *r = &p->repeating;
     if (!r->is_known) {
@@ -171,9 +180,9 @@ bool tide_player_may_skip(tide_player *p, const tide_repetition *of) {
         r->can_skip = of->growth || holds_small(p, of);
         r->large_from = of->growth ? find_large_from(p, of) : 0;
     }
-    if (!of->growth && r->iteration == MOST_LOOKED_AT) r->can_skip = false;
+    if (!of->growth && !r->round && r->iteration == MOST_LOOKED_AT) r->can_skip = false;
     if (!r->can_skip || of->times - r->iteration < FEWEST_PLAYINGS || r->iteration < r->large_from) return false;
-    if (!r->kept_count) find_kept(p, of);
+    if (!r->kept_count && of->growth) find_kept(p, of);
     return r->can_skip;
 }
 
@@ -228,23 +237,21 @@ static void rise_over(tide_player *p, const struct tide_kept_event *k, uint64_t 
     r->requested += (uint64_t)k->change_requested;
 }
 
-/* False when a request failed. */
-static bool skip_iteration(tide_player *p) {
-    const tide_repeating *r = &p->repeating;
+/* Plays a list. NULL when a request failed, else the next list. */
+static const struct tide_kept_event *skip_iteration(tide_player *p, const tide_repetition *of,
+                                                    const struct tide_kept_event *k) {
     uint64_t transient = 0;
-    for (uint32_t i = 0; i < r->kept_count; i++) {
-        const struct tide_kept_event *k = &r->kept[i];
+    for (;; k++) {
         if (k->is_over) rise_over(p, k, transient);
-        if (i + 1 == r->kept_count) break;
+        if (k->event == of->last_event) return k + 1;
         tide_event e = k->is;
         e.bytes -= k->growth * p->cursor.to_come;
         p->figures.events = k->event;
         tide_caching_status status = k->is_transient ? take_transient(p, &e, &transient) : play_event(p, &e);
-        if (status != TIDE_CACHING_OK) return false;
+        if (status != TIDE_CACHING_OK) return NULL;
         if (p->figures.allocated > p->phase_peak) p->phase_peak = p->figures.allocated;
         if (k->is_transient) give_transient(p, &e, transient);
     }
-    return true;
 }
 
 /* Saves the slots that a round changes, or restores them. */
@@ -270,14 +277,17 @@ static void keep_slots(tide_player *p, const tide_repetition *of, bool back) {
 /* False when a request failed. */
 static bool skip_round(tide_player *p, const tide_repetition *of, uint32_t round) {
     tide_repeating *r = &p->repeating;
+    const struct tide_kept_event *next = r->kept;
+    p->figures.replayed += (uint64_t)r->kept_count * (of->growth ? round : 1);
     for (uint32_t i = 0; i < round; i++) {
         r->iteration++;
-        p->figures.replayed += r->kept_count;
         p->cursor.to_come = of->times - r->iteration;
         tide_player_hand_on(p, of, played_pool(of));
         tide_player_set_aside(p, of);
         tide_player_take_back(p, of);
-        if (!skip_iteration(p)) return false;
+        if (next == r->kept + r->kept_count) next = r->kept;
+        next = skip_iteration(p, of, next);
+        if (!next) return false;
     }
     return true;
 }
@@ -300,26 +310,36 @@ static bool try_round(tide_player *p, const tide_repetition *of, uint32_t round)
     return false;
 }
 
+/* Whether there are lists for a whole round; adds that of the last iteration. Requests that grow have one list. */
+static bool has_lists(tide_player *p, const tide_repetition *of, uint32_t round) {
+    tide_repeating *r = &p->repeating;
+    if (of->growth) return true;
+    if (!r->round) r->kept_count = r->lists = 0;
+    if (round > LONGEST_ROUND) return r->can_skip = false;
+    r->round = round;
+    find_kept(p, of);
+    return r->can_skip && ++r->lists == round;
+}
+
 void tide_player_skip(tide_player *p, const tide_repetition *of, uint32_t round) {
     tide_repeating *r = &p->repeating;
-    if (!of->growth) { /* a large block may be larger than its request, depending on the place in the round */
-        r->can_skip = round == 1;
-        r->kept_count = 0;
-        if (!r->can_skip) return;
-        find_kept(p, of);
-        if (!r->can_skip) return;
-    }
     bool stops = of->first_event < p->stop_event && p->stop_event <= of->last_event, goes_on = true;
     uint32_t end = stops && p->stop_iteration < of->times ? p->stop_iteration : of->times; /* must be played */
-    while (goes_on && r->iteration + round < end)
+    if (!has_lists(p, of, round)) return;
+    r->then_iteration = 0;
+    while (goes_on && r->iteration + round < end) {
         goes_on = tide_caching_room(p->allocator) >= r->kept_bytes * round ? skip_round(p, of, round)
                                                                            : try_round(p, of, round);
+        uint32_t both = goes_on && is_alike(of) ? tide_player_recurs(p, of, TIDE_POOL_SMALL, round) : 0;
+        if (both && r->iteration < end) r->iteration += (end - r->iteration - 1) / both * both;
+    }
+    r->round = r->then_iteration = 0;
     p->figures.events = p->cursor.event = of->last_event;
 }
 
 void tide_player_forget_skipping(tide_player *p) {
     tide_repeating *r = &p->repeating;
-    r->kept_count = 0;
+    r->kept_count = r->round = 0;
     r->is_known = false;
     if (!r->blocks_before) return;
     tide_arena_drop(p->arena, r->blocks_before);
