@@ -352,6 +352,14 @@ static void release_frame(tide_machine *m, tide_held *held) {
 
 static const tide_backward reentrant = {"CheckpointFunction", reentrant_run};
 
+/* torch/csrc/autograd/custom_function.cpp: integers are not differentiable, but get zeros as their gradient. */
+static void set_output(tide_machine *m, tide_node *node, tide_tensor *t) {
+    if (tide_dtype_is_float(t->dtype) || !node->output_count)
+        tide_set_grad_fn(m, node, t);
+    else if (node->output_count < node->output_capacity)
+        node->outputs[node->output_count++] = (tide_meta){t->shape, t->dtype, t->is_dtensor};
+}
+
 static tide_value call_reentrant(tide_machine *m, tide_checkpoint_frame *frame) {
     tide_tensor *tensors[CHECKPOINT_INPUT_LIMIT];
     int count = 0;
@@ -371,7 +379,7 @@ static tide_value call_reentrant(tide_machine *m, tide_checkpoint_frame *frame) 
     bool is_used = false;
     for (uint32_t i = 0; i < item_count && i < CHECKPOINT_OUTPUT_LIMIT; i++) {
         if (items[i].kind != TIDE_VALUE_TENSOR) continue;
-        tide_set_grad_fn(m, node, items[i].tensor);
+        set_output(m, node, items[i].tensor);
         is_used = true;
     }
     if (!is_used) tide_node_release(m, node);

@@ -10,7 +10,7 @@ tide_tensor *tide_to(tide_machine *m, tide_tensor *x, tide_dtype dtype); /* x it
 tide_tensor *tide_clone(tide_machine *m, tide_tensor *x);                /* dense strides kept */
 /* view += other, for a view that covers its base: the view as it is afterwards. */
 tide_tensor *tide_add_to_view(tide_machine *m, tide_tensor *view, tide_tensor *other);
-tide_tensor *tide_contiguous(tide_machine *m, tide_tensor *x);           /* x itself if it is */
+tide_tensor *tide_contiguous(tide_machine *m, tide_tensor *x); /* x itself if it is */
 tide_tensor *tide_view(tide_machine *m, tide_tensor *x,
                        const tide_shape *shape); /* fails if the strides do not allow it */
 tide_tensor *tide_reshape(tide_machine *m, tide_tensor *x, const tide_shape *shape); /* a view or a copy */

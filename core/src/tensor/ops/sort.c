@@ -74,6 +74,15 @@ static void sort_one_row(tide_machine *m, int64_t length, int64_t key_bytes) {
  * elements of one sort. */
 enum { MANY_ROWS = 128, LONG_ROW = 1000000 };
 
+static void sort_rows(tide_machine *m, int64_t n, int64_t length, int64_t key_bytes) {
+    if (length <= SMALL_SORT || n == length)
+        sort_one_row(m, length, key_bytes);
+    else if (n / length < MANY_ROWS)
+        sort_few_rows(m, n, key_bytes);
+    else
+        sort_many_rows(m, n, key_bytes);
+}
+
 /* Along the last dimension. Rows of up to 4,096 elements are sorted in place beside an arange; longer ones by radix
  * sort (launch_stable_sort_kernel). */
 static tide_value op_sort(tide_machine *m, tide_value *a) {
@@ -87,12 +96,7 @@ static tide_value op_sort(tide_machine *m, tide_value *a) {
         return tide_none();
     }
     tide_value made = pair_of(m, &sort_backward, x, x->shape);
-    if (!has_rows)
-        sort_one_row(m, length, key_bytes);
-    else if (n / length < MANY_ROWS)
-        sort_few_rows(m, n, key_bytes);
-    else
-        sort_many_rows(m, n, key_bytes);
+    sort_rows(m, n, length, key_bytes);
     return made;
 }
 
@@ -106,6 +110,68 @@ static tide_value op_max_along(tide_machine *m, tide_value *a) {
     return made;
 }
 
+/* cuda/TensorTopK.cu, should_use_multiblock: from so many rows on, up to the next entry, rows of that length are given
+ * to several blocks. */
+static const struct {
+    int64_t rows, length;
+} multiblock[] = {{1, 20000}, {21, 10000}, {41, 8000}, {81, 5000}, {200, 3000}, {800, 800}, {4001, 400}};
+
+static bool has_several_blocks(int64_t rows, int64_t length) {
+    int64_t least = INT64_MAX;
+    for (size_t i = 0; i < sizeof multiblock / sizeof *multiblock && rows >= multiblock[i].rows; i++)
+        least = multiblock[i].length;
+    return length >= least && rows <= UINT32_MAX && length <= UINT32_MAX;
+}
+
+/* torch/_native/ops/topk/aot.py: kernels that need no scratch memory, where each multiprocessor has a row. */
+static bool has_native_kernel(const tide_machine *m, tide_dtype dtype, int64_t rows, int64_t length, int64_t k) {
+    static const int64_t shortest[][2] = {{64, 2048}, {128, 2048}, {256, 2048}, {512, 4096}, {1024, 32768}};
+    static const int64_t shortest_fp32_10[] = {128, 256, 512, 4096, 32768};
+    int major = m->device.capability / 10;
+    if ((dtype != TIDE_FP32 && dtype != TIDE_BF16) || (major != 9 && major != 10) || rows < m->device.sms) return false;
+    bool is_power = (length & (length - 1)) == 0;
+    if (dtype == TIDE_FP32 && k == 16 && is_power && length >= 64 && length <= 1024) return major == 9 || length < 1024;
+    for (int i = 0; i < 5; i++)
+        if (k == shortest[i][0])
+            return length % 4 == 0 &&
+                   length >= (major == 10 && dtype == TIDE_FP32 ? shortest_fp32_10[i] : shortest[i][1]);
+    return false;
+}
+
+/* cub's scan by key: the first key of each tile, and 16 bytes for the state of each and of a warp before them. */
+static int64_t scan_by_key_scratch(int64_t n) {
+    int64_t tiles = TIDE_CEIL_DIV(n, 4032);
+    return TIDE_CUB_ALIGNING + TIDE_ROUND_UP(4 * tiles, TIDE_CUB_PART) +
+           TIDE_ROUND_UP(16 * (tiles + 32), TIDE_CUB_PART);
+}
+
+/* mbtopk: for each row the k-th value, and twice how many are left to find and the digits found; for each block and
+ * each row a histogram of digits; for each block how many it has. Blocks have 256 threads of 4 to 64 items. */
+static void multiblock_scratch(tide_machine *m, int64_t rows, int64_t length, int64_t value_bytes) {
+    int64_t threads = 256, digits = 256, resident = (int64_t)m->device.sms * (65536 / (40 * threads));
+    int64_t items = TIDE_CEIL_DIV(rows * length, resident * threads);
+    items = items < 4 ? 4 : items > 64 ? 64 : items;
+    int64_t blocks = rows * TIDE_CEIL_DIV(length, items * threads), wide = value_bytes < 4 ? 4 : value_bytes;
+    int64_t bytes[] = {value_bytes * rows, 8 * rows,   2 * wide * rows, 2 * digits * blocks,
+                       4 * digits * rows,  4 * blocks, 4 * blocks};
+    enum { BUFFERS = sizeof bytes / sizeof *bytes };
+    tide_tensor *buffers[BUFFERS];
+    for (int i = 0; i < BUFFERS; i++) buffers[i] = tide_scratch(m, bytes[i]);
+    tide_alloc_and_free(m, scan_by_key_scratch(blocks));
+    tide_alloc_and_free(m, scan_by_key_scratch(blocks));
+    for (int i = BUFFERS; i-- > 0;) tide_release(m, buffers[i]);
+}
+
+/* TensorTopK.cpp, topk_out_cuda: more values than a small sort takes are sorted, and the indices gathered. */
+static void sort_selected(tide_machine *m, const tide_shape *shape, tide_dtype dtype, int64_t rows, int64_t k) {
+    if (k <= SMALL_SORT) return;
+    tide_tensor *indices = tide_empty(m, shape, TIDE_INT64), *values = tide_empty(m, shape, dtype);
+    sort_rows(m, rows * k, k, tide_dtype_bytes(dtype));
+    tide_release(m, tide_empty(m, shape, TIDE_INT64));
+    tide_release(m, values);
+    tide_release(m, indices);
+}
+
 static tide_value op_topk(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
     tide_shape shape = *x->shape;
@@ -115,9 +181,17 @@ static tide_value op_topk(tide_machine *m, tide_value *a) {
         tide_fail(m, TIDE_ERR_SHAPE, "topk: %lld of %s", (long long)k, tide_shape_text(m, x->shape));
         return tide_none();
     }
+    int64_t length = shape.dim[last].size, rows = length ? tide_count(x) / length : 0;
+    tide_dtype dtype = (tide_dtype)x->dtype;
     shape.dim[last].size = k;
     shape.dim[last].name = a[1].symbol;
-    return pair_of(m, &topk_backward, x, &shape);
+    tide_value made = pair_of(m, &topk_backward, x, &shape);
+    if (tide_is_contiguous(x) && has_native_kernel(m, dtype, rows, length, k)) return made;
+    tide_tensor *input = has_several_blocks(rows, length) ? tide_contiguous(m, x) : NULL;
+    if (input) multiblock_scratch(m, rows, length, tide_dtype_bytes(dtype));
+    tide_release(m, input);
+    sort_selected(m, &shape, dtype, rows, k);
+    return made;
 }
 
 static const tide_op sort_ops[] = {
