@@ -101,7 +101,8 @@ static bool has_schedule(const tide_job *job) {
 static void assume_input_grads(tide_job_builder *b) {
     const tide_job *job = b->job;
     bool is_frozen = job->adapter != TIDE_adapter_none || job->freeze.count || job->train_only.count;
-    if (job->mode != TIDE_mode_train || !tide_job_is_reentrant(job) || !is_frozen) return;
+    if (job->mode != TIDE_mode_train || !tide_job_is_reentrant(job) || !is_frozen || tide_trainer_is_of_factory(job))
+        return;
     tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_checkpointing),
                 "model.enable_input_require_grads() is called: without it, over frozen embeddings, no layer under a "
                 "reentrant checkpoint has a gradient, and PyTorch warns that \"None of the inputs have "

@@ -346,8 +346,14 @@ static void check_trl_version(tide_job_builder *b, const char *kind) {
 static void check_factory(tide_job_builder *b, const char *kind) {
     const tide_job *job = b->job;
     const char *loss = job->trainer_loss_type ? job->trainer_loss_type : "";
-    bool is_usual = !*loss || strcmp(loss, job->trainer == TIDE_trainer_dpo ? "sigmoid" : "kto") == 0;
-    const trainer_limit limits[] = {
+    bool is_usual = !*loss || strcmp(loss, job->trainer == TIDE_trainer_dpo ? "sigmoid" : "kto") == 0,
+         is_of_preferences = job->trainer != TIDE_trainer_hf,
+         is_spread = job->parallel_kind != TIDE_parallel_kind_none && job->parallel_kind != TIDE_parallel_kind_ddp;
+    const trainer_limit supervised[] = {
+        {is_spread, TIDE_SET_parallel_kind, job->values[TIDE_SET_parallel_kind],
+         "use one GPU or ddp, or trainer.program=trl with the dtypes that the model has then"},
+    };
+    const trainer_limit preferences[] = {
         {job->adapter == TIDE_adapter_none, TIDE_SET_adapter,
          "none: the second model that LLaMA-Factory loads as reference", "use adapter=lora, or trainer.program=trl"},
         {job->parallel_kind != TIDE_parallel_kind_none, TIDE_SET_parallel_kind, job->values[TIDE_SET_parallel_kind],
@@ -363,8 +369,10 @@ static void check_factory(tide_job_builder *b, const char *kind) {
         {job->trainer_eval_strategy != TIDE_trainer_eval_strategy_no, TIDE_SET_trainer_eval_strategy, "evaluation",
          "leave it out"},
     };
-    if (tide_trainer_is_of_factory(job))
-        refuse_past_limits(b, limits, TIDE_COUNT_OF(limits), tide_format(b->arena, "%s of LLaMA-Factory", kind));
+    if (!tide_trainer_is_of_factory(job)) return;
+    refuse_past_limits(b, is_of_preferences ? preferences : supervised,
+                       is_of_preferences ? TIDE_COUNT_OF(preferences) : TIDE_COUNT_OF(supervised),
+                       tide_format(b->arena, "%s of LLaMA-Factory", kind));
 }
 
 /* plugins/model_plugins/kernels/liger_kernel_ops.py: other families stay as they are, and peft's wrapper has no norm.

@@ -129,9 +129,11 @@ static bool may_leave_tower_unused(const tide_job *job) {
     return has_processor && asks_for_it && job->checkpointing != TIDE_checkpointing_full_reentrant;
 }
 
-/* Default: False; transformers/trainer.py, _build_accelerator_args: True for peft models and without checkpointing. */
+/* Default: False; transformers/trainer.py, _build_accelerator_args: True for peft models and without checkpointing.
+ * LLaMA-Factory: hparams/parser.py, get_train_args(). */
 bool tide_finds_unused_parameters(const tide_job *job) {
     if (tide_job_sets(job, TIDE_SET_parallel_find_unused_parameters)) return job->parallel_find_unused_parameters;
+    if (tide_trainer_is_of_factory(job) && job->adapter == TIDE_adapter_lora) return false;
     return tide_job_has_trainer(job) && (job->checkpointing == TIDE_checkpointing_none ||
                                          job->adapter != TIDE_adapter_none || may_leave_tower_unused(job));
 }

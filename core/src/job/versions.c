@@ -132,13 +132,14 @@ static bool is_dpo_or_kto(const tide_job *job) {
 }
 
 bool tide_trainer_is_of_factory(const tide_job *job) {
-    return is_dpo_or_kto(job) && job->trainer_program == TIDE_trainer_program_llama_factory;
+    return job->mode == TIDE_mode_train && (job->trainer == TIDE_trainer_hf || is_dpo_or_kto(job)) &&
+           job->trainer_program == TIDE_trainer_program_llama_factory;
 }
 
 bool tide_trl_builds_logits(const tide_job *job) {
     enum { FUSED_SINCE = 1014 }; /* as tide_version_number() returns it */
     int number = tide_version_number(job->values[TIDE_SET_trl]);
-    return tide_trainer_is_of_factory(job) || (is_dpo_or_kto(job) && number && number < FUSED_SINCE);
+    return is_dpo_or_kto(job) && (tide_trainer_is_of_factory(job) || (number && number < FUSED_SINCE));
 }
 
 bool tide_trl_fuses_head(const tide_job *job) {

@@ -204,13 +204,24 @@ tide_value tide_call_by_hook(const tide_call_arguments *call) {
 
 /* ---- modules ---- */
 
+/* The first tensor of floats among the arguments becomes one that requires gradients. */
+static void require_first_grad(const tide_value *positional, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) {
+        if (positional[i].kind != TIDE_VALUE_TENSOR || !tide_dtype_is_float(positional[i].tensor->dtype)) continue;
+        positional[i].tensor->requires_grad = true;
+        return;
+    }
+}
+
 /* Calls a method, under a checkpoint if the module is checkpointed; borrows the arguments. */
 static tide_value call_method(tide_model *model, uint32_t instance, tide_function *method, const tide_value *positional,
                               uint32_t count, const tide_text *keywords, const tide_value *named,
                               uint32_t named_count) {
     const tide_instance *of = &model->instances[instance];
     tide_value kept[ARGUMENT_LIMIT], kept_named[ARGUMENT_LIMIT];
-    if (of->of->is_checkpointed && model->state.is_checkpointing && !of->skips_checkpoint)
+    bool is_checkpointed = of->of->is_checkpointed && model->state.is_checkpointing && !of->skips_checkpoint;
+    if (is_checkpointed && of->makes_input_grad && !model->is_reference) require_first_grad(positional, count);
+    if (is_checkpointed)
         return tide_call_checkpointed(model, instance, method, positional, count, keywords, named, named_count);
     for (uint32_t i = 0; i < count; i++) kept[i] = tide_value_retain(positional[i]);
     for (uint32_t i = 0; i < named_count; i++) kept_named[i] = tide_value_retain(named[i]);

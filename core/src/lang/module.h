@@ -22,8 +22,9 @@ typedef struct tide_instance {
     bool is_listed;   /* while modules are listed */
     uint32_t mark;    /* see memo/layer_memo.c */
     bool skips_checkpoint;
-    bool makes_grad;   /* its output is made to require gradients: enable_input_require_grads() */
-    tide_value *slots; /* constructor arguments, then members */
+    bool makes_grad;       /* its output is made to require gradients: enable_input_require_grads() */
+    bool makes_input_grad; /* so is its first input, if it is checkpointed: tide_checkpoint_trainable() */
+    tide_value *slots;     /* constructor arguments, then members */
 } tide_instance;
 
 /* The bit of a slot in tide_class.read. */

@@ -125,21 +125,32 @@ static void cast_parameter(tide_machine *m, tide_parameter_row *row, tide_dtype 
     tide_release(m, cast);
 }
 
-/* llamafactory/v1: model_engine.py, _init_model: model.to(torch.float32) without adapters; plugins/model_plugins/
- * peft.py, get_freeze_model: only what trains. */
-static void cast_to_fp32(tide_run *run, const tide_job *job) {
+/* order: of Module.to(); NULL: of named_parameters() */
+static void cast_trainable_to_fp32(tide_run *run, const uint32_t *order) {
     tide_machine *m = &run->machine;
-    bool is_whole = !job->train_only.count && !job->freeze.count;
-    const uint32_t *order = tide_children_first(&run->model);
-    if (job->trainer != TIDE_trainer_llama_factory_v1 || job->adapter != TIDE_adapter_none) return;
     m->op = "param.data.to(torch.float32)";
     m->state.factor = TIDE_FACTOR_PARAMETER;
     for (uint32_t i = 0; i < run->model.parameter_count; i++) {
-        tide_parameter_row *row = &run->model.parameters[is_whole ? order[i] : i];
+        tide_parameter_row *row = &run->model.parameters[order ? order[i] : i];
         if (row->tensor->dtype != TIDE_FP32 && row->tensor->requires_grad) cast_parameter(m, row, TIDE_FP32);
     }
     m->module = 0;
     m->state.factor = TIDE_FACTOR_TEMPORARY;
+}
+
+/* llamafactory/v1: model_engine.py, _init_model: model.to(torch.float32) without adapters; plugins/model_plugins/
+ * peft.py, get_freeze_model: only what trains. */
+static void cast_as_factory_v1(tide_run *run, const tide_job *job) {
+    bool is_whole = !job->train_only.count && !job->freeze.count;
+    if (job->trainer == TIDE_trainer_llama_factory_v1 && job->adapter == TIDE_adapter_none)
+        cast_trainable_to_fp32(run, is_whole ? tide_children_first(&run->model) : NULL);
+}
+
+/* LLaMA-Factory: model/loader.py, load_model(). */
+static void prepare_as_factory(tide_run *run, const tide_job *job) {
+    if (!tide_trainer_is_of_factory(job)) return;
+    if (run->model.state.is_checkpointing) tide_checkpoint_trainable(&run->model);
+    if (!job->trainer_pure_bf16) cast_trainable_to_fp32(run, NULL);
 }
 
 /* trl/experimental/utils.py, peft_module_casting_to_bf16: for what prepare_model_for_kbit_training() cast to fp32. */
@@ -180,12 +191,15 @@ static void cast_adapters_to_bf16(tide_run *run, const tide_job *job) {
 }
 
 /* activation_checkpointing_enable() does so for models whose main_input_name is input_ids, and PeftModel for those that
- * have checkpoints already: not in transformers' Trainer, which enables them later. */
+ * have checkpoints already: not in transformers' Trainer, which enables them later. LLaMA-Factory leaves it to
+ * PeftModel, which spares quantised models. */
 static void require_input_grads(tide_run *run, const tide_job *job) {
     const tide_model *model = &run->model;
+    bool is_of_factory = tide_trainer_is_of_factory(job);
+    if (is_of_factory && (job->adapter == TIDE_adapter_none || job->quant != TIDE_quant_none)) return;
     const tide_json *inputs = model->instances[model->root].of->inputs;
     if (!inputs) inputs = tide_description_at(model->scopes[0].description, "inputs");
-    bool by_peft = job->adapter != TIDE_adapter_none && job->trainer != TIDE_trainer_hf;
+    bool by_peft = job->adapter != TIDE_adapter_none && (job->trainer != TIDE_trainer_hf || is_of_factory);
     if (by_peft || tide_json_at(inputs, "input_ids"))
         tide_model_require_input_grads(&run->model, job->adapter != TIDE_adapter_none);
 }
@@ -212,10 +226,11 @@ bool tide_load(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagn
     /* peft creates adapters where the weights are */
     m->makes_on_host = (is_on_host && !run->model.parameter_made) || run->model.state.is_on_meta;
     tide_choose_trainable(run, job);
-    cast_to_fp32(run, job);
+    cast_as_factory_v1(run, job);
     if (tide_prepares_kbit(job)) tide_prepare_kbit(&run->model);
     if (run->model.state.is_checkpointing) require_input_grads(run, job);
     if (job->adapter != TIDE_adapter_none && !tide_adapt(&run->model, job)) return false;
+    prepare_as_factory(run, job);
     cast_adapters_to_bf16(run, job);
     cast_embeddings_to_bf16(run, job);
     tide_count_parameters(run);

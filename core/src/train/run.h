@@ -46,6 +46,9 @@ void tide_check_unused(tide_run *run, const tide_job *job);
 bool tide_check_prefixes(const tide_run *run, const tide_job *job);
 void tide_choose_trainable(tide_run *run, const tide_job *job);
 void tide_count_parameters(tide_run *run);
+/* LLaMA-Factory: model/model_utils/checkpointing.py, get_custom_gradient_checkpointing_func(). Layers without a
+ * parameter that trains run without a checkpoint; the first input of the others is made to require gradients. */
+void tide_checkpoint_trainable(tide_model *model);
 /* From here on only every `every`th layer is checkpointed. */
 void tide_skip_layers(tide_model *model, int64_t every);
 

@@ -88,6 +88,21 @@ void tide_count_parameters(tide_run *run) {
     }
 }
 
+void tide_checkpoint_trainable(tide_model *model) {
+    bool *trains = TIDE_NEW(model->m->arena, bool, model->instance_count);
+    for (uint32_t i = 0; i < model->parameter_count; i++) {
+        const tide_parameter_row *row = &model->parameters[i];
+        for (uint32_t at = row->module; at && row->tensor->requires_grad && !trains[at];
+             at = model->instances[at].parent)
+            trains[at] = true;
+    }
+    for (uint32_t i = 1; i < model->instance_count; i++) {
+        tide_instance *of = &model->instances[i];
+        of->skips_checkpoint = of->skips_checkpoint || !trains[i];
+        of->makes_input_grad = trains[i];
+    }
+}
+
 /* _set_gradient_checkpointing: layers are counted in the order of modules(). */
 void tide_skip_layers(tide_model *model, int64_t every) {
     int64_t layers = 0;

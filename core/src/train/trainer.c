@@ -493,7 +493,7 @@ static bool prepare_scaler(tide_trainer_run *t) {
 static bool prepare_for_training(tide_trainer_run *t) {
     if (t->reference_model && t->job->trainer_precompute_ref_log_probs) tide_reference_collect(t->reference_model);
     tide_timeline_empty_cache(&t->run->machine.timeline);
-    tide_skip_layers(&t->run->model, t->job->every_n_layers); /* train() */
+    if (!tide_trainer_is_of_factory(t->job)) tide_skip_layers(&t->run->model, t->job->every_n_layers); /* train() */
     t->strategy = tide_wrap_model(t->run, t->job, &t->wrapper);
     if (t->strategy && t->job->trainer_resume_from_checkpoint) load_checkpoint(t);
     return t->strategy && prepare_scaler(t);

@@ -299,10 +299,11 @@ tide_value tide_call_without_grad(tide_trainer_run *t, tide_function *function, 
     tide_value made = tide_model_run(model, function, arguments, TIDE_COUNT_OF(arguments));
     model->m->state.grad_enabled = has_grad;
     model->state.is_checkpointing = checkpoints;
+    model->setting_changes++;
+    if (tide_trainer_is_of_factory(t->job)) return made;
     model->makes_grad_last |= checkpoints;
     tide_skip_layers(
         model, 1); /* trl/models/utils.py, disable_gradient_checkpointing: afterwards it is enabled for every layer */
-    model->setting_changes++;
     return made;
 }
 

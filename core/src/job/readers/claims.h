@@ -209,6 +209,8 @@ const char *tide_torchtitan_even_stages(tide_arena *arena, int64_t layers, int64
 /* ---- training.c: what TrainingArguments, Accelerate and the programs over them say together ---- */
 
 void tide_training_settle(tide_claims *c);
+/* LLaMA-Factory's freeze (hparams/finetuning_args.py, FreezeArguments; v1: FreezeParams); place: of errors. */
+void tide_freeze_tuning_settle(tide_claims *c, const char *place);
 
 /* program_defaults.c: the program's defaults for missing keys; those of settings after the ones of adapters. */
 void tide_default_facts(tide_claims *c);

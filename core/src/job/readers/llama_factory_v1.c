@@ -14,7 +14,10 @@ static const tide_key_row factory_v1_peft_rows[] = {
     KEY_SETS("modules_to_save", adapter_modules_to_save, ""),
     KEY_SETS("use_rslora", adapter_rslora, ""),
     KEY_SETS("use_dora", adapter_dora, ""),
-    KEY_NEUTRAL("lora_alpha|adapter_name_or_path|export_*|infer_dtype|freeze_*|cast_trainable_params_to_fp32"),
+    KEY_SAYS("freeze_trainable_layers", trainable_layers, ""),
+    KEY_SAYS("freeze_trainable_modules", trainable_modules, ""),
+    KEY_SAYS("freeze_extra_modules", extra_modules, ""),
+    KEY_NEUTRAL("lora_alpha|adapter_name_or_path|export_*|infer_dtype|cast_trainable_params_to_fp32"),
 };
 
 static const tide_key_row factory_v1_quant_rows[] = {
@@ -145,8 +148,8 @@ static int64_t settle_ranks(tide_claims *c, const tide_json *root) {
     return ranks;
 }
 
-/* PeftPlugin("freeze") */
-static bool refuse_freezing(tide_claims *c, const tide_json *root, int64_t ranks) {
+/* PeftPlugin("freeze"): FreezeParams. True after an error. */
+static bool settle_freezing(tide_claims *c, const tide_json *root, int64_t ranks) {
     const tide_json *peft = tide_json_at(root, "peft_config"),
                     *casts = tide_json_at(peft, "cast_trainable_params_to_fp32");
     bool is_cast = !casts || tide_json_is_true(casts);
@@ -157,9 +160,11 @@ static bool refuse_freezing(tide_claims *c, const tide_json *root, int64_t ranks
             "freeze trains layers in fp32 beside frozen ones in half precision, which fails on "
             "one GPU: \"expected mat1 and mat2 to have the same dtype\"",
             "give gpus=N with dist_config's name: fsdp2, or cast_trainable_params_to_fp32: false");
-    return !tide_claims_refuse(c, TIDE_ERR_UNSUPPORTED, "peft_config/name",
-                               "freeze trains the layers that are counted from the model's end, which is not described",
-                               "give trainer=llama_factory_v1 and train_only with their names, such as layers.35.");
+    if (!is_cast)
+        return !tide_claims_refuse(c, TIDE_ERR_UNSUPPORTED, "peft_config/cast_trainable_params_to_fp32",
+                                   "false leaves what trains in half precision, which is not described", "true is");
+    tide_freeze_tuning_settle(c, tide_format(c->arena, "%s/peft_config", c->at->place));
+    return false;
 }
 
 static void settle_factory_v1(tide_claims *c) {
@@ -174,7 +179,7 @@ static void settle_factory_v1(tide_claims *c) {
     if (!c->arguments->asked_trainer) tide_imply(c, TIDE_SET_trainer, "llama_factory_v1");
     settle_defaults(c, file->root);
     int64_t ranks = settle_ranks(c, file->root), rows = tide_fact_int(c, TIDE_FACT_step_batch, 0), batch = 1;
-    if (refuse_freezing(c, file->root, ranks)) return;
+    if (settle_freezing(c, file->root, ranks)) return;
     const char *micro = tide_known_of(c, TIDE_SET_batch);
     if (micro) tide_text_to_i64(&batch, tide_text_of(micro));
     if (rows > 0 && batch > 0 && rows % (ranks * batch) == 0)

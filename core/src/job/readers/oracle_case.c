@@ -113,6 +113,7 @@ static bool case_trainer(case_reader *r, const tide_json *plan) {
                                            {"steps_per_generation", "trainer.steps_per_generation"},
                                            {"temperature", "trainer.temperature"},
                                            {"program", "trainer.program"},
+                                           {"pure_bf16", "trainer.pure_bf16"},
                                            {"teacher", "trainer.teacher"},
                                            {"teacher_dtype", "trainer.teacher_dtype"},
                                            {"teacher_quant", "trainer.teacher_quant"},

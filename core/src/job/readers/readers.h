@@ -13,6 +13,13 @@
 struct tide_claims;
 struct tide_key_table;
 
+/* LLaMA-Factory's finetuning_type=freeze (hparams/finetuning_args.py, FreezeArguments): which layers train. */
+typedef struct tide_freeze_tuning {
+    bool is_asked, is_llama_pro;
+    int64_t layers; /* the last ones; below 0: the first ones */
+    const char *place, *modules, *extra_modules;
+} tide_freeze_tuning;
+
 /* The content of the files. */
 typedef struct tide_inputs {
     tide_json *config;
@@ -28,8 +35,9 @@ typedef struct tide_inputs {
     const char *asked_model, *asked_place; /* named by a file that starts training; NULL: none */
     const char *program;                   /* that a file belongs to, as spelled in versions.def; NULL: none of these */
     tide_file_summary *summaries, *last_summary;
-    unsigned frozen_parts;  /* LLaMA-Factory's freeze_vision_tower, freeze_multi_modal_projector, freeze_language_model:
-                               bits */
+    unsigned frozen_parts; /* LLaMA-Factory's freeze_vision_tower, freeze_multi_modal_projector, freeze_language_model:
+                              bits */
+    tide_freeze_tuning freeze_tuning;
     tide_file_key *resizes; /* axolotl's resize_token_embeddings_to_32x; NULL: not given */
     const char *resizes_place;
     bool has_processor; /* axolotl's processor_type: samples may have images */

@@ -31,12 +31,31 @@ static void settle_checkpointing(tide_claims *c) {
     }
 }
 
+void tide_freeze_tuning_settle(tide_claims *c, const char *place) {
+    static const tide_fact facts[] = {TIDE_FACT_finetuning, TIDE_FACT_trainable_layers, TIDE_FACT_trainable_modules,
+                                      TIDE_FACT_extra_modules, TIDE_FACT_llama_pro};
+    const char *modules = tide_fact_of(c, TIDE_FACT_trainable_modules);
+    c->inputs->freeze_tuning = (tide_freeze_tuning){.is_asked = true,
+                                                    .is_llama_pro = tide_fact_is(c, TIDE_FACT_llama_pro, "true"),
+                                                    .layers = tide_fact_int(c, TIDE_FACT_trainable_layers, 2),
+                                                    .place = place,
+                                                    .modules = modules ? modules : "all",
+                                                    .extra_modules = tide_fact_of(c, TIDE_FACT_extra_modules)};
+    for (size_t i = 0; i < TIDE_COUNT_OF(facts); i++)
+        if (c->facts[facts[i]]) c->facts[facts[i]]->effect = TIDE_KEY_USED;
+    if (tide_known_of(c, TIDE_SET_quant))
+        tide_error(c->diags, TIDE_ERR_CONFLICT, place,
+                   "\"Quantized models can only be used for the LoRA or OFT tuning.\"", NULL);
+}
+
 static void settle_finetuning(tide_claims *c) {
     const char *said = tide_fact_of(c, TIDE_FACT_finetuning);
     bool is_lora = tide_fact_is(c, TIDE_FACT_finetuning, "lora"),
          is_qlora = tide_fact_is(c, TIDE_FACT_finetuning, "qlora");
-    bool is_oft = tide_fact_is(c, TIDE_FACT_finetuning, "oft") && tide_claims_have(c, TIDE_PROGRAM_llama_factory);
-    if (said && !is_lora && !is_qlora && !is_oft && !tide_fact_is(c, TIDE_FACT_finetuning, "full")) {
+    bool is_of_factory = tide_claims_have(c, TIDE_PROGRAM_llama_factory),
+         is_oft = is_of_factory && tide_fact_is(c, TIDE_FACT_finetuning, "oft"),
+         is_freeze = is_of_factory && tide_fact_is(c, TIDE_FACT_finetuning, "freeze");
+    if (said && !is_lora && !is_qlora && !is_oft && !is_freeze && !tide_fact_is(c, TIDE_FACT_finetuning, "full")) {
         tide_error(c->diags, TIDE_ERR_UNSUPPORTED, c->fact_places[TIDE_FACT_finetuning],
                    tide_format(c->arena, "%s=%s is not described", c->facts[TIDE_FACT_finetuning]->key, said),
                    "lora, qlora and full are");
@@ -45,6 +64,7 @@ static void settle_finetuning(tide_claims *c) {
     if (is_lora || is_qlora) tide_settle(c, TIDE_FACT_finetuning, TIDE_SET_adapter, "lora");
     if (is_oft) tide_settle(c, TIDE_FACT_finetuning, TIDE_SET_adapter, "oft");
     if (is_qlora) tide_settle(c, TIDE_FACT_finetuning, TIDE_SET_quant, "nf4");
+    if (is_freeze) tide_freeze_tuning_settle(c, c->fact_places[TIDE_FACT_finetuning]);
     if (is_lora || is_qlora || is_oft) return;
     for (unsigned id = 0; id < TIDE_SET_COUNT; id++) /* options of adapters that are not created */
         if (c->settings[id] && !c->settings[TIDE_SET_adapter] && strncmp(tide_settings[id].name, "adapter.", 8) == 0) {
@@ -107,9 +127,21 @@ static bool trains_adapters(const tide_claims *c) {
     return tide_known_of(c, TIDE_SET_adapter) && !is_known_as(c, TIDE_SET_adapter, "none");
 }
 
+/* LLaMA-Factory: model/loader.py (torch_dtype: auto), model/adapter.py (cast_trainable_params_to_fp32). */
+static void settle_factory_loading(tide_claims *c) {
+    const char *asked = c->arguments->asked_trainer;
+    bool is_played = !asked || tide_text_matches_one(tide_text_of(asked), "hf|dpo|kto");
+    if (!is_played || !tide_claims_have(c, TIDE_PROGRAM_llama_factory)) return;
+    tide_imply(c, TIDE_SET_dtype, "auto");
+    tide_imply(c, TIDE_SET_trainer_program, "llama_factory");
+    tide_imply(c, TIDE_SET_load, "warmup"); /* model/patcher.py, patch_config(): device_map */
+    if (tide_fact_is(c, TIDE_FACT_pure, "true")) tide_settle(c, TIDE_FACT_pure, TIDE_SET_trainer_pure_bf16, "true");
+}
+
 /* Without sharding: weights as they are loaded, products in half precision. */
 static void settle_autocast(tide_claims *c) {
     const char *mixed = tide_mixed_precision(c);
+    settle_factory_loading(c);
     if (!mixed || strcmp(mixed, "none") == 0 || strcmp(mixed, "no") == 0) return;
     if (tide_fact_is(c, TIDE_FACT_pure, "true")) {
         tide_settle(c, TIDE_FACT_pure, TIDE_SET_dtype, "bf16");
@@ -121,10 +153,8 @@ static void settle_autocast(tide_claims *c) {
         return;
     }
     tide_settle(c, tide_mixed_precision_fact(c), TIDE_SET_autocast, mixed);
-    if (tide_claims_have(c, TIDE_PROGRAM_llama_factory))
-        tide_imply(c, TIDE_SET_dtype,
-                   c->settings[TIDE_SET_adapter] ? mixed
-                                                 : "fp32"); /* model/adapter.py: cast_trainable_params_to_fp32 */
+    if (tide_claims_have(c, TIDE_PROGRAM_llama_factory)) /* without its trainer */
+        tide_imply(c, TIDE_SET_dtype, c->settings[TIDE_SET_adapter] ? mixed : "fp32");
     bool scales_gradients = strcmp(mixed, "fp16") == 0 && !trains_adapters(c); /* which are in fp32 */
     if (!scales_gradients || c->settings[TIDE_SET_dtype]) return;
     tide_imply(c, TIDE_SET_dtype, "fp32");
@@ -357,6 +387,27 @@ static bool lacks_deepspeed(tide_claims *c) {
                        tide_format(c->arena, "give %s too", tide_shown(c->arena, name)));
 }
 
+/* transformers/trainer.py, _build_accelerator_args; LLaMA-Factory: hparams/parser.py, get_train_args(). */
+static void settle_ddp(tide_claims *c, bool is_said) {
+    bool recomputes =
+             c->settings[TIDE_SET_checkpointing] && strcmp(c->settings[TIDE_SET_checkpointing]->taken, "none") != 0,
+         is_settled = tide_claims_have(c, TIDE_PROGRAM_llama_factory) && trains_adapters(c);
+    if (is_said)
+        tide_settle(c, TIDE_FACT_distributed, TIDE_SET_parallel_kind, "ddp");
+    else
+        tide_imply(c, TIDE_SET_parallel_kind, "ddp");
+    if (tide_claims_train(c))
+        tide_imply(c, TIDE_SET_parallel_find_unused_parameters, recomputes || is_settled ? "false" : "true");
+}
+
+/* llamafactory/launcher.py: torchrun with a process for each GPU. */
+static bool is_launched_by_factory(const tide_claims *c) {
+    int64_t ranks = 1;
+    const char *asked = c->arguments->asked_world_size;
+    return tide_claims_have(c, TIDE_PROGRAM_llama_factory) && asked && tide_text_to_i64(&ranks, tide_text_of(asked)) &&
+           ranks > 1;
+}
+
 static void settle_strategy(tide_claims *c) {
     bool with_fsdp = tide_fact_of(c, TIDE_FACT_fsdp) && !tide_fact_is(c, TIDE_FACT_fsdp, "false");
     if (tide_claims_have(c, TIDE_PROGRAM_axolotl) && !c->facts[TIDE_FACT_fsdp]) /* also with only fsdp_config */
@@ -389,19 +440,9 @@ static void settle_strategy(tide_claims *c) {
                    "distributed_type: FSDP with fsdp_version: 2");
     } else {
         /* accelerate launch, and Ray Train: several processes are DDP unless something else is said */
-        bool is_ddp =
-            type ? tide_fact_is(c, TIDE_FACT_distributed, "multi_gpu") : tide_fact_int(c, TIDE_FACT_processes, 1) > 1;
-        if (is_ddp) {
-            if (type)
-                tide_settle(c, TIDE_FACT_distributed, TIDE_SET_parallel_kind, "ddp");
-            else
-                tide_imply(c, TIDE_SET_parallel_kind, "ddp");
-            bool recomputes =
-                c->settings[TIDE_SET_checkpointing] && strcmp(c->settings[TIDE_SET_checkpointing]->taken, "none") != 0;
-            if (tide_claims_train(c))
-                tide_imply(c, TIDE_SET_parallel_find_unused_parameters,
-                           recomputes ? "false" : "true"); /* Trainer._build_accelerator_args */
-        }
+        bool is_ddp = type ? tide_fact_is(c, TIDE_FACT_distributed, "multi_gpu")
+                           : tide_fact_int(c, TIDE_FACT_processes, 1) > 1 || is_launched_by_factory(c);
+        if (is_ddp) settle_ddp(c, type != NULL);
         settle_autocast(c);
         settle_clip(c);
     }

@@ -80,11 +80,10 @@ def play(case: Case, model: Model, meter: Meter, state: dict[str, Any]) -> None:
     module, name, _ = arguments.classes(case)
     trainer_class = getattr(importlib.import_module(module), name)
     settings = arguments.settings(case, model)
-    bare = arguments.bare(case)
     with ranks.quantised_state(case):
-        net = models.build(bare, model.config, deepspeed.partition(case), ranks.is_on_host(case))
+        net = loaded(case, model)
     run.loaded(net, meter, state)
-    if (plan.kind == "hf" or arguments.is_of_factory(case)) and settings.gradient_checkpointing:
+    if plan.kind == "hf" and settings.gradient_checkpointing:
         net.config.use_cache = False
     if case.quant:
         net.is_loaded_in_4bit = case.quant == "nf4"
@@ -147,6 +146,15 @@ def play(case: Case, model: Model, meter: Meter, state: dict[str, Any]) -> None:
         if "output_dir" not in case.trainer.args:
             shutil.rmtree(trainer.args.output_dir, ignore_errors=True)  # what it has saved
     state["inputs"] = {}
+
+
+def loaded(case: Case, model: Model) -> Any:
+    """The model that the trainer is given."""
+    if arguments.is_of_factory(case):
+        from . import llama_factory
+
+        return llama_factory.load(case, model.config)
+    return models.build(arguments.bare(case), model.config, deepspeed.partition(case), ranks.is_on_host(case))
 
 
 def mark_prepared(home: Any, meter: Meter) -> None:

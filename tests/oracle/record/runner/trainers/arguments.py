@@ -52,7 +52,7 @@ def classes(case: Case) -> tuple[str, str, str]:
     assert case.trainer
     if case.trainer.args.get("predict_with_generate"):
         return "transformers", "Seq2SeqTrainer", "Seq2SeqTrainingArguments"
-    if is_of_factory(case):
+    if has_factory_trainer(case):
         return FACTORY, CLASSES[case.trainer.kind][1], "TrainingArguments"
     return CLASSES[case.trainer.kind]
 
@@ -61,10 +61,15 @@ def is_of_factory(case: Case) -> bool:
     return case.trainer is not None and case.trainer.program == "llama_factory"
 
 
+def has_factory_trainer(case: Case) -> bool:
+    """Its supervised trainer is transformers'."""
+    return is_of_factory(case) and case.trainer is not None and case.trainer.kind != "hf"
+
+
 def bare(case: Case) -> Case:
     """The case of the model that the trainer is given: adapters and checkpointing are the trainer's business."""
     assert case.trainer
-    return dataclasses.replace(case, lora=case.lora if case.trainer.kind == "hf" or is_of_factory(case) else None, checkpointing="none")
+    return dataclasses.replace(case, lora=case.lora if case.trainer.kind == "hf" else None, checkpointing="none")
 
 
 def untouched(case: Case) -> Case:
@@ -88,7 +93,7 @@ def settings(case: Case, model: Model) -> Any:
 
 def common(case: Case) -> dict[str, Any]:
     assert case.trainer
-    full = case.checkpointing != "none"
+    full = case.checkpointing != "none" and not is_of_factory(case)
     made: dict[str, Any] = {
         "output_dir": tempfile.mkdtemp(),
         "max_steps": case.steps,
@@ -128,7 +133,7 @@ def of_kind(case: Case) -> dict[str, Any]:
     plan = case.trainer
     assert plan
     made: dict[str, Any] = {}
-    if is_of_factory(case):
+    if has_factory_trainer(case):
         return {"remove_unused_columns": False}
     if case.pad_to_multiple_of and plan.kind != "hf":
         made["pad_to_multiple_of"] = case.pad_to_multiple_of
@@ -177,7 +182,7 @@ def given(case: Case, model: Model) -> dict[str, Any]:
         made["compute_metrics"] = lambda predictions, compute_result=True: {}
     if plan.preprocess == "argmax":
         made["preprocess_logits_for_metrics"] = predicted_tokens
-    if is_of_factory(case):
+    if has_factory_trainer(case):
         from . import llama_factory
 
         return made | {"data_collator": llama_factory.collator(case)}

@@ -156,7 +156,7 @@ def dataset(case: Case, model: Model, count: int) -> Any:
         return Dataset.from_dict({"images": [i for i in range(count)]})  # of which the collator makes what a processor would
     if plan.kind in GENERATE:
         return Dataset.from_dict({"prompt": [text(n, i) for i, n in enumerate(lengths(case, 4 * count, plan.prompt))]})
-    if plan.program == "llama_factory":
+    if plan.program == "llama_factory" and plan.kind != "hf":
         from . import llama_factory
 
         return llama_factory.rows_of(case, count)

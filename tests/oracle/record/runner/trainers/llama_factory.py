@@ -1,23 +1,62 @@
 # SPDX-License-Identifier: Apache-2.0
-"""LLaMA-Factory's trainers for preferences (0.9: train/dpo/trainer.py, train/kto/trainer.py, train/trainer_utils.py),
-which inherit from TRL's before 1.0 what is written here as well: the same operations on transformers' Trainer.
+"""LLaMA-Factory 0.9: how it loads a model (model/loader.py, model/adapter.py, model/model_utils/checkpointing.py), and its
+trainers for preferences (train/dpo/trainer.py, train/kto/trainer.py, train/trainer_utils.py), which inherit from TRL's before
+1.0 what is written here as well: the same operations on transformers' Trainer.
 
 Adapters are there before the trainer; without them the reference would be another model."""
 
 from __future__ import annotations
 
+import dataclasses
+from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
 from transformers import Trainer
 
 from ... import phantom
 from ...case import Case
+from ...catalogue import Config
+from .. import adapters, models
 from . import data
 
 IGNORED = -100
 BETA = 0.1
+
+
+def load(case: Case, config: Config) -> Any:
+    """load_model: checkpoints around what trains, then adapters, then what trains in fp32."""
+    assert case.trainer
+    net = models.build(dataclasses.replace(case, lora=None, checkpointing="none", kbit_prepare=False), config)
+    if case.checkpointing != "none":
+        of_layers = of_trainable_layers(partial(checkpoint, use_reentrant=case.checkpointing == "full_reentrant"))
+        net._set_gradient_checkpointing(enable=True, gradient_checkpointing_func=of_layers)
+        net.config.use_cache = False
+    if case.lora:
+        net = adapters.add(net, case)
+    for p in net.parameters():
+        if p.requires_grad and not case.trainer.pure_bf16:
+            p.data = p.data.to(torch.float32)
+    return net
+
+
+def of_trainable_layers(checkpointed: Any) -> Any:
+    """get_custom_gradient_checkpointing_func"""
+
+    def call(func: Any, *args: Any, **kwargs: Any) -> Any:
+        bound = func.func if isinstance(func, partial) else func
+        module = func.args[0] if isinstance(func, partial) and func.args else bound.__self__  # transformers 5.23 binds forward() itself
+        if not any(p.requires_grad for p in module.parameters()):
+            return func(*args, **kwargs)
+        for arg in args:
+            if torch.is_tensor(arg) and torch.is_floating_point(arg):
+                arg.requires_grad_(True)
+                break
+        return checkpointed(func, *args, **kwargs)
+
+    return call
 
 
 def collator(case: Case) -> Any:

@@ -100,12 +100,18 @@ def hidden_size(config: Config) -> int | None:
     return found
 
 
+def finds_unused(case: Case, plan: Ddp) -> bool | None:
+    """LLaMA-Factory (hparams/parser.py, get_train_args) says no for LoRA; None: the Trainer chooses."""
+    of_factory = case.trainer is not None and case.trainer.program == "llama_factory"
+    return False if of_factory and case.lora and plan.find_unused_parameters is None else plan.find_unused_parameters
+
+
 def arguments(case: Case, config: Config) -> Arguments:
     """Of TrainingArguments."""
     plan = case.parallel
     if isinstance(plan, Ddp):
         return {
-            "ddp_find_unused_parameters": plan.find_unused_parameters,
+            "ddp_find_unused_parameters": finds_unused(case, plan),
             "ddp_bucket_cap_mb": plan.bucket_cap_mb,
             "ddp_broadcast_buffers": plan.broadcast_buffers,
             "ddp_static_graph": plan.static_graph,
