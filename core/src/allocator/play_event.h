@@ -9,6 +9,8 @@
 /* A pending free is modelled as the use of a stream of its own, one of this many at the top of the range. */
 enum { PENDING_STREAMS = 256, FIRST_PENDING_STREAM = TIDE_CACHING_STREAM_LIMIT - PENDING_STREAMS };
 
+enum { SMALL_BLOCK = 1 << 20 }; /* c10/core/AllocatorConfig.h: kSmallSize */
+
 /* A slot received its block. */
 static inline void rise(tide_player *p, uint32_t slot, uint64_t block_bytes, uint64_t bytes) {
     tide_replay *r = &p->figures;

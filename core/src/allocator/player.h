@@ -138,6 +138,12 @@ bool tide_player_run(tide_player *p, uint32_t until);
 /* The same; in a repetition, stops at event `until` after so many iterations, and after `outer` iterations of the
  * repetition around it. */
 bool tide_player_run_to(tide_player *p, uint32_t until, uint32_t iteration, uint32_t outer);
+/* recurring.c. Whether the block of a slot, or its last one, is of the small pool. */
+bool tide_player_is_small(const tide_player *p, uint32_t slot);
+/* Reads the state of a pool. False: it cannot be compared. */
+bool tide_player_look(tide_player *p, const tide_repetition *of, tide_pool_kind pool);
+/* How many iterations ago the pool's state was the same, looking after each so many; 0: it is not known. */
+uint32_t tide_player_recurs(tide_player *p, const tide_repetition *of, tide_pool_kind pool, uint32_t each);
 /* repeating.c. At the end of a repetition's events: whether the player went back for another iteration. */
 bool tide_player_repeats(tide_player *p);
 /* skipping.c. Whether from the next iteration on only one pool has to be played, because the state of the other recurs;
@@ -145,17 +151,12 @@ bool tide_player_repeats(tide_player *p);
 bool tide_player_may_skip(tide_player *p, const tide_repetition *of);
 void tide_player_skip(tide_player *p, const tide_repetition *of, uint32_t round);
 void tide_player_forget_skipping(tide_player *p);
-/* repeating.c. How many iterations ago the pool's state was the same, looking after each so many; 0: it is not known.
- */
-uint32_t tide_player_recurs(tide_player *p, const tide_repetition *of, tide_pool_kind pool, uint32_t each);
 /* Loop-carried slots receive the blocks that the last iteration left alive. */
 void tide_player_hand_on(tide_player *p, const tide_repetition *of, tide_pool_kind pool);
 /* Moves the blocks that an iteration holds to slots of their own. */
 void tide_player_set_aside(tide_player *p, const tide_repetition *of);
 /* Moves the blocks that this iteration of a backward frees to where the first one finds them. */
 void tide_player_take_back(tide_player *p, const tide_repetition *of);
-/* Whether the block of a slot, or its last one, is of the small pool. */
-bool tide_player_is_small(const tide_player *p, uint32_t slot);
 /* Plays up to event `until` and fills the columns, of which `from` is given. */
 bool tide_player_columns(tide_player *p, tide_column *columns, uint32_t count, uint32_t until);
 /* Moves the cursor to the player's position, so that slots can be asked about; also after a request failed. */

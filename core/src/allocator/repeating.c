@@ -3,21 +3,16 @@
  *
  * Note [Repetitions]: at the end of an iteration the player goes back to the first event. What the iteration left alive
  * moves to the slots that the next one frees (the carried slots). If the state of the allocator equals that after an
- * earlier iteration, everything in between recurs, so whole rounds are skipped without changing any figure. The state
- * is compared with that of the latest iteration whose number is a power of two, which finds rounds of any length (R. P.
- * Brent, An improved Monte Carlo factorization algorithm, BIT 20, 1980).
+ * earlier iteration (recurring.c), everything in between recurs, so whole rounds are skipped without changing any
+ * figure.
  *
  * What an iteration saves for backward is held in slots of its own. The repetition that is its backward frees it, last
  * iteration first; what micro-batches of a pipeline save is freed in order.
  *
  * If requests grow from one iteration to the next, only the state of the small pool can recur; if each iteration leaves
- * small blocks alive, or backward frees them, only that of the large pool, and small blocks that outlive an iteration
- * can change places for a long time: see skipping.c. In a growing loop the small
- * pool can take thousands of iterations to recur; where the repetition says so (`settles`), it is assumed to after
- * SETTLED. */
-
-#include <string.h>
-
+ * small blocks alive, or backward frees them, only that of the large pool; and small blocks that outlive an iteration
+ * can change places for a long time: see skipping.c. In a growing loop the small pool can take thousands of iterations
+ * to recur; where the repetition says so (`settles`), it is assumed to after SETTLED. */
 #include "allocator/play_event.h"
 
 enum { SETTLED = 64, TOGETHER = 64 };
@@ -49,33 +44,6 @@ static tide_pool_kind pool_of_rounds(tide_player *p, const tide_repetition *of) 
     return is_in_part(of) || may_be_apart ? TIDE_POOL_LARGE : TIDE_POOL_ALL;
 }
 
-/* Reads the state of that pool. False: it cannot be compared. */
-static bool look_at_state(tide_player *p, const tide_repetition *of, tide_pool_kind pool) {
-    tide_repeating *r = &p->repeating;
-    r->now.count = 0;
-    if (!p->plays_transients_at_once || !tide_caching_words(p->allocator, pool, &r->now, p->arena)) return false;
-    for (uint32_t i = 0; i < r->carried_count; i++) {
-        uint32_t slot = r->carried[i].slot + of->own;
-        uint64_t address = tide_caching_address(p->allocator, p->blocks[slot]);
-        if (pool != TIDE_POOL_ALL && tide_player_is_small(p, slot) != (pool == TIDE_POOL_SMALL)) continue;
-        tide_words_add(&r->now, address, p->arena);
-    }
-    return true;
-}
-
-/* A digest of the carried addresses: if it differs, so do the states. */
-static uint64_t carried_key(const tide_player *p, const tide_repetition *of, tide_pool_kind pool) {
-    uint64_t key = 0;
-    for (uint32_t i = 0; i < p->repeating.carried_count; i++) {
-        uint32_t slot = p->repeating.carried[i].slot + of->own;
-        tide_block block = p->blocks[slot];
-        if (pool != TIDE_POOL_ALL && tide_player_is_small(p, slot) != (pool == TIDE_POOL_SMALL)) continue;
-        key = (key ^ tide_caching_address(p->allocator, block)) * UINT64_C(0x9e3779b97f4a7c15);
-        key ^= key >> 29;
-    }
-    return key;
-}
-
 /* The steps of skipped iterations have the figures of the round before; reserved memory no longer grows. */
 static void repeat_figures(tide_player *p, const tide_repetition *of, uint32_t round, uint32_t count) {
     tide_replay *r = &p->figures;
@@ -89,36 +57,6 @@ static void repeat_figures(tide_player *p, const tide_repetition *of, uint32_t r
     }
 }
 
-/* Including those of the inner ones. */
-static uint64_t count_retries(const tide_player *p) {
-    return tide_caching_counters(p->allocator).alloc_retries + p->outer.unplayed;
-}
-
-uint32_t tide_player_recurs(tide_player *p, const tide_repetition *of, tide_pool_kind pool, uint32_t each) {
-    tide_repeating *r = &p->repeating;
-    if (r->then_pool != pool) r->then_iteration = 0;
-    uint32_t played = r->iteration + 1, looks = (played - r->looked_from) / each;
-    uint64_t key = of->growth ? 0 : carried_key(p, of, pool), retries = count_retries(p);
-    bool is_kept = !r->then_iteration || (looks & (looks - 1)) == 0;
-    if ((key != r->then_key && !is_kept) || !look_at_state(p, of, pool)) return 0;
-    if (!r->then_iteration) r->looked_from = pool == TIDE_POOL_ALL ? 0 : r->iteration + 1 - each;
-    if (r->then_iteration && r->now.count == r->then.count &&
-        (!r->now.count || memcmp(r->now.at, r->then.at, r->now.count * sizeof *r->now.at) == 0)) {
-        r->retries = retries - r->then_retries;
-        return played - r->then_iteration;
-    }
-    if (is_kept) {
-        tide_words then = r->then;
-        r->then = r->now;
-        r->now = then;
-        r->then_pool = pool;
-        r->then_iteration = played;
-        r->then_key = key;
-        r->then_retries = retries;
-    }
-    return 0;
-}
-
 /* Skips as many rounds as fit into the remaining iterations. */
 static void leave_out_rounds(tide_player *p, const tide_repetition *of) {
     tide_repeating *r = &p->repeating;
@@ -129,7 +67,7 @@ static void leave_out_rounds(tide_player *p, const tide_repetition *of) {
         return;
     }
     tide_pool_kind pool = pool_of_rounds(p, of);
-    if (of->settles && played >= SETTLED && look_at_state(p, of, pool)) {
+    if (of->settles && played >= SETTLED && tide_player_look(p, of, pool)) {
         tide_player_skip(p, of, 1);
         return;
     }

@@ -27,11 +27,6 @@ struct tide_kept_event {
 };
 
 enum { FEWEST_PLAYINGS = 4, MOST_LOOKED_AT = 1024, LONGEST_ROUND = 128 };
-static const uint64_t SMALL_BLOCK = UINT64_C(1) << 20; /* c10/core/AllocatorConfig.h: kSmallSize */
-
-bool tide_player_is_small(const tide_player *p, uint32_t slot) {
-    return p->figures.block_bytes[slot] <= SMALL_BLOCK;
-}
 
 static bool grows_by(const tide_repetition *of, uint32_t slot) {
     return of->growth && slot >= of->first_allocation && of->growth[slot - of->first_allocation];
@@ -169,7 +164,7 @@ static bool holds_small(const tide_player *p, const tide_repetition *of) {
 }
 
 /* Whether iterations leave as much as they find, so that both pools can recur. */
-static bool is_alike(const tide_repetition *of) {
+static bool leaves_what_it_finds(const tide_repetition *of) {
     return !of->growth && !of->held_count && !of->unwinds;
 }
 
@@ -330,7 +325,7 @@ void tide_player_skip(tide_player *p, const tide_repetition *of, uint32_t round)
     while (goes_on && r->iteration + round < end) {
         goes_on = tide_caching_room(p->allocator) >= r->kept_bytes * round ? skip_round(p, of, round)
                                                                            : try_round(p, of, round);
-        uint32_t both = goes_on && is_alike(of) ? tide_player_recurs(p, of, TIDE_POOL_SMALL, round) : 0;
+        uint32_t both = goes_on && leaves_what_it_finds(of) ? tide_player_recurs(p, of, TIDE_POOL_SMALL, round) : 0;
         if (both && r->iteration < end) r->iteration += (end - r->iteration - 1) / both * both;
     }
     r->round = r->then_iteration = 0;

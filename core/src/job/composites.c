@@ -64,7 +64,7 @@ static void freeze_parts(tide_job_builder *b, const composite *found) {
                      tide_text_of(adapts ? pattern_of(b->arena, names) : names), TIDE_ORIGIN_FILE);
 }
 
-static int64_t layers_of(const tide_json *config) {
+static int64_t layer_count_of(const tide_json *config) {
     static const char *const keys[] = {"num_hidden_layers", "num_layers", "n_layer"};
     const tide_json *text = tide_json_at(config, "text_config");
     for (size_t i = 0; i < TIDE_COUNT_OF(keys); i++) {
@@ -89,7 +89,7 @@ static const char *trainable_layers(const tide_job_builder *b, int64_t layers) {
  * the name of another module that is given, or that of the projector. */
 static void train_layers(tide_job_builder *b, const composite *found) {
     const tide_freeze_tuning *of = &b->inputs.freeze_tuning;
-    int64_t layers = layers_of(b->inputs.config);
+    int64_t layers = layer_count_of(b->inputs.config);
     if (!of->is_asked || b->arguments.is_given[TIDE_SET_train_only]) return;
     if (!layers || !of->layers || (of->is_llama_pro && (of->layers < 0 || layers % of->layers))) {
         tide_error(b->diags, TIDE_ERR_CONFLICT, of->place,
