@@ -297,7 +297,7 @@ static void test_other_files(void) {
     REFUSE_FILE("{\"distributed_type\": \"MEGATRON_LM\"}", "MEGATRON_LM is not described");
     REFUSE_FILE("{\"distributed_type\": \"NO\", \"colour\": 1}", "had unknown keys (colour)");
     REFUSE_FILE("{\"distributed_type\": \"MULTI_GPU\", \"num_processes\": 8, \"num_machines\": 3}", "not a multiple");
-    REFUSE_FILE("{\"finetuning_type\": \"freeze\"}", "freeze is not described");
+    REFUSE_FILE("{\"finetuning_type\": \"badam\"}", "badam is not described");
     REFUSE_FILE("{\"per_device_train_batch_size\": \"many\"}", "batch");
     REFUSE_FILE("{\"per_device_train_batch_size\": {\"a\": 1}}", "must be a single value");
     REFUSE_FILE("{\"base_model\": \"nobody/has-this\", \"micro_batch_size\": 1, \"adapter\": \"lora\"}",
