@@ -268,6 +268,7 @@ void tide_arguments_foresee(tide_job_arguments *arguments, const tide_text *word
             arguments->asked_trainer =
                 tide_text_copy(arguments->arena, tide_setting_choice_of(&tide_settings[id], value));
         if (id == TIDE_SET_seq || id == TIDE_SET_trainer_prompt_length) arguments->has_prompt = true;
+        if (tide_text_is(tide_trimmed(name), "overrides.vocab_size")) arguments->has_vocabulary = true;
         if (id >= TIDE_SET_parallel_kind && id < TIDE_SET_COUNT && !tide_text_is(value, "none"))
             arguments->is_spread = true;
     }

@@ -26,6 +26,7 @@ typedef struct tide_job_arguments {
     const char *asked[TIDE_SET_COUNT]; /* looked ahead, as written; NULL: not among the arguments */
     bool is_spread;                    /* a setting of parallel is among them */
     bool has_prompt;                   /* seq or trainer.prompt_length is among them */
+    bool has_vocabulary;               /* overrides.vocab_size is among them */
     const char *method;                /* of adapter, implied by a setting METHOD.KEY; NULL: none */
     tide_override *overrides;
     uint32_t override_count, override_capacity;

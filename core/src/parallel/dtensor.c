@@ -35,6 +35,17 @@ static tide_tensor *narrowed(tide_machine *m, tide_tensor *t, int dim, int64_t s
     return tide_slice(m, t, dim, (tide_dim){0, 0}, (tide_dim){size, 0});
 }
 
+/* placement_types.py: _select_split_tensor(): clone() keeps the order of the strides. */
+static tide_tensor *cloned_chunk(tide_machine *m, tide_tensor *t, int dim, int64_t size) {
+    tide_shape shape = *t->shape;
+    shape.dim[dim].size = size;
+    tide_tensor *part = narrowed(m, t, dim, size);
+    tide_tensor *chunk =
+        !size ? tide_empty(m, &shape, (tide_dtype)t->dtype) : tide_empty_like(m, part, (tide_dtype)t->dtype);
+    tide_release(m, part);
+    return chunk;
+}
+
 /* pad_tensor() */
 static tide_tensor *to_full_chunk(tide_machine *m, tide_tensor *t, int dim, int64_t size) {
     return t->shape->dim[dim].size == size ? tide_contiguous(m, t) : resized(m, t, dim, size);
@@ -104,7 +115,7 @@ static tide_tensor *move(tide_machine *m, tide_tensor *t, tide_collective what, 
     case TIDE_COLLECTIVE_ALL_GATHER:
         return all_gather(m, t, dim, how);
     case TIDE_COLLECTIVE_CHUNK:
-        return resized(m, t, dim, how->whole ? tide_dtensor_part(size, ranks, how->rank) : size / ranks);
+        return cloned_chunk(m, t, dim, how->whole ? tide_dtensor_part(size, ranks, how->rank) : size / ranks);
     case TIDE_COLLECTIVE_NONE:
         break;
     }

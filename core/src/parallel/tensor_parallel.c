@@ -468,13 +468,13 @@ static bool mask_embeddings(tide_wrapper *w, const tide_tensor_parallel *p) {
     return true;
 }
 
-/* The first trained parameter that the plan does not name; NULL: it names all. */
-static const char *unplanned(const tide_wrapper *w, const tide_tensor_parallel *p) {
+/* The first trained parameter that the plan names, or does not name; NULL: there is none. */
+static const char *first_trained(const tide_wrapper *w, const tide_tensor_parallel *p, bool is_named) {
     const tide_model *model = w->model;
     for (uint32_t i = 0; i < model->parameter_count; i++) {
         const tide_parameter_row *row = &model->parameters[i];
         bool is_planned = p->styles[row->module] != STYLE_NONE || tide_is_torchtitan_expert(model, row->module);
-        if (row->tensor->requires_grad && is_here(w, row->module) && !is_planned) return row->name;
+        if (row->tensor->requires_grad && is_here(w, row->module) && is_planned == is_named) return row->name;
     }
     return NULL;
 }
@@ -484,8 +484,9 @@ static const char *unplanned(const tide_wrapper *w, const tide_tensor_parallel *
 static bool refuse_to_clip(const tide_wrapper *w, const tide_tensor_parallel *p) {
     const tide_tensor_parallel_plan *plan = &p->plan;
     bool is_of_torchtitan = w->job->program && strcmp(w->job->program, "torchtitan") == 0;
-    const char *other = plan->sequence_parallel && !is_of_torchtitan ? unplanned(w, p) : NULL;
-    if (w->job->clip <= 0 || (plan->sequence_parallel && !other)) return false;
+    const char *other = plan->sequence_parallel && !is_of_torchtitan ? first_trained(w, p, false) : NULL;
+    bool are_plain = !plan->is_sharded && !first_trained(w, p, true); /* such as adapters of layers that are whole */
+    if (w->job->clip <= 0 || are_plain || (plan->sequence_parallel && !other)) return false;
     tide_fail_setting(w->model->m, TIDE_ERR_CONFLICT, "clip", "%s%s\"%s\"; use %sno clipping", other ? other : "",
                       other ? " is whole on every tensor parallel rank: " : "",
                       plan->is_sharded

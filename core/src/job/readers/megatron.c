@@ -14,6 +14,8 @@
     "attention_dropout|moe_router_topk|moe_ffn_hidden_size|moe_router_pre_softmax|"                                    \
     "use_rotary_position_embeddings"
 
+enum { GPT2_VOCABULARY = 50257 };
+
 static const tide_key_row megatron_rows[] = {
     KEY_NEUTRAL(ARGUMENTS_OF_GPT),
 #include "job/readers/keys/megatron.def"
@@ -21,6 +23,17 @@ static const tide_key_row megatron_rows[] = {
 
 static const tide_key_table megatron_keys = {
     .rows = megatron_rows, .count = TIDE_COUNT_OF(megatron_rows), .more = &tide_transformer_keys};
+
+/* Without a size: that of the tokenizer, known of GPT-2's alone, which everybody's vocab.json is. */
+static int64_t vocabulary_of(tide_claims *c, const tide_json *root) {
+    int64_t size = tide_option_size(root, "vocab_size", tide_option_size(root, "padded_vocab_size", 0));
+    bool is_gpt2 = strcmp(tide_option_word(root, "tokenizer_type", ""), "GPT2BPETokenizer") == 0;
+    if (size || !is_gpt2 || c->arguments->has_vocabulary) return size;
+    tide_report(c->diags, TIDE_ASSUMPTION, TIDE_OK, tide_claims_place(c, "tokenizer_type"),
+                "GPT2BPETokenizer: 50257 tokens, as in GPT-2's vocab.json",
+                "give overrides.vocab_size if yours differs");
+    return GPT2_VOCABULARY;
+}
 
 /* The TransformerConfig made from the arguments (core_transformer_config_from_args). */
 static void make_model_of_arguments(tide_claims *c, const tide_claims_file *file) {
@@ -40,7 +53,7 @@ static void make_model_of_arguments(tide_claims *c, const tide_claims_file *file
             .inner = tide_option_size(root, "ffn_hidden_size", 0),
             .head_size = tide_option_size(root, "kv_channels", 0),
             .positions = tide_option_size(root, "max_position_embeddings", 0),
-            .vocabulary = tide_option_size(root, "vocab_size", tide_option_size(root, "padded_vocab_size", 0)),
+            .vocabulary = vocabulary_of(c, root),
             .experts = tide_option_size(root, "num_experts", 0),
             .chosen_experts = tide_option_size(root, "moe_router_topk", 0),
             .expert_inner = tide_option_size(root, "moe_ffn_hidden_size", 0),

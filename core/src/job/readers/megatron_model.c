@@ -119,11 +119,11 @@ void tide_gpt_make(tide_claims *c, const tide_claims_file *file, const tide_gpt 
         !tide_option_is_one_of(c, "position_embedding_type", gpt->position, "rope|learned_absolute"))
         return;
     mark_used(gpt, file->summary->first);
-    if (!gpt->vocabulary)
+    if (!gpt->vocabulary && !c->arguments->has_vocabulary)
         tide_error(
             c->diags, TIDE_ERR_FIELD_MISSING, tide_claims_place(c, "vocab_size"),
             tide_format(c->arena, "%s does not give vocab_size, which comes from the tokenizer", file->summary->name),
-            "add --vocab-size or model.vocab_size, or give the model's config.json");
+            "give overrides.vocab_size, --vocab-size or model.vocab_size, or the model's config.json");
     c->inputs->config_text = tide_text_of(gpt_config(c, gpt));
     c->inputs->config = tide_json_parse(c->arena, c->inputs->config_text, file->place, c->diags);
     c->inputs->config_file = c->inputs->source = file->summary->name;

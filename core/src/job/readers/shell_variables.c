@@ -68,6 +68,23 @@ static const char *expand_word(tide_arena *arena, const char *word, const tide_s
     return made;
 }
 
+/* Splits "--a 1 --b 2" of an unquoted variable into words. */
+static void add_split_words(tide_command_line *words, const char *text) {
+    tide_text rest = tide_text_of(text);
+    for (size_t at = 0; at < rest.length;) {
+        size_t from = at;
+        while (at < rest.length && !strchr(" \t\r\n", rest.at[at])) at++;
+        if (at > from) tide_shell_add(words, tide_text_copy(words->arena, (tide_text){rest.at + from, at - from}));
+        while (at < rest.length && strchr(" \t\r\n", rest.at[at])) at++;
+    }
+}
+
+/* An element of an array: "--a 1" is an option with its value where the array is not quoted. */
+static void add_split_option(tide_command_line *words, const char *text) {
+    bool is_split = strncmp(text, "--", 2) == 0 && strcspn(text, " ") < strcspn(text, "=");
+    is_split ? add_split_words(words, text) : tide_shell_add(words, text);
+}
+
 void tide_shell_expand(tide_command_line *line, const tide_shell_variable *variables) {
     tide_command_line made = {.arena = line->arena};
     for (uint32_t i = 0; i < line->count; i++) {
@@ -75,7 +92,7 @@ void tide_shell_expand(tide_command_line *line, const tide_shell_variable *varia
         const char *token = line->tokens[i];
         bool is_whole = token[0] == '$' && read_reference(line->arena, token, &r) && !*r.end;
         const tide_shell_variable *found = is_whole ? variable_named(variables, r.name, r.length) : NULL;
-        for (uint32_t k = 0; found && k < found->count; k++) tide_shell_add(&made, found->words[k]);
+        for (uint32_t k = 0; found && k < found->count; k++) add_split_option(&made, found->words[k]);
         if (!found) tide_shell_add(&made, strchr(token, '$') ? expand_word(line->arena, token, variables) : token);
     }
     *line = made;
@@ -139,22 +156,27 @@ tide_text tide_shell_compute(tide_arena *arena, tide_text script, const tide_she
 
 /* ---- assignments ---- */
 
-/* Splits "--a 1 --b 2" of an unquoted variable into words. */
-static void add_split_words(tide_command_line *words, const char *text) {
-    tide_text rest = tide_text_of(text);
-    for (size_t at = 0; at < rest.length;) {
-        size_t from = at;
-        while (at < rest.length && !strchr(" \t\r\n", rest.at[at])) at++;
-        if (at > from) tide_shell_add(words, tide_text_copy(words->arena, (tide_text){rest.at + from, at - from}));
-        while (at < rest.length && strchr(" \t\r\n", rest.at[at])) at++;
-    }
-}
-
 static void assign_variable(const tide_shell_variable **all, tide_command_line *words, const char *name) {
     tide_shell_expand(words, *all);
     tide_shell_variable *made = TIDE_NEW(words->arena, tide_shell_variable, 1);
     *made = (tide_shell_variable){.name = name, .words = words->tokens, .count = words->count, .next = *all};
     *all = made;
+}
+
+/* Splits "NAME=value" or "NAME+=value". NULL: the word is no assignment. */
+static const char *assigned_value(tide_arena *arena, const char *word, const char **name, bool *is_added) {
+    size_t length = variable_length(word);
+    *is_added = word[length] == '+';
+    const char *value = word + length + *is_added;
+    if (!length || *value != '=') return NULL;
+    *name = tide_text_copy(arena, (tide_text){word, length});
+    return value + 1;
+}
+
+/* The words of a variable so far, to which others are added. */
+static void add_words_of(tide_command_line *words, const tide_shell_variable *all, const char *name) {
+    const tide_shell_variable *found = variable_named(all, name, strlen(name));
+    for (uint32_t k = 0; found && k < found->count; k++) tide_shell_add(words, found->words[k]);
 }
 
 const tide_shell_variable *tide_shell_variables(tide_arena *arena, tide_text script) {
@@ -166,21 +188,22 @@ const tide_shell_variable *tide_shell_variables(tide_arena *arena, tide_text scr
         tide_shell_read(&line, script, &at);
         uint32_t from = 0;
         for (; !array_name && from < line.count; from++) {
-            const char *token = line.tokens[from];
-            size_t length = variable_length(token);
-            if (!length || token[length] != '=') {
+            const char *name, *token = line.tokens[from];
+            bool is_added;
+            const char *value = assigned_value(arena, token, &name, &is_added);
+            if (!value) {
                 if (strcmp(token, "export") == 0 || strcmp(token, "local") == 0) continue;
                 break;
             }
-            const char *name = tide_text_copy(arena, (tide_text){token, length}), *value = token + length + 1;
             count++;
+            tide_command_line words = {.arena = arena};
+            if (is_added) add_words_of(&words, all, name);
             if (value[0] != '(') {
-                tide_command_line words = {.arena = arena};
                 add_split_words(&words, value);
                 assign_variable(&all, &words, name);
                 continue;
             }
-            array = (tide_command_line){.arena = arena};
+            array = words;
             if (value[1]) tide_shell_add(&array, value + 1);
             array_name = name;
         }

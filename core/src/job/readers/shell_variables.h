@@ -11,8 +11,8 @@ typedef struct tide_shell_variable {
     const struct tide_shell_variable *next;
 } tide_shell_variable;
 
-/* The variables that a script assigns: NAME=word, NAME="several words", NAME=(an array over several lines); the last
- * assignment of a name comes first. */
+/* The variables that a script assigns: NAME=word, NAME="several words", NAME=(an array over several lines), and += of
+ * each; the last assignment of a name comes first. */
 const tide_shell_variable *tide_shell_variables(tide_arena *arena, tide_text script);
 
 /* Expands $NAME, ${NAME}, ${NAME:-word} and ${NAME[@]} in the words of a command; an unassigned variable is kept as
