@@ -67,6 +67,7 @@ bool tide_description_all_used(tide_descriptions *set, const tide_description *d
     for (uint32_t i = 0; i < d->size_count; i++) {
         bool is_read = tide_text_is(d->sizes[i].name, "media_tokens") /* module.c reads it */ ||
                        tide_text_is(d->sizes[i].name, "accepts_loss_kwargs") /* trainer_run.c */ ||
+                       tide_text_is(d->sizes[i].name, "lacks_num_experts") /* trainer.c */ ||
                        is_used(set, d, "sizes", d->sizes[i].name);
         ok = (is_read || unused(set, d, d->sizes[i].item, "nothing reads the size '%.*s'")) && ok;
     }

@@ -351,6 +351,11 @@ static bool add_aux_loss(tide_run *run, const tide_job *job) {
         tide_value experts = tide_size_in(model, i, "experts");
         bool has_router = experts.kind == TIDE_VALUE_INT && experts.integer > 0;
         if (!has_router || (coefficient && coefficient->number == 0)) continue;
+        if (tide_size_find(model->descriptions, model->scopes[i].description, TIDE_TEXT("lacks_num_experts")))
+            return tide_error(model->m->diags, TIDE_ERR_UNSUPPORTED, "/settings/trainer",
+                              "\"AttributeError: object has no attribute 'num_experts'\": TRL asks the configuration "
+                              "for it, for the router's load-balancing loss",
+                              "write overrides.router_aux_loss_coef=0");
         if (tide_trainer_distils(job))
             return tide_error(model->m->diags, TIDE_ERR_UNSUPPORTED, "/settings/trainer",
                               "the router's load-balancing loss is not described with gkd",

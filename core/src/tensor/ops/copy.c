@@ -93,17 +93,24 @@ static tide_value op_add_slice(tide_machine *m, tide_value *a) {
     return written_slice(m, &add_slice_backward, a);
 }
 
-/* The same for a view that covers its base, whose strides its gradient has. */
-static void add_view_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+/* CopySlices for a view that covers its base, whose strides its gradient has: over MulBackward0 if a factor is saved,
+ * else over AddBackward0. */
+static void write_view_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_layout *view = node->of.written.view;
     tide_tensor *base = tide_empty_laid_out(m, view, grads[0]->dtype),
                 *slice = tide_empty(m, &view->shape, grads[0]->dtype);
+    if (node->saved_count) {
+        tide_tensor *factor = tide_saved_at(m, node, 0), *both[2] = {slice, factor};
+        tide_release(m, tide_elementwise(m, both, 2, slice->dtype));
+        tide_release(m, factor);
+    } else if (tide_needs_input_grad(node, 1)) {
+        results[1] = tide_retain(slice);
+    }
     if (tide_needs_input_grad(node, 0)) results[0] = tide_retain(base);
-    if (tide_needs_input_grad(node, 1)) results[1] = tide_retain(slice);
     tide_release(m, slice);
     tide_release(m, base);
 }
-static const tide_backward add_view_backward = {"CopySlices", add_view_run};
+static const tide_backward write_view_backward = {"CopySlices", write_view_run};
 
 /* derivatives.yaml, as_strided: the gradient is copied into zeros of the base. */
 static void strided_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
@@ -111,12 +118,17 @@ static void strided_run(tide_machine *m, tide_node *node, tide_tensor **grads, t
 }
 static const tide_backward strided_backward = {"AsStridedBackward0", strided_run};
 
-tide_tensor *tide_add_to_view(tide_machine *m, tide_tensor *view, tide_tensor *other) {
-    tide_tensor *both[2] = {view, other};
-    tide_node *node = tide_node_new(m, &add_view_backward, both, 2);
+bool tide_is_tracked_view(const tide_tensor *x) {
+    return x->is_view && x->requires_grad && !x->is_leaf;
+}
+
+tide_tensor *tide_write_to_view(tide_machine *m, tide_tensor *view, tide_tensor *added, tide_tensor *factor) {
+    tide_tensor *both[2] = {view, added};
+    tide_node *node = tide_node_new(m, &write_view_backward, both, added ? 2 : 1);
     tide_tensor *written = tide_alias(m, view);
     if (!node) return written;
     node->of.written.view = view->layout;
+    if (factor) tide_save(m, node, factor);
     tide_set_grad_fn(m, node, written);
     node = tide_node_new(m, &strided_backward, &written, 1);
     node->of.written.view = view->layout;

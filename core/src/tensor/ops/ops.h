@@ -8,8 +8,9 @@
 /* ---- copy.c, view.c, cat.c ---- */
 tide_tensor *tide_to(tide_machine *m, tide_tensor *x, tide_dtype dtype); /* x itself if it has that dtype */
 tide_tensor *tide_clone(tide_machine *m, tide_tensor *x);                /* dense strides kept */
-/* view += other, for a view that covers its base: the view as it is afterwards. */
-tide_tensor *tide_add_to_view(tide_machine *m, tide_tensor *view, tide_tensor *other);
+bool tide_is_tracked_view(const tide_tensor *x);                         /* a view that is part of the graph */
+/* view += added, or view *= factor, which has no gradient, for a view that covers its base: the view afterwards. */
+tide_tensor *tide_write_to_view(tide_machine *m, tide_tensor *view, tide_tensor *added, tide_tensor *factor);
 tide_tensor *tide_contiguous(tide_machine *m, tide_tensor *x); /* x itself if it is */
 tide_tensor *tide_view(tide_machine *m, tide_tensor *x,
                        const tide_shape *shape); /* fails if the strides do not allow it */

@@ -302,8 +302,8 @@ static const tide_backward scaled_add_backward = {"AddBackward0", scaled_add_run
 static tide_value op_add_(tide_machine *m, tide_value *a) {
     bool is_scaled = is_scalar(a[2]) && !(a[2].kind == TIDE_VALUE_INT && a[2].integer == 1);
     tide_tensor *x = tide_arg_tensor(m, a[0]);
-    if (x->is_view && x->requires_grad && !x->is_leaf && !is_scaled && !is_scalar(a[1]))
-        return tide_of_tensor(tide_add_to_view(m, x, tide_arg_tensor(m, a[1])));
+    if (tide_is_tracked_view(x) && !is_scaled && !is_scalar(a[1]))
+        return tide_of_tensor(tide_write_to_view(m, x, tide_arg_tensor(m, a[1]), NULL));
     return in_place(m, is_scaled ? &scaled_add_backward : &add_backward, a);
 }
 
@@ -311,6 +311,8 @@ static tide_value op_add_(tide_machine *m, tide_value *a) {
 static tide_value scaled_in_place(tide_machine *m, const tide_backward *backward, tide_value *a, bool keeps_other) {
     if (is_scalar(a[1])) return in_place(m, &scale_backward, a);
     tide_tensor *both[2] = {tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1])};
+    if (tide_is_tracked_view(both[0]) && !both[1]->requires_grad && !keeps_other)
+        return tide_of_tensor(tide_write_to_view(m, both[0], NULL, both[1]));
     tide_node *node = tide_node_new(m, backward, both, 2);
     tide_tensor *old = node && tide_needs_input_grad(node, 1) ? tide_empty_like(m, both[0], both[0]->dtype) : NULL;
     tide_save(m, node, node && (keeps_other || tide_needs_input_grad(node, 0)) ? both[1] : NULL);
