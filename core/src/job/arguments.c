@@ -167,16 +167,21 @@ static void unknown_read(tide_job_arguments *arguments, tide_text name) {
 
 /* ---- forms: one word for several settings ---- */
 
-/* n=2x8: nodes x GPUs. */
-static void nodes_read(tide_job_arguments *arguments, tide_text value, tide_origin origin) {
+/* n=2x8: nodes x GPUs; their product as text, NULL: it is neither. */
+static const char *all_of_nodes(tide_arena *arena, tide_text value) {
     tide_text rest = value, nodes, gpus;
     int64_t of_nodes = 0, of_gpus = 1, all = 0;
     bool is_pair = tide_piece_next(&rest, 'x', &nodes) && (!rest.at || tide_piece_next(&rest, 'x', &gpus)) && !rest.at;
     is_pair = is_pair && tide_text_to_i64(&of_nodes, tide_trimmed(nodes)) &&
               (nodes.length == value.length || tide_text_to_i64(&of_gpus, tide_trimmed(gpus)));
-    if (is_pair && of_nodes > 0 && of_gpus > 0 && tide_mul_i64(&all, of_nodes, of_gpus))
-        tide_setting_put(arguments, TIDE_TEXT("world_size"),
-                         tide_text_of(tide_format(arguments->arena, "%" PRId64, all)), origin);
+    bool is_known = is_pair && of_nodes > 0 && of_gpus > 0 && tide_mul_i64(&all, of_nodes, of_gpus);
+    return is_known ? tide_format(arena, "%" PRId64, all) : NULL;
+}
+
+static void nodes_read(tide_job_arguments *arguments, tide_text value, tide_origin origin) {
+    const char *all = all_of_nodes(arguments->arena, value);
+    if (all)
+        tide_setting_put(arguments, TIDE_TEXT("world_size"), tide_text_of(all), origin);
     else
         tide_error(arguments->diags, TIDE_ERR_FIELD_TYPE, "/settings/n",
                    tide_format(arguments->arena, "is \"%s\"; must be nodes x GPUs, such as 2x8",
@@ -262,6 +267,7 @@ void tide_arguments_foresee(tide_job_arguments *arguments, const tide_text *word
             arguments->asked_world_size = tide_text_copy(arguments->arena, value);
         else if (id < TIDE_SET_COUNT)
             arguments->asked[id] = tide_text_copy(arguments->arena, value);
+        if (tide_text_is(tide_trimmed(name), "n")) arguments->asked_world_size = all_of_nodes(arguments->arena, value);
         if (tide_text_is(tide_trimmed(name), "mode"))
             arguments->serves = tide_text_is(tide_setting_choice_of(&tide_settings[TIDE_SET_mode], value), "serve");
         if (id == TIDE_SET_trainer)

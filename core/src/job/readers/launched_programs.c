@@ -264,6 +264,13 @@ static const struct {
     {"axolotl", "train", launch_axolotl, NULL, NULL},
     {"axolotl.cli.train", "", launch_axolotl, NULL, NULL},
     {"pretrain_gpt.py", "", launch_megatron, NULL, NULL},
+    {"pretrain_bert.py|pretrain_t5.py|pretrain_hybrid.py|pretrain_mamba.py|pretrain_vlm.py|pretrain_retro.py|"
+     "pretrain_ict.py|pretrain_vision_classify.py|pretrain_vision_dino.py|pretrain_vision_inpaint.py",
+     "", NULL, "trains a model of Megatron-LM that is not described",
+     "pretrain_gpt.py is, for dense decoders and mixtures; model=NAME runs transformers' models"},
+    {"*training/run_recipe.py|*training/setup_experiment.py", "", NULL,
+     "runs a recipe of Megatron-Bridge, whose settings are in its code",
+     "give the run_config.yaml that the run writes, or model=NAME with parallel.kind=megatron and its layout"},
     {"*.py", "", launch_script, NULL, NULL},
 };
 

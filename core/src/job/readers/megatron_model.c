@@ -185,7 +185,7 @@ void tide_megatron_settle_layout(tide_claims *c) {
                                    "%" PRId64 " processes are not divided by %" PRId64
                                    ", which is tensor times pipeline times context parallel",
                                    processes, others),
-                       NULL);
+                       "give all nodes: n=NODESxGPUS");
         else if (processes > 0)
             ranks = processes / others;
         else
