@@ -103,7 +103,7 @@ CONTRASTIVE = ("clip", "siglip", "siglip2")
 
 
 def text_batch(make: Maker) -> Batch:
-    ids = make.tokens(make.config["vocab_size"])
+    ids = make.tokens(make.config.get("text_config", make.config)["vocab_size"])
     batch: Batch = {"input_ids": ids}
     if make.case.padding:
         batch["attention_mask"] = make.attention_mask()
