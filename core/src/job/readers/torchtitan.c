@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* TOML of torchtitan 0.1 and 0.2 (torchtitan/config/job_config.py). It has its own models, which are not described;
- * with trainer=none, transformers' modules are played with the same settings instead. */
+ * with trainer=none, transformers' modules are played with the same settings instead, as they are where its
+ * transformers_modeling_backend names a model. */
 #include <string.h>
 
 #include "base/units.h"
@@ -12,6 +13,8 @@ static const tide_key_row titan_model_rows[] = {
     KEY_MATTERS("converters", "computes in fp8", ""),
     KEY_NEUTRAL("*"),
 };
+
+static const tide_key_row titan_hf_rows[] = {KEY_SAYS("model", titan_hf_model, ""), KEY_NEUTRAL("*")};
 
 static const tide_key_row titan_optimizer_rows[] = {
     KEY_SETS("name", optimizer, "adamw=adamw_fused|adam=adam_fused"),
@@ -70,6 +73,7 @@ static const tide_key_row titan_compile_rows[] = {
     static const tide_key_table titan_##name##_keys = {.rows = titan_##name##_rows,                                    \
                                                        .count = TIDE_COUNT_OF(titan_##name##_rows)}
 SECTION(model);
+SECTION(hf);
 SECTION(optimizer);
 SECTION(training);
 SECTION(parallelism);
@@ -79,6 +83,7 @@ SECTION(compile);
 
 static const tide_key_row titan_rows[] = {
     KEY_HOLDS("model", titan_model_keys),
+    KEY_HOLDS("hf_transformers", titan_hf_keys),
     KEY_HOLDS("optimizer", titan_optimizer_keys),
     KEY_HOLDS("training", titan_training_keys),
     KEY_HOLDS("parallelism|experimental", titan_parallelism_keys),
@@ -89,6 +94,13 @@ static const tide_key_row titan_rows[] = {
 };
 
 static const tide_key_table titan_keys = {.rows = titan_rows, .count = TIDE_COUNT_OF(titan_rows)};
+
+/* The model of transformers that transformers_modeling_backend runs whole; NULL: the job is of another. */
+static const char *hf_model(const tide_claims *c) {
+    bool is_whole = tide_fact_is(c, TIDE_FACT_titan_model, "transformers_modeling_backend") &&
+                    tide_fact_is(c, TIDE_FACT_model, "full");
+    return is_whole ? tide_fact_of(c, TIDE_FACT_titan_hf_model) : NULL;
+}
 
 /* model.name and model.flavor as in the catalogue. */
 static const char *titan_model(const tide_claims *c) {
@@ -105,6 +117,7 @@ static const char *titan_model(const tide_claims *c) {
                                             {"deepseek_v3/16B", "deepseek-v2-lite"},
                                             {"deepseek_v3/671B", "deepseek-v3"}};
     const char *name = tide_fact_of(c, TIDE_FACT_titan_model), *flavor = tide_fact_of(c, TIDE_FACT_model);
+    if (hf_model(c)) return hf_model(c);
     const char *both = tide_format(c->arena, "%s/%s", name ? name : "llama3", flavor ? flavor : "");
     for (size_t i = 0; i < TIDE_COUNT_OF(models); i++)
         if (strcmp(models[i][0], both) == 0) return models[i][1];
@@ -221,7 +234,8 @@ static void settle_titan_job(tide_claims *c, const tide_json *root) {
     if (!is_cut) c->settings[TIDE_SET_parallel_loss_parallel] = NULL;
     if (is_cut) tide_imply(c, TIDE_SET_parallel_loss_parallel, "true");
     for (size_t i = 0; i < TIDE_COUNT_OF(defaults); i++) tide_imply(c, defaults[i].id, defaults[i].value);
-    if (titan_int(root, "parallelism", "data_parallel_shard_degree", 0) == 0)
+    bool has_ranks = c->arguments->asked[TIDE_SET_parallel_dp] || c->arguments->asked_world_size;
+    if (titan_int(root, "parallelism", "data_parallel_shard_degree", 0) == 0 && !has_ranks)
         warn_of_titan(c, "parallelism",
                       "data_parallel_shard_degree means the remaining ranks: give parallel.dp; 1 is assumed");
 }
@@ -233,7 +247,8 @@ static void settle_titan(tide_claims *c) {
     if (!file) return;
     c->at = file;
     tide_imply(c, TIDE_SET_parallel_kind, "native");
-    if (!asked || strcmp(asked, "none") != 0) {
+    if (c->facts[TIDE_FACT_titan_hf_model]) c->facts[TIDE_FACT_titan_hf_model]->effect = TIDE_KEY_USED;
+    if (!hf_model(c) && (!asked || strcmp(asked, "none") != 0)) {
         tide_error(c->diags, TIDE_ERR_UNSUPPORTED, tide_claims_place(c, "model"),
                    tide_format(c->arena, "%s is a job for torchtitan, whose own models are not described",
                                file->summary->name),
@@ -241,7 +256,10 @@ static void settle_titan(tide_claims *c) {
         return;
     }
     warn_of_titan(c, "model",
-                  "torchtitan's models are not described: transformers' modules are played with the job's settings");
+                  hf_model(c) ? "torchtitan's changes to transformers' modules are not described: they are played as "
+                                "they are, with the job's settings"
+                              : "torchtitan's models are not described: transformers' modules are played with the "
+                                "job's settings");
     settle_titan_job(c, file->root);
 }
 
