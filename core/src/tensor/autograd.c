@@ -247,8 +247,10 @@ static tide_tensor *accumulate(tide_machine *m, tide_tensor *old, tide_tensor *g
     }
     tide_wait_tensor(m, old);
     tide_wait_tensor(m, g);
-    /* a Partial() DTensor of the full size is redistributed to the placement of the sharded one */
-    bool is_redistributed = is_dtensor && !tide_same_shape(old->shape, g->shape);
+    /* a Partial() DTensor of the full size is redistributed to the placement of the sharded one, a Replicate() one is
+     * divided into parts */
+    bool is_divided = old->is_replicated != g->is_replicated;
+    bool is_redistributed = is_dtensor && (is_divided || !tide_same_shape(old->shape, g->shape));
     const tide_tensor *cut = tide_bytes(g) < tide_bytes(old) ? g : old;
     tide_tensor *part = is_redistributed ? tide_empty(m, cut->shape, (tide_dtype)cut->dtype) : tide_retain(g);
     tide_tensor *both[2] = {is_redistributed ? part : old, part};

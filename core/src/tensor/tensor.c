@@ -291,6 +291,7 @@ tide_tensor *tide_alias(tide_machine *m, const tide_tensor *of) {
     tide_tensor *t = tensor_over(m, of->storage, of->layout, (tide_dtype)of->dtype);
     t->storage->references++;
     t->is_view = of->is_view;
+    t->is_replicated = of->is_replicated && !of->has_partial_grad;
     t->offset = of->offset;
     return t;
 }

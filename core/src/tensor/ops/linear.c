@@ -113,6 +113,7 @@ static void mm_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_t
     tide_tensor *mat2 = tide_saved_at(m, node, 0), *self = tide_saved_at(m, node, 1);
     if (tide_needs_input_grad(node, 1)) mat2_grad(m, node, grads[0], self, &results[1]);
     if (tide_needs_input_grad(node, 0)) mat1_grad(m, node, grads[0], mat2, &results[0]);
+    if (results[0]) results[0]->is_replicated = mat2->is_replicated; /* no part of a sum over ranks */
     tide_release(m, self);
     tide_release(m, mat2);
 }
