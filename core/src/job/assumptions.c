@@ -160,6 +160,15 @@ static void assume_trainer(tide_job_builder *b) {
                     NULL);
 }
 
+/* data/collator.py, MultiModalDataCollatorForSeq2Seq: "avoid process hanging in zero3/fsdp case" */
+static void assume_images(tide_job_builder *b) {
+    const tide_job *job = b->job;
+    if (tide_trainer_is_of_factory(job) && tide_json_at(job->config, "vision_config") && job->images == 0)
+        tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_images),
+                    "LLaMA-Factory adds an image of 64 x 64 pixels to a batch without images, which is not played",
+                    NULL);
+}
+
 static void assume_training(tide_job_builder *b) {
     const tide_job *job = b->job;
     bool has_steps = job->optimizer != TIDE_optimizer_none;
@@ -187,6 +196,7 @@ static void assume_training(tide_job_builder *b) {
     if (!has_schedule(job)) assume(b, TIDE_SET_hold_outputs, "the model's output is released before backward");
     assume(b, TIDE_SET_checkpointing, "no checkpointing: everything that backward needs is kept for every layer");
     assume_input_grads(b);
+    assume_images(b);
     assume_layerdrop(b);
     assume_trainer(b);
     if (job->trainer == TIDE_trainer_llama_factory_v1 && job->adapter == TIDE_adapter_none)

@@ -24,6 +24,7 @@ static tide_value value_of(tide_machine *m, const tide_variable *v) {
 static const char *const unset[] = {"past_key_values",
                                     "router_logits",
                                     "given_positions",
+                                    "layer_kwargs",
                                     "num_items",
                                     "autocast_dtype",
                                     "head_dtype",
@@ -135,6 +136,12 @@ static bool forward_is_autocast(const tide_run *run, const tide_job *job) {
     return tide_job_autocasts(job) || (tide_trainer_casts_to_bf16(job) && !run->model.leaves_autocast);
 }
 
+/* Processors make floats in fp32. LLaMA-Factory: data/collator.py, SFTDataCollatorWith4DAttentionMask. */
+static tide_dtype processed_dtype(const tide_run *run, const tide_job *job) {
+    if (!tide_trainer_is_of_factory(job) || job->trainer != TIDE_trainer_hf) return TIDE_FP32;
+    return job->autocast.is_set ? job->autocast.dtype : run->model.state.dtype;
+}
+
 void tide_set_model_settings(tide_run *run, const tide_job *job, bool uses_cache) {
     tide_machine *m = &run->machine;
     tide_setting_value *s = TIDE_NEW(m->arena, tide_setting_value, TIDE_VARIABLES_MOST + 48);
@@ -176,9 +183,11 @@ void tide_set_model_settings(tide_run *run, const tide_job *job, bool uses_cache
     DTYPE("quant_dtype", run->model.state.dtype);
     n = add_quant(m, job, s, n);
     DTYPE("model_dtype", run->model.state.dtype);
-    /* of pixels and features: as processors make them in a trainer's batches, else as the model takes them */
-    DTYPE("input_dtype",
-          tide_job_has_trainer(job) || forward_is_autocast(run, job) ? TIDE_FP32 : run->model.state.dtype);
+    /* of pixels; of pixels and features, as processors make them in a trainer's batches, else as the model takes them
+     */
+    DTYPE("pixel_dtype", processed_dtype(run, job));
+    DTYPE("input_dtype", tide_job_has_trainer(job) || forward_is_autocast(run, job) ? processed_dtype(run, job)
+                                                                                    : run->model.state.dtype);
     n = add_rows(m, job, s, n);
     n = add_sequence_ranks(m, job, s, n);
     bool is_alone = job->parallel_kind == TIDE_parallel_kind_none;

@@ -442,7 +442,8 @@ static bool plays_media(tide_trainer_run *t) {
                               "give the language model by itself");
     bool shows_video = t->job->video.frames > 0;
     if (!tide_has_images(t)) return true;
-    bool is_older = tide_trainer_is_of_factory(t->job) || tide_trl_builds_logits(t->job);
+    bool is_of_factory = tide_trainer_is_of_factory(t->job),
+         is_older = tide_trl_builds_logits(t->job) && !(is_of_factory && t->job->trainer == TIDE_trainer_dpo);
     if (t->kind->sees_images && !is_older && !shows_video) return check_beside_images(t);
     return tide_error(model->m->diags, TIDE_ERR_UNSUPPORTED, shows_video ? "/settings/video" : "/settings/images",
                       tide_format(model->m->arena, "%s that %s of TRL trains with are not described",

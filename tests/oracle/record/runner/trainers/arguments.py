@@ -182,11 +182,11 @@ def given(case: Case, model: Model) -> dict[str, Any]:
         made["compute_metrics"] = lambda predictions, compute_result=True: {}
     if plan.preprocess == "argmax":
         made["preprocess_logits_for_metrics"] = predicted_tokens
+    is_of_media = data.is_of_media(case, model)
     if has_factory_trainer(case):
         from . import llama_factory
 
-        return made | {"data_collator": llama_factory.collator(case)}
-    is_of_media = data.is_of_media(case, model)
+        return made | {"data_collator": data.media_collator(case, model) if is_of_media else llama_factory.collator(case)}
     if is_of_media:
         made["data_collator"] = data.media_collator(case, model)
     if plan.kind == "hf" and is_of_media:

@@ -97,6 +97,10 @@ def media_collator(case: Case, model: Model) -> Callable[[list[Any]], dict[str, 
         made = batches.maker_of(model)(batches.Maker(of, model, device="cpu", is_raw=True))
         if "input_ids" in made and not model.type.startswith("siglip"):  # whose tokenizer gives none
             made.setdefault("attention_mask", torch.ones_like(made["input_ids"]))
+        if case.trainer.program == "llama_factory":
+            from . import llama_factory
+
+            return llama_factory.media_batch(case, model, made)
         if kind == "hf":
             return made
         labels, ids, mask = made.pop("labels"), made["input_ids"], made["attention_mask"]

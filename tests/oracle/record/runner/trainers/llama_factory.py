@@ -18,7 +18,7 @@ from transformers import Trainer
 
 from ... import phantom
 from ...case import Case
-from ...catalogue import Config
+from ...catalogue import Config, Model
 from .. import adapters, models
 from . import data
 
@@ -30,6 +30,8 @@ def load(case: Case, config: Config) -> Any:
     """load_model: checkpoints around what trains, then adapters, then what trains in fp32."""
     assert case.trainer
     net = models.build(dataclasses.replace(case, lora=None, checkpointing="none", kbit_prepare=False), config)
+    if case.quant:  # what peft asks, before it makes embeddings require gradients
+        net.is_loaded_in_4bit, net.is_loaded_in_8bit = case.quant == "nf4", case.quant == "int8"
     if case.checkpointing != "none":
         of_layers = of_trainable_layers(partial(checkpoint, use_reentrant=case.checkpointing == "full_reentrant"))
         net._set_gradient_checkpointing(enable=True, gradient_checkpointing_func=of_layers)
@@ -57,6 +59,21 @@ def of_trainable_layers(checkpointed: Any) -> Any:
         return checkpointed(func, *args, **kwargs)
 
     return call
+
+
+def media_batch(case: Case, model: Model, batch: dict[str, Any]) -> dict[str, Any]:
+    """data/collator.py: positions of models with get_rope_index(), whose values are of no matter here, and for supervised
+    training floats in the dtype of computation."""
+    assert case.trainer
+    if model.type.startswith(("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5", "glm4v", "glm46v")):
+        batch.pop("mm_token_type_ids", None)
+        batch["position_ids"] = torch.zeros(4, *batch["input_ids"].shape, dtype=torch.int64)
+        batch["rope_deltas"] = torch.zeros(len(batch["input_ids"]), 1, dtype=torch.int64)
+    if case.trainer.kind == "dpo":
+        batch["labels"][:, : case.trainer.prompt] = IGNORED
+        return batch
+    computed = models.DTYPES[case.autocast or case.dtype]
+    return {k: v.to(computed) if torch.is_floating_point(v) else v for k, v in batch.items()}
 
 
 def collator(case: Case) -> Any:
