@@ -167,6 +167,9 @@ static void assume_images(tide_job_builder *b) {
         tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_images),
                     "LLaMA-Factory adds an image of 64 x 64 pixels to a batch without images, which is not played",
                     NULL);
+    if (tide_trainer_is_of_factory(job) && job->video.frames)
+        tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_video),
+                    "LLaMA-Factory resizes videos by video_max_pixels: this is the size that it leaves", NULL);
 }
 
 static void assume_training(tide_job_builder *b) {

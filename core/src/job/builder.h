@@ -44,7 +44,7 @@ void tide_fill_config(tide_job_builder *b);
 const tide_json *tide_config_defaults_of(tide_arena *arena, tide_text model_type, tide_diagnostics *diags);
 
 /* composites.c */
-void tide_freeze_composite(tide_job_builder *b);
+void tide_load_as_factory(tide_job_builder *b);
 
 /* gpus.c */
 void tide_find_gpu(tide_job_builder *b);

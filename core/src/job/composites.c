@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parts and layers of a model that LLaMA-Factory freezes, or leaves without adapters; what they are depends on the
- * model. */
+/* What in LLaMA-Factory's files depends on the model: parts and layers that are frozen, or left without adapters, and
+ * the size of images. */
 #include "job/builder.h"
 
 #include <inttypes.h>
@@ -39,7 +39,7 @@ static const char *pattern_of(tide_arena *arena, const char *names) {
     return tide_format(arena, "(.*\\.)?(%s)(\\..*)?", bars_of(arena, names));
 }
 
-enum { PROJECTOR = 1 }; /* in composite.parts */
+enum { PROJECTOR = 1 /* in composite.parts */, IMAGE_SIDE_LIMIT = 65536 /* of image_size */ };
 
 /* A part of the model's names, without those of audio if the model has none. */
 static const char *part_of(const tide_job_builder *b, const composite *of, size_t part) {
@@ -110,8 +110,32 @@ static void train_layers(tide_job_builder *b, const composite *found) {
     tide_setting_put(&b->arguments, TIDE_TEXT("train_only"), tide_text_of(pattern), TIDE_ORIGIN_FILE);
 }
 
-void tide_freeze_composite(tide_job_builder *b) {
-    const composite *found = b->inputs.config ? composite_of(b->inputs.config) : NULL;
+/* data/mm_plugin.py, _preprocess_image(): larger images become smaller before the model's processor sees them. */
+static void limit_images(tide_job_builder *b) {
+    static const char resized[] =
+        "qwen2_vl|qwen2_5_vl|qwen3_vl|qwen3_vl_moe|qwen3_5|qwen3_5_moe|glm4v|glm46v|glm4v_moe",
+                      fixed[] = "llava|gemma3|paligemma";
+    const tide_json *type = tide_json_at(b->inputs.config, "model_type");
+    bool has_images = tide_json_at(b->inputs.config, "vision_config") && tide_json_is(type, TIDE_JSON_STRING);
+    int64_t most = b->inputs.image_max_pixels, side = 1;
+    has_images = has_images && strcmp(tide_argument_text(&b->arguments, TIDE_SET_images), "0") != 0;
+    if (most <= 0 || !has_images || b->arguments.is_given[TIDE_SET_image_size] || tide_text_is_among(type->text, fixed))
+        return;
+    if (!tide_text_is_among(type->text, resized)) {
+        tide_leave_undescribed(b, "image_max_pixels");
+        return;
+    }
+    while (side < IMAGE_SIDE_LIMIT && (side + 1) * (side + 1) <= most) side++;
+    tide_setting_put(&b->arguments, TIDE_TEXT("image_size"),
+                     tide_text_of(tide_format(b->arena, "%" PRId64 "x%" PRId64, side, side)), TIDE_ORIGIN_FILE);
+    tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/image_size",
+                "the largest square image that image_max_pixels leaves as it is", NULL);
+}
+
+void tide_load_as_factory(tide_job_builder *b) {
+    if (!b->inputs.config) return;
+    const composite *found = composite_of(b->inputs.config);
     if (b->inputs.frozen_parts) freeze_parts(b, found);
-    if (b->inputs.config) train_layers(b, found);
+    train_layers(b, found);
+    limit_images(b);
 }

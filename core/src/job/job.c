@@ -65,7 +65,7 @@ tide_job *tide_job_build(tide_arena *arena, const tide_text *words, uint32_t wor
     tide_read_recipe(&b);
     tide_find_model(&b);
     tide_load_as_program(&b);
-    tide_freeze_composite(&b);
+    tide_load_as_factory(&b);
     tide_read_versions(&b);
     tide_change_config(&b);
     tide_find_gpu(&b);

@@ -38,7 +38,8 @@ typedef struct tide_inputs {
     unsigned frozen_parts; /* LLaMA-Factory's freeze_vision_tower, freeze_multi_modal_projector, freeze_language_model:
                               bits */
     tide_freeze_tuning freeze_tuning;
-    tide_file_key *resizes; /* axolotl's resize_token_embeddings_to_32x; NULL: not given */
+    int64_t image_max_pixels; /* to which LLaMA-Factory resizes larger images; 0: not given */
+    tide_file_key *resizes;   /* axolotl's resize_token_embeddings_to_32x; NULL: not given */
     const char *resizes_place;
     bool has_processor; /* axolotl's processor_type: samples may have images */
     tide_checkpoint checkpoint;

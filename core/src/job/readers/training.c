@@ -99,6 +99,8 @@ static void settle_parts(tide_claims *c) {
         if (is_frozen) c->inputs->frozen_parts |= 1u << i;
         if (c->facts[facts[i]]) c->facts[facts[i]]->effect = TIDE_KEY_USED;
     }
+    c->inputs->image_max_pixels = tide_fact_int(c, TIDE_FACT_image_max_pixels, 0);
+    if (c->facts[TIDE_FACT_image_max_pixels]) c->facts[TIDE_FACT_image_max_pixels]->effect = TIDE_KEY_USED;
 }
 
 /* Defaults of TrainingArguments. */
