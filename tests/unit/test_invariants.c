@@ -261,7 +261,9 @@ static void cut_layers(family *f, const tide_json *config, const char *path) {
     static const char *const lists[][2] = {{"intermediate_layers_indices", "[0,1,2,0,1]"},
                                            {"cross_attention_layers", "[1]"}, /* of those that are left */
                                            {"attention_types", "[[[\"global\",\"local\",\"global\"],1]]"},
-                                           {"attention_layers", "[\"global\",\"local\",\"global\"]"}};
+                                           {"attention_layers", "[\"global\",\"local\",\"global\"]"},
+                                           {"activation_sparsity_pattern", "[0.95,0,0]"},
+                                           {"num_kv_shared_layers", "0"}};
     for (const tide_json *entry = config->first; entry; entry = entry->next) {
         char name[64];
         snprintf(name, sizeof name, "%s.%s", path, entry->key.at);
