@@ -120,12 +120,12 @@ bool tide_corrects_sampling(const tide_job *job) {
            job->trainer_vllm_importance_sampling_correction;
 }
 
-/* trl/trainer/sft_trainer.py, __init__, and the same of dpo and kto: of a model that sees images, a text alone leaves
- * the tower without gradients. */
+/* trl/trainer/sft_trainer.py, __init__, and the same of dpo, kto, grpo and rloo: of a model that sees images, a text
+ * alone leaves the tower without gradients. */
 static bool may_leave_tower_unused(const tide_job *job) {
     bool has_processor = tide_json_at(job->config, "vision_config") != NULL,
-         asks_for_it =
-             job->trainer == TIDE_trainer_sft || job->trainer == TIDE_trainer_dpo || job->trainer == TIDE_trainer_kto;
+         asks_for_it = job->trainer == TIDE_trainer_sft || job->trainer == TIDE_trainer_dpo ||
+                       job->trainer == TIDE_trainer_kto || tide_trainer_generates(job);
     return has_processor && asks_for_it && job->checkpointing != TIDE_checkpointing_full_reentrant;
 }
 

@@ -101,7 +101,7 @@ void tide_fsdp1_clip_on_host(fsdp1 *f);
 
 /* ---- fsdp1_unshard.c ---- */
 
-void tide_fsdp1_generation_begins(tide_wrapper *w);
+void tide_fsdp1_generation_begins(tide_wrapper *w, tide_value *inputs, uint32_t count);
 void tide_fsdp1_generation_ends(tide_wrapper *w);
 /* model.state_dict(), and FSDP.optim_state_dict(). */
 void tide_fsdp1_state_dict(tide_wrapper *w);

@@ -39,7 +39,9 @@ static bool is_cut(const fsdp1 *f, const flat_param_handle *u) {
 
 /* ---- FSDP.summon_full_params(model, recurse=False), around generate() of the module within ---- */
 
-void tide_fsdp1_generation_begins(tide_wrapper *w) {
+void tide_fsdp1_generation_begins(tide_wrapper *w, tide_value *inputs, uint32_t count) {
+    (void)inputs;
+    (void)count;
     fsdp1 *f = w->state;
     flat_param_handle *u = &f->handles[f->count - 1];
     tide_fsdp1_lazy_init(f);

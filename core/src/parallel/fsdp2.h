@@ -136,7 +136,7 @@ void tide_fsdp2_tie_parts(fsdp2 *f);
 void tide_fsdp2_place_state(fsdp2 *f, const uint32_t *params, uint32_t count, uint32_t state);
 /* For a model on the device. */
 void tide_fsdp2_keep_originals(fsdp2 *f);
-void tide_fsdp2_generation_begins(tide_wrapper *w);
+void tide_fsdp2_generation_begins(tide_wrapper *w, tide_value *inputs, uint32_t count);
 void tide_fsdp2_generation_ends(tide_wrapper *w);
 /* Called when fsdp2_prepare_model() returns and the optimizer has its new parameters. */
 bool tide_is_ignored_by_accelerate(const tide_model *model, uint32_t parameter);

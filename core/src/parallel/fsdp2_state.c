@@ -310,9 +310,9 @@ static void fsdp2_post_forward(tide_model *model, uint32_t instance, tide_value 
 /* register_fsdp_forward_method(model, "generate"), transformers/trainer.py: hooks go round generate() as a whole. With
  * adapters tokens are forward passes of the model within peft's, which is the root; otherwise they are its own, and the
  * last hook finds it idle. */
-void tide_fsdp2_generation_begins(tide_wrapper *w) {
+void tide_fsdp2_generation_begins(tide_wrapper *w, tide_value *inputs, uint32_t count) {
     fsdp2 *f = w->state;
-    fsdp2_pre_forward(w->model, w->model->root, NULL, 0, NULL, 0);
+    fsdp2_pre_forward(w->model, w->model->root, NULL, 0, inputs, count);
     f->is_generating = w->job->adapter != TIDE_adapter_none;
     if (f->is_generating) fsdp2_machine(f)->passed_on = &f->all_gather_state;
 }

@@ -179,7 +179,7 @@ void tide_zero3_invalidate_trace(zero3 *z);
 /* _register_deepspeed_module: the parameters and hooks of each module. */
 void tide_zero3_register_modules(zero3 *z);
 /* GatheredParameters() of all parameters, without hooks; afterwards all are partitioned, persistent ones too. */
-void tide_zero3_generation_begins(tide_wrapper *w);
+void tide_zero3_generation_begins(tide_wrapper *w, tide_value *inputs, uint32_t count);
 void tide_zero3_generation_ends(tide_wrapper *w);
 /* GatheredParameters() of some parameters, for a caller that does not count what is available. */
 void tide_zero3_gather_params(tide_wrapper *w, tide_tensor *const *weights, uint32_t count);

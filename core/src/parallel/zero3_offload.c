@@ -205,7 +205,9 @@ static void set_hooks(zero3 *z) {
     z->w->model->read_parameter = zero3_read_parameter;
 }
 
-void tide_zero3_generation_begins(tide_wrapper *w) {
+void tide_zero3_generation_begins(tide_wrapper *w, tide_value *inputs, uint32_t count) {
+    (void)inputs;
+    (void)count;
     zero3 *z = w->state;
     tide_model *model = w->model;
     uint32_t outside = model->m->module;

@@ -58,7 +58,7 @@ typedef struct tide_strategy {
     void (*after_backward)(tide_wrapper *w);
     void (*update)(tide_wrapper *w);
     /* trl/models/utils.py, unwrap_model_for_generation(), around generate(). NULL: the model is used as it is. */
-    void (*generation_begins)(tide_wrapper *w);
+    void (*generation_begins)(tide_wrapper *w, tide_value *inputs, uint32_t count);
     void (*generation_ends)(tide_wrapper *w);
     /* trl/distributed.py, gather_params(), around code that reads these weights. NULL: they are not sharded. */
     void (*gather_params)(tide_wrapper *w, tide_tensor *const *weights, uint32_t count);

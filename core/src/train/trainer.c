@@ -48,17 +48,6 @@ static bool get_batch_samples(tide_trainer_run *t, unsigned step) {
 
 /* ---- training_step ---- */
 
-/* _generate_single_turn */
-static void generate(tide_trainer_run *t, unsigned step) {
-    if (t->job->trainer_use_vllm) {
-        tide_vllm_generate(&t->vllm, t->run, &t->wrapper, t->strategy, step);
-        return;
-    }
-    if (t->strategy->generation_begins) t->strategy->generation_begins(&t->wrapper);
-    tide_generate_rollouts(t->run, t->job);
-    if (t->strategy->generation_ends && !t->run->machine.has_failed) t->strategy->generation_ends(&t->wrapper);
-}
-
 /* Whether GKDTrainer's training_step() learns from generated answers, and whether these are the teacher's. */
 static bool answers_itself(const tide_job *job, unsigned step) {
     return job->trainer_lmbda >= TIDE_PICO || (job->trainer_lmbda > 0 && step % 2 == 1);
@@ -84,6 +73,7 @@ static void answer_prompts(tide_trainer_run *t, unsigned step, tide_batch *batch
     const tide_generation of = {.root = is_own ? t->run->model.root : t->teacher.root,
                                 .is_wrapped = !is_own || job->adapter == TIDE_adapter_none,
                                 .keeps_cache = job->checkpointing == TIDE_checkpointing_none,
+                                .prompt = prompt,
                                 .begins = "answer_begins",
                                 .ends = "answer_ends",
                                 .given = given};
@@ -100,48 +90,6 @@ static void answer_prompts(tide_trainer_run *t, unsigned step, tide_batch *batch
     m->module = m->statement = 0;
 }
 
-/* _generate_and_score_completions: one generation, and the inputs of its micro-batches. */
-static void generate_and_score(tide_trainer_run *t, unsigned step) {
-    tide_machine *m = &t->run->machine;
-    tide_model *model = &t->run->model;
-    const char *kind = t->kind->name;
-    const tide_value of_batch[] = {tide_of_int(t->job->batch * tide_steps_per_generation(t->job)),
-                                   tide_of_bool(t->kind->scales_loss)};
-    tide_value old = tide_none(), reference = tide_none();
-    tide_function *old_logps = tide_trainer_function(t, tide_format(m->arena, "%s_old", kind)),
-                  *scored_of = tide_trainer_function(t, tide_format(m->arena, "%s_scored", kind)),
-                  *buffer = tide_trainer_function(t, "buffered_inputs"),
-                  *batch_of = tide_trainer_function(t, "generation_batch");
-    generate(t, step);
-    tide_timeline_mark(&m->timeline, step, TIDE_PHASE_GENERATE);
-    if (m->has_failed) return;
-    m->state.factor = TIDE_FACTOR_INPUT;
-    tide_value batch = tide_model_run(model, batch_of, of_batch, 2);
-    m->state.factor = TIDE_FACTOR_TEMPORARY;
-    tide_accelerator_autocast_begin(t);
-    if (tide_keeps_old_logps(t->job)) old = tide_call_without_grad(t, old_logps, batch, tide_none());
-    if (tide_keeps_reference(t->job)) reference = tide_call_reference(t, batch, tide_none());
-    tide_accelerator_autocast_end(t);
-    const tide_value arguments[] = {batch, old, reference};
-    tide_value scored = tide_model_run(model, scored_of, arguments, TIDE_COUNT_OF(arguments));
-    for (size_t i = 0; i < TIDE_COUNT_OF(arguments); i++) tide_value_release(m, arguments[i]);
-    m->module = m->statement = 0;
-    tide_timeline_mark(&m->timeline, step, TIDE_PHASE_SCORE);
-    tide_value made = tide_model_run(model, buffer, &scored, 1);
-    tide_value_release(m, scored);
-    tide_value_release(m, t->buffered);
-    t->buffered = made;
-    m->module = m->statement = 0;
-}
-
-/* _prepare_inputs of trainers that generate. Owned by the caller. */
-static tide_value next_rollouts(tide_trainer_run *t, unsigned step) {
-    int64_t steps = tide_steps_per_generation(t->job);
-    if (t->micro % (steps * t->job->trainer_num_iterations) == 0) generate_and_score(t, step);
-    const tide_value *items = t->buffered.kind == TIDE_VALUE_LIST ? t->buffered.list->items : NULL;
-    return items ? tide_value_retain(items[t->micro++ % steps]) : tide_none();
-}
-
 /* GRPOTrainer's _entropy_window_stats: a sum and a count, until the last micro-batch of a step. */
 static void keep_entropy_stats(tide_trainer_run *t) {
     tide_machine *m = &t->run->machine;
@@ -156,7 +104,7 @@ static void keep_entropy_stats(tide_trainer_run *t) {
 /* Owned by the caller. */
 static tide_tensor *trl_loss(tide_trainer_run *t, unsigned step, const tide_batch *inputs) {
     tide_machine *m = &t->run->machine;
-    tide_value batch = tide_trainer_generates(t->job) ? next_rollouts(t, step) : tide_list_of_batch(m, inputs);
+    tide_value batch = tide_trainer_generates(t->job) ? tide_next_rollouts(t, step) : tide_list_of_batch(m, inputs);
     if (m->has_failed) return NULL;
     tide_tensor *loss = tide_compute_trl_loss(t, batch);
     tide_value_release(m, batch);

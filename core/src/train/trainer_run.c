@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/units.h"
+#include "train/rollouts.h"
 #include "train/trainer_run.h"
 
 const tide_trl tide_trls[TIDE_trainer_COUNT] = {
@@ -12,9 +13,9 @@ const tide_trl tide_trls[TIDE_trainer_COUNT] = {
     [TIDE_trainer_orpo] = {.name = "orpo", .builds_logits = true},
     [TIDE_trainer_cpo] = {.name = "cpo", .builds_logits = true},
     [TIDE_trainer_reward] = {.name = "reward", .builds_logits = true},
-    [TIDE_trainer_grpo] = {.name = "grpo", .has_reference = true, .scales_loss = true},
+    [TIDE_trainer_grpo] = {.name = "grpo", .has_reference = true, .sees_images = true, .scales_loss = true},
     [TIDE_trainer_gkd] = {.name = "gkd", .counts_labels = true, .has_teacher = true, .builds_logits = true},
-    [TIDE_trainer_rloo] = {.name = "rloo", .has_reference = true},
+    [TIDE_trainer_rloo] = {.name = "rloo", .has_reference = true, .sees_images = true},
 };
 
 tide_function *tide_trainer_function(tide_trainer_run *t, const char *name) {
@@ -64,11 +65,13 @@ static void add_mask(tide_trainer_run *t, tide_batch *b) {
     m->state.factor = TIDE_FACTOR_TEMPORARY;
 }
 
-bool tide_has_images(const tide_trainer_run *t) {
-    const tide_model *model = &t->run->model;
+static const tide_json *described_inputs(const tide_model *model) {
     const tide_json *inputs = model->instances[model->root].of->inputs;
-    if (!inputs) inputs = tide_description_at(model->scopes[0].description, "inputs");
-    return tide_json_at(inputs, "pixel_values") && (t->job->images != 0 || t->job->video.frames);
+    return inputs ? inputs : tide_description_at(model->scopes[0].description, "inputs");
+}
+
+bool tide_has_images(const tide_trainer_run *t) {
+    return tide_json_at(described_inputs(&t->run->model), "pixel_values") && (t->job->images != 0 || t->job->video.frames);
 }
 
 static const char *const columns[] = {"input_ids", "attention_mask", "labels"}; /* or "completion_mask" */
@@ -82,30 +85,38 @@ static void take_columns(tide_trainer_run *t, tide_batch *b, tide_value of) {
     tide_value_release(t->run->model.m, of);
 }
 
+/* A list of the columns, NULL where there are none, and as the last item names and values of the other inputs. */
+static bool make_columns_of_images(tide_trainer_run *t, const tide_job *job, tide_value *whole) {
+    tide_machine *m = &t->run->machine;
+    tide_batch made = {0};
+    tide_value media = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
+    *whole = (tide_value){.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
+    if (!tide_make_batch(t->run, job, &made, m->diags)) return false;
+    add_mask(t, &made);
+    for (uint32_t i = 0; i < TIDE_COUNT_OF(columns); i++) tide_list_push(m, whole->list, tide_none());
+    for (uint32_t i = 0; i < made.count; i++) {
+        uint32_t column = 0;
+        while (column < TIDE_COUNT_OF(columns) && strcmp(made.names[i], columns[column]) != 0) column++;
+        if (column < TIDE_COUNT_OF(columns)) {
+            whole->list->items[column] = made.values[i];
+            continue;
+        }
+        tide_list_push(m, media.list, (tide_value){.kind = TIDE_VALUE_TEXT, .text = tide_text_of(made.names[i])});
+        tide_list_push(m, media.list, made.values[i]);
+    }
+    tide_list_push(m, whole->list, media);
+    return true;
+}
+
 /* DataCollatorForVisionLanguageModeling (trl/trainer/sft_trainer.py); DataCollatorForVisionPreference
  * (trl/trainer/dpo_trainer.py), whose rows are chosen and rejected ones with the same images. NAME_batch_of_images() of
  * library/trainers.json adds columns. */
 static bool make_batch_of_images(tide_trainer_run *t, const tide_job *job, tide_batch *b) {
     tide_machine *m = &t->run->machine;
     tide_model *model = &t->run->model;
-    tide_batch made = {0};
-    tide_value whole = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)},
-               media = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
+    tide_value whole;
     if (job->trainer == TIDE_trainer_dpo) tide_put_size(t->run, "batch", 2 * job->batch);
-    if (!tide_make_batch(t->run, job, &made, m->diags)) return false;
-    add_mask(t, &made);
-    for (uint32_t i = 0; i < TIDE_COUNT_OF(columns); i++) tide_list_push(m, whole.list, tide_none());
-    for (uint32_t i = 0; i < made.count; i++) {
-        uint32_t column = 0;
-        while (column < TIDE_COUNT_OF(columns) && strcmp(made.names[i], columns[column]) != 0) column++;
-        if (column < TIDE_COUNT_OF(columns)) {
-            whole.list->items[column] = made.values[i];
-            continue;
-        }
-        tide_list_push(m, media.list, (tide_value){.kind = TIDE_VALUE_TEXT, .text = tide_text_of(made.names[i])});
-        tide_list_push(m, media.list, made.values[i]);
-    }
-    tide_list_push(m, whole.list, media);
+    if (!make_columns_of_images(t, job, &whole)) return false;
     tide_text name = tide_text_of(tide_format(m->arena, "%s_batch_of_images", t->kind->name));
     tide_function *more = tide_function_find(model->descriptions, NULL, name);
     if (more) {
@@ -117,6 +128,46 @@ static bool make_batch_of_images(tide_trainer_run *t, const tide_job *job, tide_
     }
     take_columns(t, b, whole);
     return !m->has_failed;
+}
+
+void tide_trainer_put_rows(tide_trainer_run *t, int64_t rows, int64_t seq) {
+    tide_put_size(t->run, "batch", rows);
+    tide_put_size(t->run, "seq", seq);
+    tide_model_forget_step_sizes(&t->run->model);
+    t->run->model.setting_changes++;
+}
+
+/* Trainer._prepare_input of what is on the host: floating-point numbers in the dtype of DeepSpeed's engine. */
+static void move_to_device(tide_trainer_run *t, tide_value *v) {
+    tide_machine *m = &t->run->machine;
+    if (v->kind != TIDE_VALUE_TENSOR) return;
+    tide_tensor *host = v->tensor;
+    bool is_cast = host->dtype == TIDE_FP32 && tide_job_has_deepspeed(t->job) && t->job->parallel_half.is_set;
+    v->tensor = tide_empty_like(m, host, is_cast ? t->job->parallel_half.dtype : (tide_dtype)host->dtype);
+    tide_release(m, host);
+}
+
+tide_value tide_trainer_prompts(tide_trainer_run *t, int64_t rows) {
+    tide_machine *m = &t->run->machine;
+    tide_value *labels = tide_model_setting(&t->run->model, "labels"), before = *labels, made;
+    int64_t prompt = tide_rollout_prompt(t->run, t->job);
+    bool is_on_host = m->makes_on_host;
+    tide_trainer_put_rows(t, rows, prompt);
+    *labels = tide_of_bool(false);
+    m->makes_on_host = true;
+    bool is_made = make_columns_of_images(t, t->job, &made);
+    m->makes_on_host = is_on_host;
+    *labels = before;
+    tide_trainer_put_rows(t, t->job->batch, prompt + t->job->trainer_max_completion_length);
+    if (!is_made) return tide_none();
+    m->state.factor = TIDE_FACTOR_INPUT;
+    m->op = "inputs";
+    tide_list *media = made.list->items[TIDE_COUNT_OF(columns)].list;
+    for (uint32_t i = 0; i < TIDE_COUNT_OF(columns); i++) move_to_device(t, &made.list->items[i]);
+    for (uint32_t i = 1; i < media->count; i += 2) move_to_device(t, &media->items[i]);
+    m->state.factor = TIDE_FACTOR_TEMPORARY;
+    m->module = m->statement = 0;
+    return made;
 }
 
 bool tide_trainer_batch(tide_trainer_run *t, const tide_job *job, tide_batch *b) {
@@ -402,7 +453,7 @@ tide_tensor *tide_compute_trl_loss(tide_trainer_run *t, tide_value batch) {
 /* trl/trainer/sft_trainer.py and dpo_trainer.py, __init__ and torch_call() of their collators. */
 static bool check_beside_images(tide_trainer_run *t) {
     const tide_job *job = t->job;
-    bool pads = job->pad_to_multiple_of > 1,
+    bool pads = job->pad_to_multiple_of > 1 && !tide_trainer_generates(job),
          has_prompts = job->trainer != TIDE_trainer_sft || job->trainer_prompt_length;
     const struct {
         bool is_set;
@@ -428,23 +479,61 @@ static bool check_beside_images(tide_trainer_run *t) {
     return true;
 }
 
+/* Prompts of trainers that generate hold the tokens of their images. */
+static bool check_prompts(tide_trainer_run *t) {
+    tide_model *model = &t->run->model;
+    bool has_size = tide_size_find(model->descriptions, model->scopes[0].description, TIDE_TEXT("media_tokens"));
+    int64_t media = has_size ? tide_size_in(model, 0, "media_tokens").integer : 0,
+            prompt = tide_rollout_prompt(t->run, t->job);
+    if (tide_has_colocated_engine(t->job))
+        return tide_error(model->m->diags, TIDE_ERR_UNSUPPORTED, "/settings/images",
+                          "images that an engine of vLLM on the same GPU sees are not described",
+                          "give images=0, or trainer.vllm_mode=server");
+    if (t->job->parallel_kind == TIDE_parallel_kind_fsdp1 && t->job->autocast.is_set)
+        return tide_error(model->m->diags, TIDE_ERR_CONFLICT, "/settings/parallel.kind",
+                          "generate() encodes images outside of FSDP1's root, whose weights are not cast there: \"mat1 "
+                          "and mat2 must have the same dtype, but got Float and BFloat16\"",
+                          "take parallel.kind=fsdp2, or give images=0");
+    if (media <= prompt) return true;
+    return tide_error(model->m->diags, TIDE_ERR_CONFLICT, "/settings/trainer.prompt_length",
+                      tide_format(model->m->arena, "%lld tokens do not hold the %lld of a sample's images",
+                                  (long long)prompt, (long long)media),
+                      "give a larger one, or images=0");
+}
+
+/* What the processor makes is passed on by name to _get_per_token_logps_and_entropies(). */
+static bool check_scored_inputs(tide_trainer_run *t) {
+    static const char *const taken[] = {
+        "pixel_values",   "image_grid_thw",    "pixel_attention_mask", "spatial_shapes", "image_sizes",
+        "token_type_ids", "mm_token_type_ids", "image_position_ids",   "input_ids",      "attention_mask",
+        "labels",         "position_ids"};
+    const tide_model *model = &t->run->model;
+    const tide_json *inputs = described_inputs(model);
+    for (const tide_json *item = inputs ? inputs->first : NULL; item; item = item->next) {
+        bool is_taken = false;
+        for (size_t i = 0; i < TIDE_COUNT_OF(taken); i++) is_taken |= strcmp(item->key.at, taken[i]) == 0;
+        if (!is_taken)
+            return tide_error(model->m->diags, TIDE_ERR_CONFLICT, "/settings/trainer",
+                              tide_format(model->m->arena,
+                                          "TRL: \"_get_per_token_logps_and_entropies() got an unexpected keyword "
+                                          "argument '%s'\", which the processor of this model makes of images",
+                                          item->key.at),
+                              "give images=0, or take trainer=sft");
+    }
+    return true;
+}
+
 /* For models that take other inputs as well, what is not described. */
 static bool plays_media(tide_trainer_run *t) {
     const tide_model *model = &t->run->model;
     const char *trainer = t->job->values[TIDE_SET_trainer];
-    for (uint32_t i = 1; i < model->instance_count && tide_trainer_generates(t->job); i++)
-        if (tide_method_find(model->instances[i].of, TIDE_TEXT("compute_3d_position_ids")))
-            return tide_error(model->m->diags, TIDE_ERR_UNSUPPORTED, "/settings/trainer",
-                              tide_format(model->m->arena,
-                                          "the positions that this model keeps in generation are not "
-                                          "described with %s of TRL",
-                                          trainer),
-                              "give the language model by itself");
     bool shows_video = t->job->video.frames > 0;
     if (!tide_has_images(t)) return true;
     bool is_of_factory = tide_trainer_is_of_factory(t->job),
          is_older = tide_trl_builds_logits(t->job) && !(is_of_factory && t->job->trainer == TIDE_trainer_dpo);
-    if (t->kind->sees_images && !is_older && !shows_video) return check_beside_images(t);
+    if (t->kind->sees_images && !is_older && !shows_video)
+        return check_beside_images(t) &&
+               (!tide_trainer_generates(t->job) || (check_prompts(t) && check_scored_inputs(t)));
     return tide_error(model->m->diags, TIDE_ERR_UNSUPPORTED, shows_video ? "/settings/video" : "/settings/images",
                       tide_format(model->m->arena, "%s that %s of TRL trains with are not described",
                                   shows_video ? "videos" : "images", trainer),

@@ -68,6 +68,11 @@ void tide_keep_barrier(tide_trainer_run *t);
 bool tide_has_images(const tide_trainer_run *t);
 /* Fills an empty batch with what the collator makes, for as many rows as the job says. False after an error. */
 bool tide_trainer_batch(tide_trainer_run *t, const tide_job *job, tide_batch *b);
+/* Sets the rows and the length of what the model is given. */
+void tide_trainer_put_rows(tide_trainer_run *t, int64_t rows, int64_t seq);
+/* What the processor makes of so many prompts with images: token ids, mask, none, and a list of names and values of the
+ * rest. Owned by the caller. */
+tide_value tide_trainer_prompts(tide_trainer_run *t, int64_t rows);
 void tide_drop_batch(tide_machine *m, tide_batch *b);
 /* _get_num_items_in_batch; NULL: there is nothing to count. */
 tide_tensor *tide_count_items(tide_trainer_run *t, const tide_batch *batches, int64_t count);
@@ -78,6 +83,9 @@ tide_value tide_call_without_grad(tide_trainer_run *t, tide_function *function, 
 /* The reference pass: by the model itself with adapters disabled, or by its copy in evaluation mode, which allocates
  * alike. Owned by the caller. */
 tide_value tide_call_reference(tide_trainer_run *t, tide_value batch, tide_value policy);
+/* _prepare_inputs of trainers that generate: a micro-batch; before the first of a generation it is made and scored.
+ * Owned by the caller. */
+tide_value tide_next_rollouts(tide_trainer_run *t, unsigned step);
 tide_value tide_list_of_batch(tide_machine *m, const tide_batch *inputs);
 /* Trainer.compute_loss; if outputs is not NULL it receives the model's outputs. Owned by the caller. */
 tide_tensor *tide_compute_loss(tide_trainer_run *t, const tide_batch *inputs, tide_value *outputs);

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Iterable, Literal, Mapping
 
 from . import schema
-from .plans import INTERLEAVED, READ_BY, SEE_IMAGES, Compile, Dtype, Fsdp1, Lora, Mixed, Plan, Trainer, read_plan
+from .plans import GENERATE, INTERLEAVED, READ_BY, SEE_IMAGES, Compile, Dtype, Fsdp1, Lora, Mixed, Plan, Trainer, read_plan
 from .schema import CaseError, key, listed, mapped
 
 Given = dict[str, Any]  # a case as it was written
@@ -170,7 +170,7 @@ def refuse_unread(case: Case, plan: Trainer) -> None:
     if unread:
         raise CaseError(f"a trainer does not read {', '.join(unread)}")
     has_images = case.images not in (0, Case.images) or case.image_size
-    has_media = (has_images and plan.kind not in SEE_IMAGES) or case.video or case.target_seq
+    has_media = (has_images and plan.kind not in (*SEE_IMAGES, *GENERATE)) or case.video or case.target_seq
     if has_media and plan.kind != "hf":
         raise CaseError(f"samples of {plan.kind} have no images, and no targets of another length")
     if case.kernels == "liger_layers" or (case.kernels == "cce" and plan.kind != "hf"):

@@ -435,6 +435,7 @@ tide_tensor *tide_linear(tide_machine *m, tide_tensor *x, tide_tensor *weight, t
     }
     bool is_flattened = bias && x->shape->dims > 2 && tide_is_contiguous(x); /* Linear.cpp: _flatten_nd_linear */
     tide_tensor *transposed = is_flattened ? NULL : tide_transpose(m, weight, 0, 1), *out;
+    if (transposed) transposed->requires_grad = weight->requires_grad; /* a view of a leaf, also under no_grad() */
     if (!bias) {
         out = tide_matmul(m, x, transposed);
     } else if (x->shape->dims == 2) {

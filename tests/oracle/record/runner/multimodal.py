@@ -183,10 +183,16 @@ ON_THE_HOST: dict[str, Any] = {}  # grids and kinds of tokens, as they were made
 QWEN_LIMITS = {"min_pixels": 3136, "max_pixels": 12845056}  # of preprocessors that name none
 
 
+def qwen_limits(preprocessor: Config) -> dict[str, int]:
+    size = preprocessor.get("size", {})
+    edges = {"min_pixels": "shortest_edge", "max_pixels": "longest_edge"}
+    return {k: preprocessor.get(k, size.get(edge, QWEN_LIMITS[k])) for k, edge in edges.items()}
+
+
 def qwen_vl_batch(make: Maker) -> Batch:
     case, vision = make.case, make.config["vision_config"]
     patch, merge = vision.get("patch_size", 14), vision.get("spatial_merge_size", 2)
-    limits = QWEN_LIMITS | make.model.preprocessor
+    limits = qwen_limits(make.model.preprocessor)
     height, width = case.image_size or (448, 448)
     height, width = smart_resize(height, width, patch * merge, limits["min_pixels"], limits["max_pixels"])
     grid = [1, height // patch, width // patch]
@@ -242,7 +248,9 @@ def show(make: Maker, batch: Batch, grids: list[list[int]], values: str, grid_th
     batch[grid_thw] = ON_THE_HOST[grid_thw] = torch.tensor(grids * make.case.batch)
     if make.case.parallel and not make.case.trainer:
         batch[grid_thw] = grids  # in its place: DDP and FSDP would move it to the device
-    batch["mm_token_type_ids"] = ON_THE_HOST["mm_token_type_ids"] = (batch["input_ids"] == token).int() * kind
+    of_numbers = torch.long if make.case.trainer else torch.int  # lists of them, where a processor makes tensors of them
+    kinds = (batch["input_ids"] == token).to(of_numbers) * kind
+    batch["mm_token_type_ids"] = ON_THE_HOST["mm_token_type_ids"] = kinds
 
 
 def with_positions(make: Maker, batch: Batch) -> Batch:

@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import functools
 import importlib
+import itertools
 import os
 import sys
 from typing import Any, Callable
@@ -363,7 +364,9 @@ def images_have_patches(case: Case, model: Model) -> None:
     def counted(run: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(run)
         def forward(self: Any, *args: Any, pixel_values: Any = None, **kwargs: Any) -> Any:
+            encoded = (kwargs.get("mm_encoder_outputs") or {}).get("image")  # by generate(), ahead of this
             images = 0 if pixel_values is None else pixel_values.shape[0]
+            images = images if encoded is None else len(encoded.pooler_output)
             if not images:
                 return run(self, *args, **kwargs)
             counts = lambda t: [found] * images if t.is_cuda and t.shape == (images,) else tolist(t)  # noqa: E731
@@ -382,6 +385,7 @@ def images_have_patches(case: Case, model: Model) -> None:
     Gemma4VisionModel.forward = forward
     for model_class in (Gemma4Model, Gemma4UnifiedModel):
         model_class.forward = counted(model_class.forward)
+        model_class.get_image_features = counted(model_class.get_image_features)
 
 
 def sizes_of_images_are_known(case: Case, model: Model) -> None:
@@ -409,7 +413,7 @@ def sizes_of_images_are_known(case: Case, model: Model) -> None:
         return get_image_features
 
     for model_class in (LlavaModel, Mistral3Model):
-        model_class.get_image_features = counted(model_class.get_image_features)
+        model_class.get_image_features = vision_grids.with_grids_of_the_host(counted(model_class.get_image_features))
         model_class.forward = vision_grids.with_grids_of_the_host(model_class.forward)
 
 
@@ -426,14 +430,14 @@ def parts_of_images_are_known(case: Case, model: Model) -> None:
 
     @functools.wraps(features)
     def get_image_features(self: Any, *args: Any, **kwargs: Any) -> Any:
-        ignore, counts = masking_utils._ignore_bidirectional_mask_sdpa, iter(patches)
+        ignore, counts = masking_utils._ignore_bidirectional_mask_sdpa, itertools.cycle(patches)
         ignored = lambda *a, **k: bool(ignore(*a, **k)) and False or min(patches) == LFM2_PATCHES  # noqa: E731
         index = lambda t: next(counts) if t.is_cuda else as_index(t)  # noqa: E731
         with mock.patch.object(masking_utils, "_ignore_bidirectional_mask_sdpa", ignored):
             with mock.patch.object(torch.Tensor, "__index__", index):
                 return features(self, *args, **kwargs)
 
-    Lfm2VlModel.get_image_features = get_image_features
+    Lfm2VlModel.get_image_features = vision_grids.with_grids_of_the_host(get_image_features)
     Lfm2VlModel.forward = vision_grids.with_grids_of_the_host(Lfm2VlModel.forward)
 
 

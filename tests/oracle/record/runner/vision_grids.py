@@ -31,6 +31,7 @@ MODELS = {
     "glm46v": "Glm46VModel",
     "glm4v_moe": "Glm4vMoeModel",
 }
+NONE = -1  # of the answers that generate() is given: a grid has numbers
 # What a function reads from the device besides lists: how many elements it makes, of a grid and what it returns.
 COUNTS: dict[str, Callable[[Any, Any], int]] = {
     "get_vision_position_ids": lambda grid, made: 0,
@@ -104,11 +105,16 @@ def on_the_host(tower: Any, model_class: Any) -> None:
 
 
 def with_grids_of_the_host(forward: Any) -> Any:
-    """And kinds of tokens, in place of those that a wrapper has moved to the device, whose numbers nobody knows."""
+    """And kinds of tokens, in place of those that a wrapper has moved to the device, whose numbers nobody knows; some of
+    them where all rows are alike."""
+
+    def of_host(name: str, given: Any) -> Any:
+        truth = ON_THE_HOST.get(name, given) if given is not None else None
+        return truth[: len(given)] if truth is not None and truth is not given else truth
 
     @functools.wraps(forward)
     def known(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return forward(self, *args, **{k: ON_THE_HOST.get(k, v) if v is not None else None for k, v in kwargs.items()})
+        return forward(self, *args, **{k: of_host(k, v) for k, v in kwargs.items()})
 
     return known
 
@@ -199,7 +205,8 @@ def with_kinds(index: Any) -> Any:
     @functools.wraps(index)
     def known(self: Any, input_ids: Any, mm_token_type_ids: Any, *args: Any, attention_mask: Any = None, **kwargs: Any) -> Any:
         if attention_mask is None:
-            return index(self, input_ids, mm_token_type_ids, *args, **kwargs)
+            with phantom.counts(NONE):
+                return index(self, input_ids, mm_token_type_ids, *args, **kwargs)
         kinds = [k[m.bool()].tolist() for k, m in zip(mm_token_type_ids.cpu(), attention_mask.cpu())]
         take, put = torch.Tensor.__getitem__, torch.Tensor.__setitem__
         current = [0]
@@ -218,7 +225,7 @@ def with_kinds(index: Any) -> Any:
             current[0] += masks(key)
 
         tensors = mock.patch.multiple(torch.Tensor, __getitem__=getitem, __setitem__=setitem)
-        with lists(lambda t: kinds[current[0]]), tensors:
+        with lists(lambda t: kinds[current[0]]), tensors, phantom.counts(NONE):
             return index(self, input_ids, mm_token_type_ids, *args, attention_mask=attention_mask, **kwargs)
 
     return known

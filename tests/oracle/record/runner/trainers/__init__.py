@@ -126,6 +126,8 @@ def play(case: Case, model: Model, meter: Meter, state: dict[str, Any]) -> None:
         reference.clear()
         if plan.kind in (*GENERATE, *DISTIL) and not generates_elsewhere:
             stand_ins.completions_reach_their_length(trainer, plan.completion)
+        if plan.kind in GENERATE and data.is_of_media(case, model):
+            stand_ins.images_have_numbers(trainer, functools.partial(data.prompts_of_media, case, model))
         if plan.args.get("predict_with_generate"):
             stand_ins.predictions_reach_their_length(trainer.model, plan.args.get("generation_max_length", 20))
         phases.append(Phases(trainer, meter, case))

@@ -187,7 +187,7 @@ def given(case: Case, model: Model) -> dict[str, Any]:
         from . import llama_factory
 
         return made | {"data_collator": data.media_collator(case, model) if is_of_media else llama_factory.collator(case)}
-    if is_of_media:
+    if is_of_media and plan.kind not in GENERATE:
         made["data_collator"] = data.media_collator(case, model)
     if plan.kind == "hf" and is_of_media:
         return made
@@ -196,7 +196,7 @@ def given(case: Case, model: Model) -> dict[str, Any]:
 
         collator = DataCollatorForTokenClassification(data.tokenizer(), pad_to_multiple_of=case.pad_to_multiple_of)
         return made | {"data_collator": collator}
-    made["processing_class"] = data.processor() if data.has_processor(case, model) else data.tokenizer()
+    made["processing_class"] = data.processor(case, model) if data.has_processor(case, model) else data.tokenizer()
     if case.lora:
         made["peft_config"] = adapters.settings(case.lora, task="SEQ_CLS" if plan.kind == "reward" else "CAUSAL_LM")
     if plan.kind == "gkd":

@@ -58,7 +58,7 @@ def is_of_media(case: Case, model: Model) -> bool:
 
     assert case.trainer
     if model.type in multimodal.MAKERS:
-        return bool(case.images or case.video) and case.trainer.kind in ("hf", *SEE_IMAGES)
+        return bool(case.images or case.video) and case.trainer.kind in ("hf", *SEE_IMAGES, *GENERATE)
     if case.trainer.kind != "hf":
         return False
     maker = batches.maker_of(model)
@@ -68,18 +68,73 @@ def is_of_media(case: Case, model: Model) -> bool:
 def has_processor(case: Case, model: Model) -> bool:
     """Whether AutoProcessor has one for the model, which the trainer then takes."""
     assert case.trainer
-    return "vision_config" in model.config and case.trainer.kind in SEE_IMAGES
+    return "vision_config" in model.config and case.trainer.kind in (*SEE_IMAGES, *GENERATE)
 
 
-def processor() -> Any:
-    """Of which a trainer wants no more than the tokenizer: what it would make is made by the collator."""
-    from transformers import ProcessorMixin
+def processor(case: Case, model: Model) -> Any:
+    """Trainers of rows want no more of it than the tokenizer: what it would make is made by the collator. Those that
+    generate have it make prompts."""
+    from transformers import BatchFeature, ProcessorMixin
 
     class Processor(ProcessorMixin):
         def __init__(self, tokenizer: Any) -> None:
             self.tokenizer, self.chat_template = tokenizer, tokenizer.chat_template
+            self.image_processor = Parts(parts_of_image(case, model))
+
+        def apply_chat_template(self, conversation: Any, tokenize: bool = False, **kwargs: Any) -> Any:
+            if not tokenize:
+                return "" if isinstance(conversation[0], dict) else [""] * len(conversation)
+            made = prompts_of_media(case, model, len(conversation))
+            return {k: v.tolist() if k in ("input_ids", "attention_mask") else v for k, v in made.items()}
+
+        def __call__(self, images: Any = None, text: Any = None, **kwargs: Any) -> Any:
+            return BatchFeature(prompts_of_media(case, model, len(text))) if images else self.tokenizer(text)
 
     return Processor(tokenizer())
+
+
+@dataclasses.dataclass(frozen=True)
+class Parts:
+    """An image processor that is asked into how many parts it cuts images."""
+
+    count: int
+    use_thumbnail = False  # a part among the others
+
+    def __call__(self, images: Any, **kwargs: Any) -> dict[str, Any]:
+        import torch
+
+        number = sum(len(row) for row in images)
+        parts = torch.tensor([self.count] * number)
+        return {"num_patches": parts, "image_rows": parts, "image_cols": torch.ones_like(parts)}
+
+
+COUNTED_BY_PARTS = ("idefics3", "smolvlm", "internvl", "aya_vision", "cohere2_vision")  # `images` of a case
+
+
+def images_of_prompt(case: Case, model: Model) -> int:
+    return 1 if model.type in COUNTED_BY_PARTS else case.images
+
+
+def parts_of_image(case: Case, model: Model) -> int:
+    from .. import multimodal
+
+    if model.type == "lfm2_vl":
+        return len(multimodal.lfm2_vl_shapes(case, model.preprocessor or model.config))
+    return case.images // max(images_of_prompt(case, model), 1)
+
+
+def prompts_of_media(case: Case, model: Model, rows: int) -> dict[str, Any]:
+    """As the processor makes them for generation and for the forward passes after it."""
+    import torch
+
+    from .. import batches
+
+    assert case.trainer
+    of = dataclasses.replace(case, batch=rows, seq=case.trainer.prompt, padding=False)
+    made = batches.maker_of(model)(batches.Maker(of, model, device="cpu", is_raw=True))
+    made.pop("labels")
+    made.setdefault("attention_mask", torch.ones_like(made["input_ids"]))
+    return made
 
 
 def media_collator(case: Case, model: Model) -> Callable[[list[Any]], dict[str, Any]]:
@@ -156,6 +211,9 @@ def dataset(case: Case, model: Model, count: int) -> Any:
 
     plan = case.trainer
     assert plan
+    if is_of_media(case, model) and plan.kind in GENERATE:
+        asked = [[{"role": "user", "content": "w1"}] for i in range(4 * count)]
+        return Dataset.from_dict({"prompt": asked, "images": [list(range(images_of_prompt(case, model)))] * len(asked)})
     if is_of_media(case, model):
         return Dataset.from_dict({"images": [i for i in range(count)]})  # of which the collator makes what a processor would
     if plan.kind in GENERATE:

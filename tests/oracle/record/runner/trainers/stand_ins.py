@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import sys
 from types import SimpleNamespace
 from typing import Any, Callable, Iterator
@@ -13,7 +14,9 @@ from unittest import mock
 import torch
 
 from ... import phantom
+from .. import vision_grids
 from ..stand_ins import is_padded
+from ..vision_grids import lists
 
 
 @contextlib.contextmanager
@@ -25,8 +28,8 @@ def counted_selections(count: Callable[[Any], int]) -> Iterator[None]:
     def getitem(self: Any, index: Any) -> Any:
         if not (isinstance(index, torch.Tensor) and index.dtype == torch.bool and index.is_cuda):
             return take(self, index)
-        caller = sys._getframe(1).f_code.co_name
-        if sys._getframe(1).f_globals["__name__"].startswith("transformers.models."):  # real images: ../stand_ins.py
+        caller, module = sys._getframe(1).f_code.co_name, sys._getframe(1).f_globals["__name__"]
+        if module.startswith("transformers.models.") or module == vision_grids.__name__:  # real images: ../stand_ins.py
             return take(self, index)
         if caller in ("_fused_forward", "generalized_jsd_loss"):
             selected = count(index.shape)
@@ -142,6 +145,41 @@ def completions_reach_their_length(trainer: Any, completion: int) -> None:
     trainer._generate_single_turn = single_turn
 
 
+def images_have_numbers(trainer: Any, prompts: Callable[[int], dict[str, Any]]) -> None:
+    """Grids, sizes and kinds of tokens, which are concatenated and shuffled on the device; all rows are alike."""
+    module, name = sys.modules[type(trainer).__module__], "_get_per_token_logps_and_entropies"
+    split, score, read = module.split_pixel_values_by_grid, getattr(trainer, name), torch.Tensor.item  # type: ignore[attr-defined]
+
+    def parted(batch: Any) -> Any:
+        with lists(lambda t: batch["image_grid_thw"].cpu().prod(-1).tolist()):
+            return split(batch)
+
+    @functools.wraps(score)
+    def scored(*args: Any, **kwargs: Any) -> Any:
+        kwargs = inspect.signature(score).bind(*args, **kwargs).arguments
+        input_ids, attention_mask = kwargs["input_ids"], kwargs["attention_mask"]
+        rows, per_row = len(input_ids), 0
+        if kwargs.get("num_images") is None:
+            return score(**kwargs)
+        attention_mask.copy_(torch.ones(attention_mask.shape, dtype=attention_mask.dtype))
+        for key, truth in prompts(rows).items():
+            on_device = kwargs.get(key)
+            if isinstance(on_device, torch.Tensor) and not truth.is_floating_point():
+                whole = torch.zeros(on_device.shape, dtype=truth.dtype)
+                whole[tuple(slice(size) for size in truth.shape)] = truth
+                on_device.copy_(whole)
+        if kwargs.get("image_grid_thw") is not None:
+            per_row = int(kwargs["image_grid_thw"].cpu().prod(-1).sum()) // rows
+        chunk = kwargs.get("batch_size") or rows
+        ends = iter([x * per_row for start in range(0, rows, chunk) for x in (start, min(start + chunk, rows))])
+        item = lambda t: (read(t), next(ends))[1] if t.is_cuda and sys._getframe(1).f_code.co_name == name else read(t)
+        with mock.patch.object(torch.Tensor, "item", item):
+            return score(**kwargs)
+
+    module.split_pixel_values_by_grid = parted  # type: ignore[attr-defined]
+    setattr(trainer, name, scored)
+
+
 def answers_are_drawn(trainer: Any) -> None:
     """By GKD, for lmbda between 0 and 1: in the first step, and in every second one after it."""
     generate, module = trainer.generate_on_policy_outputs, sys.modules[type(trainer).__module__]
@@ -222,6 +260,9 @@ def vllm_server_generates(completion: int) -> None:
         def reset_prefix_cache(self) -> None:
             pass
 
+        def image_features(self, images: Any) -> Any:
+            return list(images)
+
         def generate(self, prompts: Any, n: int, **kwargs: Any) -> Any:
             ids = [5 + k % 100 for k in range(completion)]
             rows = len(prompts) * n
@@ -233,5 +274,6 @@ def vllm_server_generates(completion: int) -> None:
             }
 
     vllm_generation.is_vllm_available = lambda *args, **kwargs: True  # type: ignore[attr-defined]
+    vllm_generation.VLLMGeneration._place_features = lambda self, features, prompt_ids: features  # type: ignore[attr-defined]
     vllm_generation.VLLMClient = Client  # type: ignore[attr-defined]
     vllm_generation.broadcast_object_list = lambda objects, from_process: objects  # type: ignore[attr-defined]
