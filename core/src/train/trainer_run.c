@@ -71,7 +71,8 @@ static const tide_json *described_inputs(const tide_model *model) {
 }
 
 bool tide_has_images(const tide_trainer_run *t) {
-    return tide_json_at(described_inputs(&t->run->model), "pixel_values") && (t->job->images != 0 || t->job->video.frames);
+    return tide_json_at(described_inputs(&t->run->model), "pixel_values") &&
+           (t->job->images != 0 || t->job->video.frames);
 }
 
 static const char *const columns[] = {"input_ids", "attention_mask", "labels"}; /* or "completion_mask" */
@@ -506,7 +507,7 @@ static bool check_scored_inputs(tide_trainer_run *t) {
     static const char *const taken[] = {
         "pixel_values",   "image_grid_thw",    "pixel_attention_mask", "spatial_shapes", "image_sizes",
         "token_type_ids", "mm_token_type_ids", "image_position_ids",   "input_ids",      "attention_mask",
-        "labels",         "position_ids"};
+        "labels",         "position_ids",      "rope_deltas"}; /* the last two: of other trainers */
     const tide_model *model = &t->run->model;
     const tide_json *inputs = described_inputs(model);
     for (const tide_json *item = inputs ? inputs->first : NULL; item; item = item->next) {
