@@ -356,8 +356,8 @@ static void check_factory(tide_job_builder *b, const char *kind) {
     const trainer_limit preferences[] = {
         {job->adapter == TIDE_adapter_none, TIDE_SET_adapter,
          "none: the second model that LLaMA-Factory loads as reference", "use adapter=lora, or trainer.program=trl"},
-        {job->parallel_kind != TIDE_parallel_kind_none, TIDE_SET_parallel_kind, job->values[TIDE_SET_parallel_kind],
-         "use one GPU, or trainer.program=trl"},
+        {is_spread, TIDE_SET_parallel_kind, job->values[TIDE_SET_parallel_kind],
+         "use one GPU or ddp, or trainer.program=trl"},
         {!is_usual, TIDE_SET_trainer_loss_type, loss, "leave it out, or use trainer.program=trl"},
         {job->trainer_precompute_ref_log_probs, TIDE_SET_trainer_precompute_ref_log_probs, "true", "leave it out"},
         {job->trainer_f_divergence_type != TIDE_trainer_f_divergence_type_reverse_kl,

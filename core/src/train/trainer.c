@@ -513,6 +513,7 @@ bool tide_play_trainer(tide_run *run, const tide_job *job) {
     *tide_model_setting(&run->model, "dropout_is_disabled") = tide_of_bool(disables_dropout(job));
     if (job->offload_activations == TIDE_offload_activations_all) t.offload = tide_offload_new(m, true);
     if (t.kind->name && !prepare_trl(&t)) return false;
+    if (tide_trainer_is_of_factory(job)) tide_keep_barrier(&t); /* data/loader.py, get_dataset() */
     if (!prepare_for_training(&t)) return false;
     run->model.checkpoints_hold_given = has_ulysses_batches(&t);
     tide_timeline_mark(&m->timeline, 0, TIDE_PHASE_LOAD);

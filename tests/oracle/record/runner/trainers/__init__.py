@@ -80,6 +80,9 @@ def play(case: Case, model: Model, meter: Meter, state: dict[str, Any]) -> None:
     module, name, _ = arguments.classes(case)
     trainer_class = getattr(importlib.import_module(module), name)
     settings = arguments.settings(case, model)
+    if arguments.is_of_factory(case):
+        with settings.main_process_first():  # around its datasets
+            pass
     with ranks.quantised_state(case):
         net = loaded(case, model)
     run.loaded(net, meter, state)
