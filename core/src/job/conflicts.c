@@ -109,9 +109,29 @@ static void check_no_server(tide_job_builder *b) {
 
 /* ---- copies of the weights ---- */
 
+/* trl/models/activation_offloading.py, pack_tensor(): storages are told apart by their addresses, and autocast's copy
+ * of a frozen weight, which is not contiguous, is freed while its address is known. A tensor that gets this address is
+ * taken for it, and stays on the device. */
+static void leave_reused_addresses(tide_job_builder *b) {
+    tide_job *job = b->job;
+    bool is_frozen = job->adapter != TIDE_adapter_none || job->freeze.count || job->train_only.count,
+         is_copied = job->autocast.is_set && job->autocast.dtype != tide_dtype_or(job->dtype, TIDE_BF16);
+    if (job->trainer <= TIDE_trainer_hf || !is_frozen || !is_copied || job->quant != TIDE_quant_none) return;
+    const char **names = TIDE_NEW(b->arena, const char *, job->undescribed.count + 1);
+    for (uint32_t i = 0; i < job->undescribed.count; i++) names[i] = job->undescribed.names[i];
+    names[job->undescribed.count++] = "activations at reused addresses";
+    job->undescribed.names = names;
+    tide_report(
+        b->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, tide_builder_place(b, TIDE_SET_offload_activations),
+        "TRL takes an activation for autocast's copy of a frozen weight if it gets the address of that copy, and "
+        "leaves it on the device: up to an activation of each linear layer more",
+        "load the weights in the dtype of autocast, or use checkpointing=full");
+}
+
 static void check_offloading(tide_job_builder *b) {
     const tide_job *job = b->job;
     if (job->offload_activations == TIDE_offload_activations_none) return;
+    leave_reused_addresses(b);
     if (job->parallel_kind != TIDE_parallel_kind_none)
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_offload_activations,
                             "is not described with parallel.kind", "use one GPU");
