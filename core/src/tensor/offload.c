@@ -285,11 +285,15 @@ tide_saved_tensors_hooks *tide_offload_enter(tide_machine *m, tide_offload *o) {
     return before;
 }
 
+void tide_offload_end_backward(tide_machine *m, tide_offload *o) {
+    for (uint32_t i = 0; i < o->count; i++) tide_release_at(m, &o->tensors[i].brought);
+    o->waiting_count = o->previous_count = 0;
+}
+
 void tide_offload_exit(tide_machine *m, tide_offload *o, tide_saved_tensors_hooks *before) {
     m->state.saved_tensors_hooks = before;
     if (!o->is_of_trl) return;
     m->after_backward = NULL;
     leave_stash(o, o->count);
-    for (uint32_t i = 0; i < o->count; i++) tide_release_at(m, &o->tensors[i].brought);
-    o->waiting_count = o->previous_count = 0;
+    tide_offload_end_backward(m, o);
 }

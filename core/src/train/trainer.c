@@ -139,6 +139,7 @@ static void accelerator_backward(tide_trainer_run *t, unsigned step, tide_tensor
         t->strategy->backward(&t->wrapper, scaled ? scaled : divided);
     else
         tide_run_backward(m, scaled ? scaled : divided);
+    if (t->offload) tide_offload_end_backward(m, t->offload);
     tide_del(m, "del scaled loss", scaled);
     tide_del(m, "del loss", divided);
     forget_given(t);
