@@ -61,14 +61,15 @@ static bool unused(tide_descriptions *set, const tide_description *d, const tide
                       "look for a misspelt name, or remove it");
 }
 
+/* Sizes that lang/module.c, train/trainer_run.c, train/trainer.c and train/rollouts.c read. */
+static const char read_by_code[] =
+    "media_tokens|accepts_loss_kwargs|lacks_num_experts|drops_token_types|positions_from_one";
+
 bool tide_description_all_used(tide_descriptions *set, const tide_description *d) {
     bool ok = true;
     if (!tide_json_at(d->json, "roots")) return true; /* it exists for those that extend it */
     for (uint32_t i = 0; i < d->size_count; i++) {
-        bool is_read = tide_text_is(d->sizes[i].name, "media_tokens") /* module.c reads it */ ||
-                       tide_text_is(d->sizes[i].name, "accepts_loss_kwargs") /* trainer_run.c */ ||
-                       tide_text_is(d->sizes[i].name, "lacks_num_experts") /* trainer.c */ ||
-                       is_used(set, d, "sizes", d->sizes[i].name);
+        bool is_read = tide_text_is_among(d->sizes[i].name, read_by_code) || is_used(set, d, "sizes", d->sizes[i].name);
         ok = (is_read || unused(set, d, d->sizes[i].item, "nothing reads the size '%.*s'")) && ok;
     }
     const tide_json *renames = tide_json_at(d->json, "renames");
