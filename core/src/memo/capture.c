@@ -16,7 +16,7 @@ typedef struct tensor_before {
 } tensor_before;
 
 typedef struct list_before {
-    uint32_t references, pops;
+    uint32_t references, pops, serial;
     bool is_read;
 } list_before;
 
@@ -355,7 +355,7 @@ static void note_before(capture *k, const tide_call_arguments *arguments) {
     }
     for (uint32_t i = 0; i < lists; i++) {
         tide_list *list = k->before.lists[i];
-        k->lists[i] = (list_before){list->references, list->pops, list->is_read};
+        k->lists[i] = (list_before){list->references, list->pops, list->serial, list->is_read};
         k->counts[i] = list->count;
         list->is_read = false;
     }
@@ -468,9 +468,10 @@ tide_value tide_capture_call(const tide_call_arguments *arguments, bool *is_kept
     kept->is_stopped = m->is_stopped;
     *is_kept = can_keep && !m->has_failed && capture_entry(&k, arguments, made, kept);
     if (*is_kept) finish_entry(&k, kept);
-    if (can_keep)
-        for (uint32_t i = 0; i < k.before.list_count; i++)
-            k.before.lists[i]->is_read = k.before.lists[i]->is_read || k.lists[i].is_read;
+    for (uint32_t i = 0; can_keep && i < k.before.list_count; i++) {
+        tide_list *list = k.before.lists[i]; /* or another one in its place, if the call released it */
+        if (list->serial == k.lists[i].serial) list->is_read = list->is_read || k.lists[i].is_read;
+    }
     drop_capture(&k);
     return made;
 }

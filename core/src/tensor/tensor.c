@@ -335,13 +335,17 @@ void tide_list_release(tide_machine *m, tide_list *list) {
     for (uint32_t i = 0; i < list->count; i++)
         tide_value_release(m, list->items[list->is_output ? i : list->count - 1 - i]);
     if (list->items) tide_pool_free(m, list->items, list->capacity * sizeof *list->items);
-    tide_pool_free(m, list, sizeof *list);
+    *list = (tide_list){.items = (void *)m->spare_lists};
+    m->spare_lists = list;
 }
 
 tide_list *tide_list_new(tide_machine *m) {
-    tide_list *list = tide_pool_alloc(m, sizeof *list);
-    list->references = 1;
-    list->serial = ++m->serial;
+    tide_list *list = m->spare_lists;
+    if (list)
+        m->spare_lists = (void *)list->items;
+    else
+        list = tide_pool_alloc(m, sizeof *list);
+    *list = (tide_list){.references = 1, .serial = ++m->serial};
     return list;
 }
 
