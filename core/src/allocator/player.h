@@ -140,6 +140,8 @@ bool tide_player_run(tide_player *p, uint32_t until);
 bool tide_player_run_to(tide_player *p, uint32_t until, uint32_t iteration, uint32_t outer);
 /* recurring.c. Whether the block of a slot, or its last one, is of the small pool. */
 bool tide_player_is_small(const tide_player *p, uint32_t slot);
+/* Whether it is of this pool. */
+bool tide_player_is_of(const tide_player *p, uint32_t slot, tide_pool_kind pool);
 /* Reads the state of a pool. False: it cannot be compared. */
 bool tide_player_look(tide_player *p, const tide_repetition *of, tide_pool_kind pool);
 /* How many iterations ago the pool's state was the same, looking after each so many; 0: it is not known. */

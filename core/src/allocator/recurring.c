@@ -11,6 +11,10 @@ bool tide_player_is_small(const tide_player *p, uint32_t slot) {
     return p->figures.block_bytes[slot] <= SMALL_BLOCK;
 }
 
+bool tide_player_is_of(const tide_player *p, uint32_t slot, tide_pool_kind pool) {
+    return pool == TIDE_POOL_ALL || tide_player_is_small(p, slot) == (pool == TIDE_POOL_SMALL);
+}
+
 bool tide_player_look(tide_player *p, const tide_repetition *of, tide_pool_kind pool) {
     tide_repeating *r = &p->repeating;
     r->now.count = 0;
@@ -18,7 +22,7 @@ bool tide_player_look(tide_player *p, const tide_repetition *of, tide_pool_kind 
     for (uint32_t i = 0; i < r->carried_count; i++) {
         uint32_t slot = r->carried[i].slot + of->own;
         uint64_t address = tide_caching_address(p->allocator, p->blocks[slot]);
-        if (pool != TIDE_POOL_ALL && tide_player_is_small(p, slot) != (pool == TIDE_POOL_SMALL)) continue;
+        if (!tide_player_is_of(p, slot, pool)) continue;
         tide_words_add(&r->now, address, p->arena);
     }
     return true;
@@ -30,7 +34,7 @@ static uint64_t carried_key(const tide_player *p, const tide_repetition *of, tid
     for (uint32_t i = 0; i < p->repeating.carried_count; i++) {
         uint32_t slot = p->repeating.carried[i].slot + of->own;
         tide_block block = p->blocks[slot];
-        if (pool != TIDE_POOL_ALL && tide_player_is_small(p, slot) != (pool == TIDE_POOL_SMALL)) continue;
+        if (!tide_player_is_of(p, slot, pool)) continue;
         key = (key ^ tide_caching_address(p->allocator, block)) * UINT64_C(0x9e3779b97f4a7c15);
         key ^= key >> 29;
     }

@@ -38,7 +38,7 @@ static tide_pool_kind played_pool(const tide_repetition *of) {
 }
 
 static bool is_played(const tide_player *p, const tide_repetition *of, uint32_t slot) {
-    return tide_player_is_small(p, slot) == (played_pool(of) == TIDE_POOL_SMALL);
+    return tide_player_is_of(p, slot, played_pool(of));
 }
 
 /* Where the last iteration has what the next one frees in this slot. */
@@ -184,7 +184,7 @@ bool tide_player_may_skip(tide_player *p, const tide_repetition *of) {
 void tide_player_hand_on(tide_player *p, const tide_repetition *of, tide_pool_kind pool) {
     for (uint32_t i = 0; i < p->repeating.carried_count; i++) {
         uint32_t slot = p->repeating.carried[i].slot, from = slot + of->own;
-        if (pool != TIDE_POOL_ALL && tide_player_is_small(p, from) != (pool == TIDE_POOL_SMALL)) continue;
+        if (!tide_player_is_of(p, from, pool)) continue;
         move_block(p, from, slot);
     }
 }
