@@ -78,7 +78,6 @@ static void generate_and_score(tide_trainer_run *t, unsigned step) {
     if (m->has_failed) return;
     m->state.factor = TIDE_FACTOR_INPUT;
     tide_value batch = tide_model_run(model, batch_of, of_batch, 2);
-    m->state.factor = TIDE_FACTOR_INPUT;
     if (tide_has_images(t)) give_images(t, batch, of_batch[0].integer);
     m->state.factor = TIDE_FACTOR_TEMPORARY;
     tide_accelerator_autocast_begin(t);
