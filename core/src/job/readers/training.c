@@ -290,6 +290,11 @@ static void settle_fsdp(tide_claims *c) {
     const char *strategy = settle_fsdp_words(c, tide_fact_of(c, TIDE_FACT_fsdp_strategy));
     tide_settle(c, of_trainer ? TIDE_FACT_fsdp : TIDE_FACT_distributed, TIDE_SET_parallel_kind, kind);
     if (c->facts[TIDE_FACT_fsdp_version]) tide_settle(c, TIDE_FACT_fsdp_version, TIDE_SET_parallel_kind, kind);
+    if (c->inputs->freeze_tuning.is_asked)
+        tide_error(c->diags, TIDE_ERR_UNSUPPORTED, c->inputs->freeze_tuning.place,
+                   "freeze under FSDP trains layers in fp32 beside frozen ones in the checkpoint's dtype, which is not "
+                   "described",
+                   "leave fsdp out, or use DeepSpeed");
     if (context_ranks(c) > 1 && !is_two)
         tide_error(c->diags, TIDE_ERR_CONFLICT, c->fact_places[TIDE_FACT_context_ranks],
                    "\"ParallelismConfig is only compatible DistributedType.FSDP (version 2)\"", "fsdp_version: 2");
