@@ -106,16 +106,17 @@ void tide_write_peak(tide_job_report *r, bool is_brief) {
 
 /* ---- the verdict ---- */
 
-/* If memory runs out while weights are loaded, but steps allocate less than the GPU has: the most that a step
- * allocates, else 0. */
+/* The most that a step allocates, if memory is exceeded (or, without a GPU, the peak is) while weights are loaded and
+ * the steps need less; else 0. */
 static uint64_t steps_beside_loading(const tide_job_report *r) {
     const tide_timeline *t = &r->run->machine.timeline;
-    const tide_mark *end = r->on_card.is_oom && t->mark_count ? tide_phase_end(t, r->on_card.events) : NULL;
-    uint64_t most = 0;
+    uint64_t limit = r->job->device_bytes ? r->job->device_bytes : r->replay.allocated_peak, most = 0;
+    if (!t->mark_count || (r->job->device_bytes && !r->on_card.is_oom)) return 0;
+    const tide_mark *end = tide_phase_end(t, r->job->device_bytes ? r->on_card.events : r->replay.peak_event);
     if (!end || end->step) return 0;
     for (uint32_t i = 0; i < r->replay.step_count; i++)
         if (r->replay.steps[i].allocated_peak > most) most = r->replay.steps[i].allocated_peak;
-    return most + tide_job_context(r->job) < r->job->device_bytes ? most : 0;
+    return most + tide_job_context(r->job) < limit ? most : 0;
 }
 
 /* A setting that makes each rank load only its part, if there is one for this job and it is not set. */
@@ -132,10 +133,13 @@ static const char *setting_of_loading(const tide_job *job) {
 
 static const char *loading_sentence(const tide_job_report *r, uint64_t device, uint64_t steps) {
     tide_arena *arena = r->w->arena;
-    const char *setting = setting_of_loading(r->job);
-    return tide_format(arena, "%s to load, %s available: loading does not fit; %s%s", ranged(r, device),
+    const char *setting = setting_of_loading(r->job), *need = ranged(r, device), *of_steps = tide_gib(arena, steps);
+    if (!r->job->device_bytes)
+        return tide_format(arena, "%s to load%s%s%s, %s allocated in the steps; choose a GPU to see whether it fits",
+                           need, setting ? " (less with " : "", setting ? setting : "", setting ? ")" : "", of_steps);
+    return tide_format(arena, "%s to load, %s available: loading does not fit; %s%s", need,
                        tide_gib(arena, r->job->device_bytes), setting ? "set " : "the steps allocate ",
-                       setting ? setting : tide_gib(arena, steps));
+                       setting ? setting : of_steps);
 }
 
 static const char *left_out_sentence(const tide_job_report *r, uint64_t device) {
@@ -167,10 +171,10 @@ static const char *sentence_of(const tide_job_report *r, uint64_t device) {
                *at_least = tide_range_reason(arena, r->run, job) ? "at least " : "";
     uint64_t least = tide_range_low(r->run, job, device), most = tide_range_high(r->run, job, device);
     if (tide_left_out(arena, job)) return left_out_sentence(r, device);
-    if (!job->device_bytes) return tide_format(arena, "%s at the peak; choose a GPU to see whether it fits", need);
-    if (tide_job_report_fit(r) == TIDE_CANNOT_TELL) return cannot_tell_sentence(r, device);
+    if (job->device_bytes && tide_job_report_fit(r) == TIDE_CANNOT_TELL) return cannot_tell_sentence(r, device);
     uint64_t steps = steps_beside_loading(r);
     if (steps) return loading_sentence(r, device, steps);
+    if (!job->device_bytes) return tide_format(arena, "%s at the peak; choose a GPU to see whether it fits", need);
     if (r->on_card.is_oom && least <= job->device_bytes)
         return tide_format(arena, "%s needed, %s available: does not fit, because of fragmentation", need, total);
     if (r->on_card.is_oom)

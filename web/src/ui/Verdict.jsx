@@ -31,18 +31,19 @@ export function verdictOf(r) {
       : { kind: 'not', icon: 'cross', text: `Not on ${title}`, detail: r.verdict.sentence };
   }
   if (fits === null && r.verdict.gpu_bytes) return { kind: 'close', icon: 'warn', text: 'Cannot tell', detail: r.verdict.sentence };
-  if (fits === null) return { kind: 'none', icon: 'info', text: 'No GPU chosen', detail: 'Choose a GPU to see whether it fits.' };
+  const { loading } = r.verdict, ofSteps = loading && `the steps allocate ${headline(loading.steps_allocated, unit.value)} ${unit.value}`;
+  if (fits === null) {
+    return { kind: 'none', icon: 'info', text: 'No GPU chosen',
+      detail: loading ? `This is to load${loading.setting ? ` (less with ${loading.setting})` : ''}; ${ofSteps}.` : 'Choose a GPU to see whether it fits.' };
+  }
   const { range } = r.peak;
   const sizeOf = (/** @type {number} */ bytes) => `${headline(Math.abs(bytes), unit.value)} ${unit.value}`, atLeast = range ? 'at least ' : '';
   const size = sizeOf(margin), spare = range ? whole - range.high : margin;
   if (range && range.low <= whole && range.high > whole) {
     return { kind: 'close', icon: 'warn', text: 'Cannot tell', detail: r.verdict.sentence };
   }
-  const { loading } = r.verdict;
   if (loading) {
-    return { kind: 'not', icon: 'cross', text: `Loading does not fit ${title}`,
-      detail: loading.setting ? `set ${loading.setting}`
-        : `the steps allocate ${headline(loading.steps_allocated, unit.value)} ${unit.value}` };
+    return { kind: 'not', icon: 'cross', text: `Loading does not fit ${title}`, detail: loading.setting ? `set ${loading.setting}` : ofSteps ?? '' };
   }
   if (!fits) return { kind: 'not', icon: 'cross', text: `Does not fit ${title}`, detail: `${atLeast}${sizeOf(range ? range.low - whole : margin)} over` };
   if (margin < 0) {
