@@ -11,7 +11,7 @@ import { cell, csv } from '../../web/src/csv.js';
 import { ASKED, cellAt, cellPaths, cellWords, freeOf, SEEN, seenRows, sourceOf } from '../../web/src/events.js';
 import { fromFile, isYaml, ofDrop, readText } from '../../web/src/files.js';
 import { assignment, find } from '../../web/src/find.js';
-import { inUnit, natural, params, percent, sentences, ticks } from '../../web/src/format.js';
+import { extent, inUnit, natural, params, percent, sentences, ticks } from '../../web/src/format.js';
 import { fullest, timesOf } from '../../web/src/schedule.js';
 import { gpusOf, layoutOf, layoutWords, otherLayouts, reads, stagesLeft, tokensOf } from '../../web/src/layout.js';
 import { pack, unpack } from '../../web/src/links.js';
@@ -144,6 +144,8 @@ test('format: sizes, percentages, ticks', () => {
   assert.equal(inUnit(0, 'GiB'), '0.00');
   assert.equal(inUnit(70638370816, 'MiB'), '67,366');
   assert.equal(natural(90177536, 'GiB'), '86.0 MiB');
+  assert.equal(extent({ low: 2 ** 30, high: 2 ** 31 }, 'GiB'), 'between 1.0 and 2.0 GiB');
+  assert.equal(extent({ low: 2 ** 30, high: 2 ** 30 + 2 ** 22 }, 'GiB'), 'give or take 2.0 MiB');
   assert.equal(percent(1, 1000), '<1 %');
   assert.equal(params(7063427072), '7.06 B');
   assert.deepEqual(ticks(80 * 2 ** 30, 'GiB', 6).map((t) => t / 2 ** 30), [0, 16, 32, 48, 64, 80]);

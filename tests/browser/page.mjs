@@ -441,6 +441,10 @@ export default function ({ visit, field, fragmentOf, fromCore, exampleWords, ser
     assert.equal(await field(page, 'undescribed').count(), 0);
   }, { at: '#model=qwen2.5-0.5b&gpu=l40s&undescribed=use_muon&v=1' }));
 
+  test('without a GPU a peak in loading is said to be one, with what mends it', () => visit(async (page) => {
+    assert.match(await page.locator('.verdict-words').innerText(), /No GPU chosen[^]*Loading needs this \(less with parallel\.meta_init=true\); the steps allocate [\d.]+ GiB\./);
+  }, { at: '#model=llama-3.1-8b&parallel.kind=fsdp2&parallel.dp=128&v=1' }));
+
   test('a range that reaches past the GPU is neither a yes nor a no, and is drawn', () => visit(async (page) => {
     const config = JSON.stringify({ ...JSON.parse(LLAMA), architectures: ['SomethingForCausalLM'], model_type: 'something', something_rank: 16 });
     await changed(page, () => drop(page, [{ name: 'config.json', text: config }]));

@@ -40,6 +40,13 @@ export function natural(bytes, unit) {
   return `${bytes} B`;
 }
 
+/** Both bounds of a range; or the distance from the middle, if rounding hides it.
+ * @param {{low: number, high: number}} range @param {Unit} unit */
+export function extent({ low, high }, unit) {
+  const [least, most] = [headline(low, unit), headline(high, unit)];
+  return least === most ? `give or take ${natural((high - low) / 2, unit)}` : `between ${least} and ${most} ${unit}`;
+}
+
 /** @param {number} bytes */
 export const exact = (bytes) => `${fixed(bytes, 0)} bytes`;
 

@@ -2,7 +2,7 @@
 /* The answer: one number, whether it fits, and the bar of what the device holds. */
 import { useEffect, useState } from 'preact/hooks';
 import { factor, inOrder } from '../factors.js';
-import { exact, fixed, headline, inUnit, percent, tick, ticks, UNITS } from '../format.js';
+import { exact, extent, fixed, headline, inUnit, percent, tick, ticks, UNITS } from '../format.js';
 import { gpusOf, hasStages, layoutOf } from '../layout.js';
 import { baselineReport, isConfirmed, settingsOpen, unit } from '../state.js';
 import { useWidth } from './hooks.js';
@@ -34,7 +34,7 @@ export function verdictOf(r) {
   const { loading } = r.verdict, ofSteps = loading && `the steps allocate ${headline(loading.steps_allocated, unit.value)} ${unit.value}`;
   if (fits === null) {
     return { kind: 'none', icon: 'info', text: 'No GPU chosen',
-      detail: loading ? `This is to load${loading.setting ? ` (less with ${loading.setting})` : ''}; ${ofSteps}.` : 'Choose a GPU to see whether it fits.' };
+      detail: loading ? `Loading needs this${loading.setting ? ` (less with ${loading.setting})` : ''}; ${ofSteps}.` : 'Choose a GPU to see whether it fits.' };
   }
   const { range } = r.peak;
   const sizeOf = (/** @type {number} */ bytes) => `${headline(Math.abs(bytes), unit.value)} ${unit.value}`, atLeast = range ? 'at least ' : '';
@@ -105,7 +105,7 @@ export function Verdict({ r, isFramed = false }) {
           <p class="sub strong">{verdict.detail}</p>
           {isConfirmed.value && <p class="sub">As it was when the link was made</p>}
           {r.besides?.map(({ name, bytes, least, most, source }) => <p key={name} class="sub" data-tip={source}>plus {name === 'nccl' && 'about '}<Bytes n={bytes} style="natural" /> {name !== 'nccl' ? 'of pinned memory on the host' : <>for NCCL ({least !== undefined && <Bytes n={least} style="natural" />} to {most !== undefined && <Bytes n={most} style="natural" />})</>}, not included</p>)}
-          {r.peak.range && !saysRange(verdict) && <p class="sub">between {headline(r.peak.range.low, unit.value)} and {headline(r.peak.range.high, unit.value)} {unit.value}, as {r.peak.range.reason ?? 'no run of it is recorded'}</p>}
+          {r.peak.range && !saysRange(verdict) && <p class="sub">{extent(r.peak.range, unit.value)}, as {r.peak.range.reason ?? 'no run of it is recorded'}</p>}
           {r.peak.range?.remedy && <p class="sub">For an exact answer {r.peak.range.remedy.split('`').map((text, i) => (i % 2 ? <code key={text}>{text}</code> : text))}</p>}
           {r.peak.range && unsure(r).map((text) => <p key={text} class="sub">{text}</p>)}
           {r.versions && r.versions.length > 0 && <p class="sub versions">{peak.range || isNear(r) ? 'By the rules of' : 'Exact for'} {r.versions.map(({ name, version }) => `${name} ${version}`).join(', ')}{pinnedOf(r.versions)}</p>}
@@ -176,7 +176,7 @@ function CapacityBar({ r }) {
   const marks = ticks(top, unit.value, Math.max(3, Math.min(9, Math.round(width / 90))));
   const summary = `${headline(used, unit.value)} ${UNITS[unit.value].spoken} used` +
     (gpu ? ` of ${headline(gpu, unit.value)} on ${card}` : '') +
-    (range ? `, between ${headline(range.low, unit.value)} and ${headline(range.high, unit.value)}` : '') + ': ' +
+    (range ? `, ${extent(range, unit.value)}` : '') + ': ' +
     parts.map((p) => `${p.title.toLowerCase()} ${inUnit(p.bytes, unit.value)}`).join(', ');
 
   return (
@@ -201,7 +201,7 @@ function CapacityBar({ r }) {
             );
           })}
           {range && (
-            <g class="whisker" data-tip={`The answer is between ${inUnit(range.low, unit.value)} and ${inUnit(range.high, unit.value)} ${unit.value}`}>
+            <g class="whisker" data-tip={`The answer is ${extent(range, unit.value)}`}>
               <line x1={share(range.low)} x2={share(range.high)} y1="-8" y2="-8" />
               {[range.low, range.high].map((end) => <line key={end} x1={share(end)} x2={share(end)} y1="-13" y2="-3" />)}
             </g>
