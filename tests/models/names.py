@@ -28,7 +28,7 @@ OFFICIAL = ("{name}-FP8",)
 REFUSED = ("someone/{name}-FP8", "someone/{name}-GGUF", "{name}-Instruct-GGUF", "someone/{name}-Instruct-FP8",
            "{name}-Instruct-quantized.w4a16")
 LEAST = 2000
-WHOLE_IN_PARTS = {"llava", "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "jamba", "nemotron_h", "granitemoehybrid",
+WHOLE_IN_PARTS = {"llava", "qwen3_next", "qwen3_5_text", "llama4_text", "qwen3_5_moe_text", "jamba", "nemotron_h", "granitemoehybrid",
                   "falcon_h1", "lfm2", "lfm2_moe", "mamba", "mamba2", "falcon_mamba", "pixtral"}
 
 

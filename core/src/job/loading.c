@@ -21,54 +21,9 @@ static void skip_layers(tide_job_builder *b, tide_text type) {
             tide_setting_put(&b->arguments, TIDE_TEXT("quant.skip"), tide_text_of(rows[i].skip), TIDE_ORIGIN_FILE);
 }
 
-/* Patterns of names in the whole model, where those of the text model begin with model.language_model: without it. */
-static void name_within_text(tide_job_builder *b, tide_setting_id id) {
-    static const char part[] = "language_model";
-    const char *rest = b->arguments.values[id], *at;
-    if (!b->arguments.is_given[id] || b->arguments.origins[id] != TIDE_ORIGIN_FILE) return;
-    const char *made = "";
-    for (; (at = strstr(rest, part)) != NULL; rest = at) {
-        made = tide_format(b->arena, "%s%.*s", made, (int)(at - rest), rest);
-        at += sizeof part - 1;
-        at += *at == '\\';
-        at += *at == '.';
-    }
-    b->arguments.values[id] = tide_format(b->arena, "%s%s", made, rest);
-}
-
-/* Entries of the catalogue that are the text model of one published with a vision tower, which these programs load
- * whole: axolotl's loaders/constants.py, LLaMA-Factory's model/loader.py, swift/model, and TRL's
- * create_model_from_path() by the configuration's "architectures". */
-static void miss_tower(tide_job_builder *b, tide_text type) {
-    const char *asked = b->arguments.is_given[TIDE_SET_model] && !b->inputs.asked_model
-                            ? tide_argument_text(&b->arguments, TIDE_SET_model)
-                            : b->inputs.asked_model;
-    if (!b->is_of_catalogue || !asked || !tide_text_is_among(type, "llama4_text") ||
-        tide_text_ends(tide_text_of(tide_lowered(b->arena, tide_text_of(asked))), TIDE_TEXT("-text")))
-        return;
-    if (!b->inputs.asked_model || !is_of_program(b, "axolotl|LLaMA-Factory|ms-swift|TRL")) {
-        tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/model",
-                    tide_format(b->arena,
-                                "only the text model of \"%s\", as AutoModelForCausalLM loads it; a program that "
-                                "loads the vision tower too needs more",
-                                tide_shown(b->arena, tide_text_of(asked))),
-                    "give its config.json for the whole model");
-        return;
-    }
-    tide_report(b->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, b->inputs.asked_place,
-                tide_format(b->arena,
-                            "%s loads \"%s\" with its vision tower, which is not described: the text model is taken",
-                            b->inputs.program, tide_shown(b->arena, tide_text_of(asked))),
-                "add the tower's weights, and what is computed in it for images");
-    tide_leave_undescribed(b, "vision_config");
-    name_within_text(b, TIDE_SET_train_only);
-    name_within_text(b, TIDE_SET_adapter_target_modules);
-    name_within_text(b, TIDE_SET_adapter_modules_to_save);
-}
-
 /* transformers/models/auto/modeling_auto.py: MODEL_FOR_CAUSAL_LM_MAPPING_NAMES makes the text model of these. */
 static void say_class(tide_job_builder *b, tide_text type) {
-    if (!b->is_of_catalogue || b->inputs.program || !tide_text_is_among(type, "qwen3_5|qwen3_5_moe")) return;
+    if (!b->is_of_catalogue || b->inputs.program || !tide_text_is_among(type, "llama4|qwen3_5|qwen3_5_moe")) return;
     tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/model",
                 "the whole model, as AutoModelForImageTextToText loads it; AutoModelForCausalLM loads its text model "
                 "alone",
@@ -102,7 +57,6 @@ void tide_load_as_program(tide_job_builder *b) {
     const tide_json *type = tide_json_at(b->inputs.config, "model_type");
     if (!tide_json_is(type, TIDE_JSON_STRING)) return;
     skip_layers(b, type->text);
-    miss_tower(b, type->text);
     say_class(b, type->text);
     resize_embeddings(b);
     leave_images_out(b);

@@ -525,6 +525,7 @@ static tide_value op_solve_triangular(tide_machine *m, tide_value *v) {
 
 tide_tensor *tide_linear_eager(tide_machine *m, tide_tensor *x, tide_tensor *weight, tide_tensor *bias) {
     tide_tensor *transposed = tide_transpose(m, weight, 0, 1);
+    transposed->requires_grad = weight->requires_grad && !weight->node; /* a view of a leaf, also under no_grad() */
     tide_tensor *out = bias && x->shape->dims == 2 ? addmm(m, bias, x, transposed) : tide_matmul(m, x, transposed);
     tide_release(m, transposed);
     return out;

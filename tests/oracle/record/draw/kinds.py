@@ -16,6 +16,7 @@ MULTIMODAL = {
     "smolvlm",
     "internvl",
     "blip-2",
+    "llama4",
 }
 VISION = {"vit", "dinov2", "swin", "deit", "beit"}
 CONTRASTIVE = {"clip", "siglip"}
@@ -58,6 +59,7 @@ IMAGE_TOKENS = {
     "smolvlm": 180,
     "internvl": 260,
     "blip-2": 34,
+    "llama4": 150,
 }
 MERGED_PROJECTIONS = {"gpt2", "gpt_neox", "falcon", "bloom", "phi3", "deepseek_v2", "deepseek_v3"}
 VISION_NAMES = {
@@ -66,6 +68,7 @@ VISION_NAMES = {
     "idefics3": ["vision_model"],
     "smolvlm": ["vision_model"],
     "blip-2": ["vision_model"],
+    "llama4": ["vision_model"],
 }
 PROJECTOR_NAMES = {
     "qwen2_vl": ["visual.merger"],

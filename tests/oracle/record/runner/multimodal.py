@@ -369,6 +369,26 @@ def aya_vision_batch(make: Maker) -> Batch:
     return batch
 
 
+def llama4_batch(make: Maker) -> Batch:
+    """Tiles of a canvas that fits the image, and one of the whole where there are several; a processor makes them bf16."""
+    from transformers.models.llama4.image_processing_llama4 import find_supported_resolutions, get_best_fit
+    from transformers.image_utils import SizeDict
+
+    case, vision = make.case, make.config["vision_config"]
+    side = vision["image_size"]
+    most = (make.model.preprocessor or {}).get("max_patches", 16)
+    possible = torch.tensor(find_supported_resolutions(most, SizeDict(height=side, width=side)))
+    canvas = math.prod(x // side for x in get_best_fit(case.image_size or (side, side), possible).tolist())
+    tiles = canvas + 1 if canvas > 1 else 1
+    n = (side // vision["patch_size"]) ** 2 * vision["pixel_shuffle_ratio"] ** 2
+    batch = with_images(make, text_vocabulary(make.config), image_token(make.config), [int(n)] * (tiles * case.images))
+    if case.images:
+        batch["pixel_values"] = make.floats(case.batch * case.images * tiles, 3, side, side)
+        if case.trainer:
+            batch["pixel_values"] = batch["pixel_values"].to(torch.bfloat16)
+    return batch
+
+
 def blip2_batch(make: Maker) -> Batch:
     side = make.config["vision_config"]["image_size"]
     config = make.config
@@ -400,6 +420,7 @@ MAKERS: dict[str, Callable[[Maker], Batch]] = {
     "smolvlm": idefics3_batch,
     "internvl": internvl_batch,
     "blip-2": blip2_batch,
+    "llama4": llama4_batch,
     "aya_vision": aya_vision_batch,
     "cohere2_vision": aya_vision_batch,
 }
