@@ -28,14 +28,14 @@ OFFICIAL = ("{name}-FP8",)
 REFUSED = ("someone/{name}-FP8", "someone/{name}-GGUF", "{name}-Instruct-GGUF", "someone/{name}-Instruct-FP8",
            "{name}-Instruct-quantized.w4a16")
 LEAST = 2000
-WHOLE_IN_PARTS = {"llava", "qwen3_next", "qwen3_5_text", "llama4_text", "qwen3_5_moe_text", "jamba", "nemotron_h", "granitemoehybrid",
+WHOLE_IN_PARTS = {"llava", "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "jamba", "nemotron_h", "granitemoehybrid",
                   "falcon_h1", "lfm2", "lfm2_moe", "mamba", "mamba2", "falcon_mamba", "pixtral"}
 
 
 def cases(entries, names):
     for entry in entries:
         path = entry["source"].removeprefix("huggingface.co/")
-        if path.split("/")[-1].lower() in names - {entry["name"]}:  # the page's own entry is perhaps another: this one is a part of it
+        if path.split("/")[-1].lower() in names - {entry["name"]} or entry["name"].endswith("-text"):  # the page's own entry is perhaps another: this one is a part of it
             path = entry["name"]
         words = {"name": entry["name"], "upper": entry["name"].upper(), "path": path, "last": path.split("/")[-1]}
         kind_of_model = entry["config"]["model_type"]
