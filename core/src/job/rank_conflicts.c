@@ -175,7 +175,11 @@ static bool is_megatron_sgd(const tide_job *job) {
 }
 
 static void check_megatron_sgd(tide_job_builder *b) {
-    if (is_megatron_sgd(b->job) && b->job->parallel_distributed_optimizer && b->job->parallel_offload_fraction == 0)
+    if (!is_megatron_sgd(b->job)) return;
+    if (b->job->parallel_precision_aware)
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_parallel_precision_aware,
+                            "\"--use-precision-aware-optimizer only supported with adam\"", "leave it out");
+    if (b->job->parallel_distributed_optimizer && b->job->parallel_offload_fraction == 0)
         tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_optimizer,
                             "Megatron-Core's distributed optimizer: \"Only Adam and HybridDeviceOptimizer currently "
                             "supported\"",

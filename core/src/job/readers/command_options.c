@@ -22,8 +22,7 @@ void tide_option_put(tide_arena *arena, tide_json *object, const char *key, cons
     tide_json_put(arena, object, tide_text_of(key), typed_word(arena, word));
 }
 
-/* --lora-r as lora_r. */
-static char *flag_key(tide_arena *arena, const char *token, size_t length) {
+char *tide_flag_key(tide_arena *arena, const char *token, size_t length) {
     while (length && *token == '-') token++, length--;
     char *key = tide_text_copy(arena, (tide_text){token, length});
     for (char *c = key; *c; c++)
@@ -39,7 +38,7 @@ tide_json *tide_command_options(const tide_command_line *l, uint32_t from, uint3
             if (!*word) *word = token;
             continue;
         }
-        char *key = flag_key(l->arena, token, equals ? (size_t)(equals - token) : strlen(token));
+        char *key = tide_flag_key(l->arena, token, equals ? (size_t)(equals - token) : strlen(token));
         uint32_t count = 0;
         while (i + 1 + count < end && !tide_shell_is_option(l->tokens[i + 1 + count])) count++;
         if (!*key) continue;

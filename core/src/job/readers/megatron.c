@@ -125,6 +125,7 @@ static void settle_megatron(tide_claims *c) {
     c->at = file;
     make_model_of_arguments(c, file);
     settle_chunks(c, file->root);
+    tide_megatron_check_arguments(c, file->root);
     tide_megatron_settle_layout(c);
     settle_arguments(c, file->root);
 }

@@ -46,6 +46,9 @@ void tide_megatron_settle_offload(tide_claims *c, bool is_on, const char *otherw
 /* FusedSGD keeps a buffer for each parameter, but not without momentum, which is not described. */
 void tide_megatron_settle_momentum(tide_claims *c, const tide_json *options);
 
+/* megatron_checks.c: arguments of Megatron-LM that contradict one another are refused in its words. */
+void tide_megatron_check_arguments(tide_claims *c, const tide_json *root);
+
 /* Marks a key of the file that is being settled as used. */
 void tide_megatron_mark_used(tide_claims *c, const char *key);
 
