@@ -56,6 +56,9 @@ void tide_warn_of_fraction(tide_job_builder *b);
 
 /* fields.c */
 void tide_fill_fields(tide_job_builder *b);
+/* The setting whose value makes another one unread, directly or through what that needs (.when); TIDE_SET_COUNT: none.
+ */
+tide_setting_id tide_job_unread_by(const tide_job *job, tide_setting_id id);
 void tide_read_allocator(tide_job_builder *b);
 
 /* conflicts.c */

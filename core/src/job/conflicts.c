@@ -49,21 +49,12 @@ static void check_options(tide_job_builder *b) {
     }
 }
 
-/* The setting whose value makes another one unread, directly or through what that needs; TIDE_SET_COUNT: none. */
-static tide_setting_id unread_by(const tide_job *job, tide_setting_id id) {
-    tide_text choices;
-    bool is_excluded;
-    tide_setting_id needs = tide_setting_needs(&tide_settings[id], &choices, &is_excluded);
-    if (needs == TIDE_SET_COUNT) return TIDE_SET_COUNT;
-    return tide_setting_is_of(&tide_settings[id], job->values[needs]) ? unread_by(job, needs) : needs;
-}
-
 /* Settings from first to last that are given with a value other than the default, and not read. */
 static void check_unread(tide_job_builder *b, tide_setting_id first, tide_setting_id last) {
     for (unsigned i = first; i <= last; i++) {
         tide_setting_id id = (tide_setting_id)i;
         if (!b->arguments.is_given[id] || strcmp(b->job->values[id], tide_setting_default(id)) == 0) continue;
-        tide_setting_id by = unread_by(b->job, id);
+        tide_setting_id by = tide_job_unread_by(b->job, id);
         if (by == TIDE_SET_COUNT) continue;
         tide_report(b->diags, TIDE_WARNING, TIDE_ERR_NO_EFFECT, tide_builder_place(b, id),
                     tide_format(b->arena, "has no effect with %s=%s", tide_settings[by].name, b->job->values[by]),

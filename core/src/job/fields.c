@@ -187,11 +187,29 @@ static void follow_trainer(tide_job_builder *b) {
         follow(b, TIDE_SET_batch, tide_format(b->arena, "%" PRId64, tide_least_batch(b->job)));
 }
 
+tide_setting_id tide_job_unread_by(const tide_job *job, tide_setting_id id) {
+    tide_text choices;
+    bool is_excluded;
+    tide_setting_id needs = tide_setting_needs(&tide_settings[id], &choices, &is_excluded);
+    if (needs == TIDE_SET_COUNT) return TIDE_SET_COUNT;
+    return tide_setting_is_of(&tide_settings[id], job->values[needs]) ? tide_job_unread_by(job, needs) : needs;
+}
+
+/* An option of another trainer has its default, and only its text stays as it was given. */
+static void leave_unread(tide_job_builder *b, tide_setting_id id) {
+    const char *given = b->arguments.values[id];
+    if (!b->arguments.is_given[id] || tide_job_unread_by(b->job, id) != TIDE_SET_trainer) return;
+    b->arguments.values[id] = tide_setting_default(id);
+    fill(b, id);
+    b->arguments.values[id] = b->job->values[id] = given;
+}
+
 void tide_fill_fields(tide_job_builder *b) {
     choose_dtype(b);
     share_gpus(b);
     b->arguments.values[TIDE_SET_adapter] = tide_arguments_adapter(&b->arguments);
     for (unsigned id = 0; id < TIDE_SET_COUNT; id++) fill(b, (tide_setting_id)id);
     follow_trainer(b);
+    for (unsigned id = 0; id < TIDE_SET_COUNT; id++) leave_unread(b, (tide_setting_id)id);
     follow_lengths(b);
 }

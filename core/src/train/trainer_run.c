@@ -556,6 +556,8 @@ bool tide_find_parts(tide_trainer_run *t) {
         return true;
     }
     if (!plays_media(t)) return false;
+    const tide_json *inputs = described_inputs(model);
+    bool is_decoder = tide_json_at(inputs, "input_ids") && !tide_json_at(inputs, "decoder_input_ids");
     tide_text path = root->of->output_embeddings;
     uint32_t head = tide_model_find(model, path.length ? path : TIDE_TEXT("lm_head")), base = 0, others = 0;
     for (uint32_t i = 1; i < model->instance_count; i++) {
@@ -563,7 +565,7 @@ bool tide_find_parts(tide_trainer_run *t) {
         if (base) others++;
         if (!base) base = i;
     }
-    if (!base || others || !head)
+    if (!is_decoder || !base || others || !head)
         return tide_error(model->m->diags, TIDE_ERR_UNSUPPORTED, "/settings/trainer",
                           tide_format(model->m->arena, "%s of TRL is described for causal language models",
                                       t->job->values[TIDE_SET_trainer]),
