@@ -85,7 +85,6 @@ ALIKE = {
     "parallel.reduce_scatter": ("zero3", "where ranks divide all parameters, the joined gradients are as large as the bucket"),
     "parallel.overlap_grad_reduce": ("megatron", "all gradients are in one bucket"),
     "parallel.bias_dropout_fusion": ("megatron", "the layers have neither biases nor dropout"),
-    "parallel.meta_init": ("hf-fsdp2", "false is what it is already"),
 }
 
 

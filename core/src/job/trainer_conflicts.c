@@ -267,10 +267,6 @@ static void check_spread_trainer(tide_job_builder *b, const char *kind) {
     else if (is_fsdp2 && is_quantised && tide_job_sets(job, TIDE_SET_parallel_meta_init) && job->parallel_meta_init)
         tide_report(b->diags, TIDE_WARNING, TIDE_ERR_NO_EFFECT, tide_builder_place(b, TIDE_SET_parallel_meta_init),
                     "has no effect: accelerate leaves 4-bit models on the device", NULL);
-    else if (is_fsdp2 && tide_job_is_on_meta(job))
-        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_parallel_meta_init,
-                            tide_format(b->arena, "cpu_ram_efficient_loading is not described with %s", kind),
-                            "leave it out");
     else if (is_fsdp2 && tide_job_is_adagrad(job))
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_optimizer,
                             "is not described with fsdp2 and trainers: the states that Adagrad makes for whole "
@@ -355,10 +351,6 @@ static void check_factory(tide_job_builder *b, const char *kind) {
     bool is_usual = !*loss || strcmp(loss, job->trainer == TIDE_trainer_dpo ? "sigmoid" : "kto") == 0,
          is_of_preferences = job->trainer != TIDE_trainer_hf,
          is_spread = job->parallel_kind != TIDE_parallel_kind_none && job->parallel_kind != TIDE_parallel_kind_ddp;
-    const trainer_limit supervised[] = {
-        {is_spread, TIDE_SET_parallel_kind, job->values[TIDE_SET_parallel_kind],
-         "use one GPU or ddp, or trainer.program=trl with the dtypes that the model has then"},
-    };
     const trainer_limit preferences[] = {
         {job->adapter == TIDE_adapter_none, TIDE_SET_adapter,
          "none: the second model that LLaMA-Factory loads as reference", "use adapter=lora, or trainer.program=trl"},
@@ -376,9 +368,9 @@ static void check_factory(tide_job_builder *b, const char *kind) {
          "leave it out"},
     };
     if (!tide_trainer_is_of_factory(job)) return;
-    refuse_past_limits(b, is_of_preferences ? preferences : supervised,
-                       is_of_preferences ? TIDE_COUNT_OF(preferences) : TIDE_COUNT_OF(supervised),
-                       tide_format(b->arena, "%s of LLaMA-Factory", kind));
+    if (is_of_preferences)
+        refuse_past_limits(b, preferences, TIDE_COUNT_OF(preferences),
+                           tide_format(b->arena, "%s of LLaMA-Factory", kind));
 }
 
 /* plugins/model_plugins/kernels/liger_kernel_ops.py: other families stay as they are, and peft's wrapper has no norm.

@@ -58,7 +58,10 @@ bool tide_prepares_kbit(const tide_job *job) {
 bool tide_trainer_places_model(const tide_job *job) {
     bool is_engine = tide_job_has_deepspeed(job) || job->parallel_kind == TIDE_parallel_kind_fsdp1 ||
                      job->parallel_kind == TIDE_parallel_kind_fsdp2;
-    return !tide_job_has_trainer(job) || !is_engine || job->quant != TIDE_quant_none;
+    /* LLaMA-Factory: model/patcher.py, patch_config(): device_map, unless the strategy loads the model in parts */
+    bool is_mapped = tide_trainer_is_of_factory(job) && job->parallel_kind != TIDE_parallel_kind_zero3 &&
+                     job->parallel_kind != TIDE_parallel_kind_fsdp1 && !tide_job_is_on_meta(job);
+    return !tide_job_has_trainer(job) || !is_engine || is_mapped || job->quant != TIDE_quant_none;
 }
 
 bool tide_job_has_zero_init(const tide_job *job) {

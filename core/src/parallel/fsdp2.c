@@ -10,15 +10,8 @@
 
 /* ---- modules made on the meta device ---- */
 
-static fsdp_param *fsdp_param_of(const fsdp2 *f, const tide_tensor *leaf) {
-    for (uint32_t k = 0; k < f->group_count; k++)
-        for (uint32_t i = 0; i < f->groups[k].count; i++)
-            if (f->groups[k].fsdp_params[i].unsharded_param == leaf) return &f->groups[k].fsdp_params[i];
-    return NULL;
-}
-
 int64_t tide_fsdp2_sharded_bytes(const fsdp2 *f, const tide_tensor *leaf) {
-    const fsdp_param *s = fsdp_param_of(f, leaf);
+    const fsdp_param *s = fsdp2_param_of(f, leaf);
     return s && !s->tied_to ? numel_bytes(s->sharded_numel, s->orig_dtype) : 0;
 }
 
@@ -27,7 +20,7 @@ int64_t tide_fsdp2_sharded_bytes(const fsdp2 *f, const tide_tensor *leaf) {
 void tide_fsdp2_empty_sharded_param(tide_model *model, uint32_t instance, tide_tensor *leaf) {
     tide_machine *m = model->m;
     fsdp2 *f = m->wrapper;
-    fsdp_param *s = fsdp_param_of(f, leaf);
+    fsdp_param *s = fsdp2_param_of(f, leaf);
     if (!s || s->tied_to) return;
     m->module = instance;
     m->op = "to_empty";
@@ -183,6 +176,8 @@ static void init_sharded_param(fsdp2 *f, const fsdp_shard_placement *mesh, fsdp_
     if (f->w->model->state.is_on_meta) {
         s->is_on_meta = true;
         s->sharded_param = tide_empty_host(m, &local, s->orig_dtype);
+        s->sharded_param->is_leaf = true;
+        s->sharded_param->requires_grad = row->tensor->requires_grad;
         return;
     }
     m->state.factor = TIDE_FACTOR_PARAMETER;
@@ -297,7 +292,8 @@ static void init_state(fsdp2 *f, uint32_t state, int64_t post_forward_mesh_size,
              count = tide_fsdp2_managed_params(f, state, state_of_parameter, params);
     bool is_root = state + 1 == f->state_count; /* its parts are pinned a second time, as recorded */
     f->states[state].first = f->group_count;
-    if (f->w->has_trainer && !f->original_count) tide_fsdp2_place_state(f, params, count, state);
+    if (f->w->has_trainer && !f->original_count && !model->state.is_on_meta)
+        tide_fsdp2_place_state(f, params, count, state);
     for (uint32_t n = 0; n < count; n++) {
         const fsdp_shard_placement mesh = placement_of(f, &model->parameters[params[n]]);
         param_group_with(f, state, &mesh, count)->count++;
@@ -327,7 +323,7 @@ static void fsdp2_replace_members(tide_wrapper *w, tide_tensor *const *sharded_p
     tide_optimized *members = TIDE_NEW(model->m->arena, tide_optimized, count + 1);
     tide_optimizer_members(w->optimizer, members);
     for (uint32_t i = 0; i < count; i++) {
-        const fsdp_param *s = fsdp_param_of(w->state, members[i].tensor);
+        const fsdp_param *s = fsdp2_param_of(w->state, members[i].tensor);
         if (!s || !s->tied_to) members[left++] = members[i];
     }
     count = left;
@@ -374,7 +370,8 @@ static void fsdp2_wrap(tide_wrapper *w) {
     if (w->has_trainer) tide_fsdp2_upcast(f);
     if (w->has_trainer && tide_trainer_places_model(w->job)) tide_fsdp2_keep_originals(f);
     m->makes_on_host = false;
-    model->state.is_on_meta = model->state.is_on_meta && !w->has_trainer;
+    bool loads_full = w->has_trainer && tide_job_is_on_meta(w->job) && !f->original_count;
+    model->state.is_on_meta = model->state.is_on_meta && (!w->has_trainer || loads_full);
     uint32_t *of = TIDE_NEW(m->arena, uint32_t, model->parameter_count + 1);
     for (uint32_t i = 0; i < model->parameter_count; i++) {
         of[i] = UINT32_MAX;
@@ -403,7 +400,10 @@ static void fsdp2_wrap(tide_wrapper *w) {
     if (m->has_failed) return;
     tide_fsdp2_drop_weights(f);
     tide_fsdp2_tie_parts(f);
-    if (model->state.is_on_meta && !is_native && !tide_job_has_auto_plan(w->job))
+    if (loads_full) {
+        model->state.is_on_meta = false;
+        tide_fsdp2_load_full_state_dict(f);
+    } else if (model->state.is_on_meta && !is_native && !tide_job_has_auto_plan(w->job))
         tide_to_empty(model, tide_fsdp2_empty_sharded_param, tide_fsdp2_reset_sharded_params);
     fsdp2_replace_members(w, sharded_params);
     m->module = 0;
@@ -464,6 +464,7 @@ const tide_strategy tide_fsdp2_strategy = {.load = tide_load_on_meta,
                                            .wrap = fsdp2_wrap,
                                            .prepare_reference = fsdp2_prepare_reference,
                                            .full_tensor = tide_fsdp2_full_tensor,
+                                           .state_dict_begins = tide_fsdp2_state_dict_begins,
                                            .generation_begins = tide_fsdp2_generation_begins,
                                            .generation_ends = tide_fsdp2_generation_ends,
                                            .before_forward = fsdp2_before_forward,

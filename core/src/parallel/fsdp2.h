@@ -126,6 +126,14 @@ static inline void fsdp2_add_module(fsdp2 *f, uint32_t state, uint32_t instance)
     f->states[state].module_count++;
 }
 
+/* NULL: it is in no group. */
+static inline fsdp_param *fsdp2_param_of(const fsdp2 *f, const tide_tensor *leaf) {
+    for (uint32_t k = 0; k < f->group_count; k++)
+        for (uint32_t i = 0; i < f->groups[k].count; i++)
+            if (f->groups[k].fsdp_params[i].unsharded_param == leaf) return &f->groups[k].fsdp_params[i];
+    return NULL;
+}
+
 /* With mixed precision, trainable parameters are kept in fp32 unless anything is in bitsandbytes' 4 bits. */
 void tide_fsdp2_upcast(fsdp2 *f);
 /* Blocks, embeddings, and final norm with head; all but the root. False after an error. */
@@ -141,6 +149,11 @@ void tide_fsdp2_generation_ends(tide_wrapper *w);
 /* Called when fsdp2_prepare_model() returns and the optimizer has its new parameters. */
 bool tide_is_ignored_by_accelerate(const tide_model *model, uint32_t parameter);
 void tide_fsdp2_drop_weights(fsdp2 *f);
+
+/* ---- fsdp2_full_state.c ---- */
+
+/* Gives parameters that were sharded on the meta device their parts, and the model its buffers. */
+void tide_fsdp2_load_full_state_dict(fsdp2 *f);
 
 /* ---- fsdp2_llama_factory_v1.c ---- */
 
@@ -190,6 +203,8 @@ void tide_fsdp2_drop_reduce_scatter_inputs(fsdp2 *f);
 void tide_fsdp2_each_group(fsdp2 *f, void (*act)(fsdp2 *f, fsdp_param_group *u));
 /* tide_strategy.full_tensor. */
 tide_tensor *tide_fsdp2_full_tensor(tide_wrapper *w, tide_tensor *weight);
+/* tide_strategy.state_dict_begins. */
+void tide_fsdp2_state_dict_begins(tide_wrapper *w);
 /* Sets the hooks of modules and of their outputs. */
 void tide_fsdp2_set_hooks(fsdp2 *f);
 void tide_fsdp2_root_post_backward_final_callback(void *state);

@@ -363,6 +363,17 @@ static tide_tensor *fsdp2_read_parameter(tide_model *model, uint32_t instance, t
                                                           .whole = leaf->shape->dim[s->dim].size});
 }
 
+static void to_sharded(fsdp2 *f, fsdp_param_group *u) {
+    if (u->sharded_state == FSDP_SHARDED) return;
+    tide_fsdp2_free_unsharded_params(f, u);
+    u->sharded_state = FSDP_SHARDED;
+}
+
+/* FSDPParamGroup._register_state_dict_hooks */
+void tide_fsdp2_state_dict_begins(tide_wrapper *w) {
+    tide_fsdp2_each_group(w->state, to_sharded);
+}
+
 tide_tensor *tide_fsdp2_full_tensor(tide_wrapper *w, tide_tensor *weight) {
     const fsdp_param_group *of;
     const fsdp_param *s = cut_param_of(w->state, weight, &of);

@@ -150,7 +150,8 @@ static void cast_as_factory_v1(tide_run *run, const tide_job *job) {
 static void prepare_as_factory(tide_run *run, const tide_job *job) {
     if (!tide_trainer_is_of_factory(job)) return;
     if (run->model.state.is_checkpointing) tide_checkpoint_trainable(&run->model);
-    if (!job->trainer_pure_bf16) cast_trainable_to_fp32(run, NULL);
+    bool is_partitioned = job->parallel_kind == TIDE_parallel_kind_zero3 && job->quant == TIDE_quant_none;
+    if (!job->trainer_pure_bf16 && !is_partitioned) cast_trainable_to_fp32(run, NULL);
 }
 
 /* trl/experimental/utils.py, peft_module_casting_to_bf16: for what prepare_model_for_kbit_training() cast to fp32. */

@@ -170,6 +170,7 @@ void tide_save_checkpoint(tide_trainer_run *t, unsigned step) {
     if (!t->strategy->gather_params && !t->strategy->full_tensor) copy_quant_maps(t);
     if (saves_whole_weights(t)) revert_weight_conversion(t);
     if (tide_job_has_deepspeed(t->job)) save_deepspeed(t);
+    if (t->strategy->state_dict_begins) t->strategy->state_dict_begins(&t->wrapper);
     if (t->strategy->full_tensor && t->job->parallel_state_dict_type == TIDE_parallel_state_dict_type_full)
         save_fsdp2(t);
     if (t->strategy->state_dict) save_fsdp1(t);

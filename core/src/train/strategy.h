@@ -67,6 +67,7 @@ typedef struct tide_strategy {
     void (*checkpoint_event)(tide_wrapper *w, bool has_ended);
     /* DTensor.full_tensor(), owned by the caller. NULL: there are none. */
     tide_tensor *(*full_tensor)(tide_wrapper *w, tide_tensor *weight);
+    void (*state_dict_begins)(tide_wrapper *w); /* releases what forward passes left whole; NULL: nothing */
     /* FSDP's model.state_dict() and optim_state_dict(), in full on the host. NULL: nothing is gathered. */
     void (*state_dict)(tide_wrapper *w);
     void (*optim_state_dict)(tide_wrapper *w);

@@ -74,7 +74,7 @@ static const tide_key_row fsdp_rows[] = {
     KEY_MATTERS("xla*", "is for TPUs", ""),
     KEY_MATTERS("mixed_precision_policy", "sets other types", ""),
     KEY_SETS("transformer_layer_cls_to_wrap|transformer_cls_names_to_wrap", parallel_transformer_cls_names_to_wrap, ""),
-    KEY_NEUTRAL("cpu_ram_efficient_loading"),
+    KEY_SAYS("cpu_ram_efficient_loading", fsdp_ram_efficient, ""),
     KEY_SAYS("state_dict_type", state_dict_type, ""),
     KEY_NEUTRAL("final_state_dict_type"),
 };

@@ -8,6 +8,11 @@
 
 #include "base/units.h"
 
+/* FSDP2 as `accelerate launch` says it: FSDP_VERSION. */
+static bool launches_fsdp2(const tide_claims *c) {
+    return tide_fact_is(c, TIDE_FACT_distributed, "fsdp") && tide_fact_int(c, TIDE_FACT_fsdp_version, 1) == 2;
+}
+
 static void settle_checkpointing(tide_claims *c) {
     bool is_on = tide_fact_is(c, TIDE_FACT_checkpointing, "true");
     const char *said = tide_fact_of(c, TIDE_FACT_checkpointing);
@@ -20,7 +25,8 @@ static void settle_checkpointing(tide_claims *c) {
     if (tide_fact_is(c, TIDE_FACT_fsdp_checkpointing, "true")) {
         tide_settle(c, TIDE_FACT_fsdp_checkpointing, TIDE_SET_checkpointing, "full");
     } else if (is_on || is_named) {
-        bool is_reentrant = tide_fact_is(c, TIDE_FACT_reentrant, "true");
+        bool is_turned = tide_claims_have(c, TIDE_PROGRAM_llama_factory) && launches_fsdp2(c), /* checkpointing.py */
+            is_reentrant = tide_fact_is(c, TIDE_FACT_reentrant, "true") && !is_turned;
         bool is_selective = tide_trl_kind(c) && tide_fact_is(c, TIDE_FACT_selective, "true");
         if (is_selective) tide_settle(c, TIDE_FACT_selective, TIDE_SET_checkpointing, "selective");
         tide_settle(c, TIDE_FACT_checkpointing, TIDE_SET_checkpointing, is_reentrant ? "full_reentrant" : "full");
@@ -130,20 +136,20 @@ static bool trains_adapters(const tide_claims *c) {
 }
 
 /* LLaMA-Factory: model/loader.py (torch_dtype: auto), model/adapter.py (cast_trainable_params_to_fp32). */
-static void settle_factory_loading(tide_claims *c) {
+static void settle_factory_loading(tide_claims *c, bool is_mapped) {
     const char *asked = c->arguments->asked_trainer;
     bool is_played = !asked || tide_text_matches_one(tide_text_of(asked), "hf|dpo|kto");
     if (!is_played || !tide_claims_have(c, TIDE_PROGRAM_llama_factory)) return;
     tide_imply(c, TIDE_SET_dtype, "auto");
     tide_imply(c, TIDE_SET_trainer_program, "llama_factory");
-    tide_imply(c, TIDE_SET_load, "warmup"); /* model/patcher.py, patch_config(): device_map */
+    if (is_mapped) tide_imply(c, TIDE_SET_load, "warmup"); /* model/patcher.py, patch_config(): device_map */
     if (tide_fact_is(c, TIDE_FACT_pure, "true")) tide_settle(c, TIDE_FACT_pure, TIDE_SET_trainer_pure_bf16, "true");
 }
 
 /* Without sharding: weights as they are loaded, products in half precision. */
 static void settle_autocast(tide_claims *c) {
     const char *mixed = tide_mixed_precision(c);
-    settle_factory_loading(c);
+    settle_factory_loading(c, true);
     if (!mixed || strcmp(mixed, "none") == 0 || strcmp(mixed, "no") == 0) return;
     if (tide_fact_is(c, TIDE_FACT_pure, "true")) {
         tide_settle(c, TIDE_FACT_pure, TIDE_SET_dtype, "bf16");
@@ -163,6 +169,24 @@ static void settle_autocast(tide_claims *c) {
     tide_report(c->diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/dtype",
                 "fp32 weights, the only ones with which GradScaler supports fp16: the script must load them like that",
                 NULL);
+}
+
+/* FullyShardedDataParallelPlugin: FSDP_CPU_RAM_EFFICIENT_LOADING, which `accelerate launch` sets, to true by default,
+ * and TrainingArguments.fsdp_config, to false. */
+static bool loads_on_one_rank(const tide_claims *c) {
+    return c->facts[TIDE_FACT_fsdp_ram_efficient] ? tide_fact_is(c, TIDE_FACT_fsdp_ram_efficient, "true")
+                                                  : !c->facts[TIDE_FACT_fsdp] && c->facts[TIDE_FACT_distributed];
+}
+
+/* fsdp2_prepare_model(), for a Trainer's model. */
+static void settle_ram_efficiency(tide_claims *c) {
+    const tide_file_key *kind = c->settings[TIDE_SET_parallel_kind], *trainer = c->settings[TIDE_SET_trainer];
+    const char *asked = c->arguments->asked_trainer, *played = asked ? asked : trainer ? trainer->taken : "none";
+    bool is_read = kind && strcmp(kind->taken, "fsdp2") == 0 && strcmp(played, "none") != 0 &&
+                   strcmp(played, "llama_factory_v1") != 0 && !tide_known_of(c, TIDE_SET_quant);
+    if (is_read && loads_on_one_rank(c)) tide_imply(c, TIDE_SET_parallel_meta_init, "true");
+    if (c->facts[TIDE_FACT_fsdp_ram_efficient])
+        c->facts[TIDE_FACT_fsdp_ram_efficient]->effect = is_read ? TIDE_KEY_USED : TIDE_KEY_IGNORED;
 }
 
 /* The words in TrainingArguments.fsdp besides auto_wrap: offload, and a strategy, which is returned. */
@@ -290,11 +314,11 @@ static void settle_fsdp(tide_claims *c) {
     const char *strategy = settle_fsdp_words(c, tide_fact_of(c, TIDE_FACT_fsdp_strategy));
     tide_settle(c, of_trainer ? TIDE_FACT_fsdp : TIDE_FACT_distributed, TIDE_SET_parallel_kind, kind);
     if (c->facts[TIDE_FACT_fsdp_version]) tide_settle(c, TIDE_FACT_fsdp_version, TIDE_SET_parallel_kind, kind);
-    if (c->inputs->freeze_tuning.is_asked)
-        tide_error(c->diags, TIDE_ERR_UNSUPPORTED, c->inputs->freeze_tuning.place,
-                   "freeze under FSDP trains layers in fp32 beside frozen ones in the checkpoint's dtype, which is not "
-                   "described",
-                   "leave fsdp out, or use DeepSpeed");
+    if (tide_claims_have(c, TIDE_PROGRAM_llama_factory) && !is_two && !loads_on_one_rank(c))
+        tide_error(c->diags, TIDE_ERR_UNSUPPORTED, c->fact_places[of_trainer ? TIDE_FACT_fsdp : TIDE_FACT_distributed],
+                   "LLaMA-Factory loads the model on the device before FSDP1 shards it, which is not described",
+                   "fsdp_cpu_ram_efficient_loading: true, fsdp_version: 2, or DeepSpeed");
+    settle_factory_loading(c, is_two && !loads_on_one_rank(c));
     if (context_ranks(c) > 1 && !is_two)
         tide_error(c->diags, TIDE_ERR_CONFLICT, c->fact_places[TIDE_FACT_context_ranks],
                    "\"ParallelismConfig is only compatible DistributedType.FSDP (version 2)\"", "fsdp_version: 2");
@@ -430,11 +454,13 @@ static void settle_strategy(tide_claims *c) {
     settle_processes(c);
     if (c->of_deepspeed.root) {
         tide_deepspeed_read(c);
+        settle_factory_loading(c, !is_known_as(c, TIDE_SET_parallel_kind, "zero3"));
     } else if (with_fsdp || tide_fact_is(c, TIDE_FACT_distributed, "fsdp")) {
         settle_fsdp(c);
         settle_clip(c);
     } else if (tide_fact_is(c, TIDE_FACT_distributed, "deepspeed")) {
         settle_deepspeed_plugin(c);
+        settle_factory_loading(c, !is_known_as(c, TIDE_SET_parallel_kind, "zero3"));
     } else if (type && !tide_fact_is(c, TIDE_FACT_distributed, "no") &&
                !tide_fact_is(c, TIDE_FACT_distributed, "multi_gpu")) {
         tide_error(
@@ -477,5 +503,6 @@ void tide_training_settle(tide_claims *c) {
     if (tide_claims_train(c)) settle_trainer(c);
     settle_strategy(c);
     if (tide_claims_train(c)) tide_trl_settle(c);
+    settle_ram_efficiency(c);
     settle_scaler(c);
 }

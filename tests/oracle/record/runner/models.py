@@ -47,7 +47,7 @@ def warm_up(model: Any) -> None:
 def is_on_meta(case: Case) -> bool:
     """Whether the framework puts the model's parts on the device, once it has cut them."""
     plan = case.parallel
-    return bool(getattr(plan, "meta_init", False) or getattr(plan, "tp_plan", None))
+    return bool((getattr(plan, "meta_init", False) and not case.trainer) or getattr(plan, "tp_plan", None))
 
 
 def prepared(model: Any, case: Case) -> Any:

@@ -158,7 +158,7 @@ def loaded(case: Case, model: Model) -> Any:
     if arguments.is_of_factory(case):
         from . import llama_factory
 
-        return llama_factory.load(case, model.config)
+        return llama_factory.load(case, model.config, deepspeed.partition(case), ranks.is_on_host(case))
     return models.build(arguments.bare(case), model.config, deepspeed.partition(case), ranks.is_on_host(case))
 
 

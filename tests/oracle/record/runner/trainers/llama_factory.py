@@ -19,6 +19,7 @@ from transformers import Trainer
 from ... import phantom
 from ...case import Case
 from ...catalogue import Config, Model
+from ...plans import Zero3
 from .. import adapters, models
 from . import data
 
@@ -26,10 +27,11 @@ IGNORED = -100
 BETA = 0.1
 
 
-def load(case: Case, config: Config) -> Any:
+def load(case: Case, config: Config, partition: Any = None, on_host: bool = False) -> Any:
     """load_model: checkpoints around what trains, then adapters, then what trains in fp32."""
     assert case.trainer
-    net = models.build(dataclasses.replace(case, lora=None, checkpointing="none", kbit_prepare=False), config)
+    bare = dataclasses.replace(case, lora=None, checkpointing="none", kbit_prepare=False)
+    net = models.build(bare, config, partition, on_host)
     if case.quant:  # what peft asks, before it makes embeddings require gradients
         net.is_loaded_in_4bit, net.is_loaded_in_8bit = case.quant == "nf4", case.quant == "int8"
     if case.checkpointing != "none":
@@ -38,8 +40,9 @@ def load(case: Case, config: Config) -> Any:
         net.config.use_cache = False
     if case.lora:
         net = adapters.add(net, case)
+    keeps = case.trainer.pure_bf16 or (isinstance(case.parallel, Zero3) and not case.quant)
     for p in net.parameters():
-        if p.requires_grad and not case.trainer.pure_bf16:
+        if p.requires_grad and not keeps:
             p.data = p.data.to(torch.float32)
     return net
 

@@ -12,7 +12,7 @@ import torch
 
 from ...case import Case
 from ...catalogue import Config
-from ...plans import Ddp, Fsdp1, Fsdp2, Zero
+from ...plans import Ddp, Fsdp1, Fsdp2, Zero, Zero3
 from ..parallel import deepspeed, group
 from . import stand_ins
 from ..parallel.steps import Step
@@ -50,7 +50,12 @@ def keep_peaks() -> None:
 
 def is_on_host(case: Case) -> bool:
     """Whether the trainer is given a model on the host, for the strategy to place: Trainer.place_model_on_device."""
-    return case.trainer is not None and isinstance(case.parallel, (Zero, Fsdp1, Fsdp2)) and not case.quant
+    plan = case.parallel
+    if case.trainer is None or case.quant:
+        return False
+    if case.trainer.program == "llama_factory" and case.trainer.kind != "llama_factory_v1":  # device_map
+        return isinstance(plan, (Zero3, Fsdp1)) or (isinstance(plan, Fsdp2) and plan.meta_init)
+    return isinstance(plan, (Zero, Fsdp1, Fsdp2))
 
 
 def quantised_state(case: Case) -> ContextManager[Any]:
