@@ -210,11 +210,10 @@ static void assume_training(tide_job_builder *b) {
                "no checkpoint is written; by default Trainer writes one every 500 steps and after the last: "
                "save_strategy=steps plays that");
     bool scores_tokens = job->trainer > TIDE_trainer_hf && job->trainer != TIDE_trainer_reward;
-    if (scores_tokens && !b->arguments.is_given[TIDE_SET_trainer_scored_tokens])
+    if (tide_trainer_answers_prompts(job))
+        assume(b, TIDE_SET_trainer_prompt_length, "generated answers follow prompts of what they leave of seq");
+    else if (scores_tokens && !b->arguments.is_given[TIDE_SET_trainer_scored_tokens])
         assume(b, TIDE_SET_trainer_prompt_length, "rows without a prompt: every position is scored");
-    if (tide_trainer_distils(job) && job->trainer_prompt_length == 0)
-        tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_trainer_max_completion_length),
-                    "generated answers follow prompts of the other tokens of seq", NULL);
     if (job->trainer_assistant_only_loss)
         tide_report(
             b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_trainer_assistant_only_loss),

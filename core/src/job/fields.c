@@ -187,6 +187,12 @@ static void follow_trainer(tide_job_builder *b) {
         follow(b, TIDE_SET_batch, tide_format(b->arena, "%" PRId64, tide_least_batch(b->job)));
 }
 
+/* The prompts of generated answers are what these leave of seq. */
+static void follow_answers(tide_job_builder *b) {
+    if (tide_trainer_answers_prompts(b->job) && tide_prompt_length(b->job) > 0)
+        follow(b, TIDE_SET_trainer_prompt_length, tide_format(b->arena, "%" PRId64, tide_prompt_length(b->job)));
+}
+
 tide_setting_id tide_job_unread_by(const tide_job *job, tide_setting_id id) {
     tide_text choices;
     bool is_excluded;
@@ -212,4 +218,5 @@ void tide_fill_fields(tide_job_builder *b) {
     follow_trainer(b);
     for (unsigned id = 0; id < TIDE_SET_COUNT; id++) leave_unread(b, (tide_setting_id)id);
     follow_lengths(b);
+    follow_answers(b);
 }

@@ -220,6 +220,8 @@ typedef struct tide_variable {
 bool tide_trainer_generates(const tide_job *job);
 /* Whether it learns from the logits of another model (GKD). */
 bool tide_trainer_distils(const tide_job *job);
+/* Whether it learns from answers that the model or its teacher generates. */
+bool tide_trainer_answers_prompts(const tide_job *job);
 /* Whether everything that is not quantised is cast from fp32 to bf16 after adapters are added, and the loss is computed
  * under autocast: ORPOTrainer and CPOTrainer with 4 bits. */
 bool tide_trainer_casts_to_bf16(const tide_job *job);

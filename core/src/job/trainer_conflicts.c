@@ -120,18 +120,17 @@ static void check_groups(tide_job_builder *b) {
 }
 
 /* Whether completions leave tokens of the rows to the prompt. */
-static bool check_prompt(tide_job_builder *b) {
-    bool has_prompt = tide_prompt_length(b->job) > 0;
-    if (!has_prompt)
+static bool check_prompt(tide_job_builder *b, int64_t prompt) {
+    if (prompt < 1)
         tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer_max_completion_length,
                             "leaves no room in seq for the prompt", "give trainer.prompt_length, or a larger seq");
-    return has_prompt;
+    return prompt > 0;
 }
 
 static void check_rollouts(tide_job_builder *b) {
     const tide_job *job = b->job;
-    int64_t total = tide_prompt_length(job) + job->trainer_max_completion_length;
-    if (check_prompt(b) && b->arguments.is_given[TIDE_SET_seq] && job->seq != total)
+    int64_t prompt = tide_prompt_length(job), total = prompt + job->trainer_max_completion_length;
+    if (check_prompt(b, prompt) && b->arguments.is_given[TIDE_SET_seq] && job->seq != total)
         tide_builder_refuse(
             b, TIDE_ERR_CONFLICT, TIDE_SET_seq,
             tide_format(b->arena, "rows have %lld tokens: trainer.prompt_length and trainer.max_completion_length",
@@ -467,7 +466,7 @@ static void check_trainer(tide_job_builder *b) {
                     tide_format(b->arena, "has no effect with %s, which prepares the model itself", kind), NULL);
     tide_check_trl_conflicts(b, kind);
     if (tide_trainer_generates(job)) check_rollouts(b);
-    if (tide_trainer_distils(job) && (job->trainer_lmbda > 0 || job->trainer_seq_kd)) check_prompt(b);
+    if (tide_trainer_answers_prompts(job)) check_prompt(b, job->trainer_prompt_length);
     check_loss_type(b, kind);
     bool offloads = job->offload_activations != TIDE_offload_activations_none,
          has_offloading = job->trainer == TIDE_trainer_sft || job->trainer == TIDE_trainer_dpo ||

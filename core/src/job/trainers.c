@@ -12,6 +12,10 @@ bool tide_trainer_distils(const tide_job *job) {
     return job->trainer == TIDE_trainer_gkd;
 }
 
+bool tide_trainer_answers_prompts(const tide_job *job) {
+    return tide_trainer_distils(job) && (job->trainer_lmbda > 0 || job->trainer_seq_kd);
+}
+
 bool tide_trainer_casts_to_bf16(const tide_job *job) {
     bool is_4bit = job->quant == TIDE_quant_nf4 || job->quant == TIDE_quant_fp4,
          is_bf16 = tide_job_has_deepspeed(job) ? job->parallel_half.is_set && job->parallel_half.dtype == TIDE_BF16

@@ -66,7 +66,7 @@ static void answer_prompts(tide_trainer_run *t, unsigned step, tide_batch *batch
     const tide_job *job = t->job;
     tide_machine *m = &t->run->machine;
     bool is_own = answers_itself(job, step);
-    int64_t prompt = tide_prompt_length(job);
+    int64_t prompt = job->trainer_prompt_length;
     if (!is_own && !job->trainer_seq_kd) return;
     put_row(t, prompt, prompt + job->trainer_max_completion_length);
     tide_value given = tide_list_of_batch(m, batch);
