@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/decimal.h"
 #include "base/units.h"
 
 static void assume(tide_job_builder *b, tide_setting_id id, const char *text) {
@@ -282,6 +283,28 @@ static bool says_ranks(const tide_job_builder *b) {
     return false;
 }
 
+static void assume_megatron(tide_job_builder *b) {
+    const tide_job *job = b->job;
+    bool is_te = job->parallel_impl == TIDE_parallel_impl_te, has_momentum = job->optimizer != TIDE_optimizer_sgd;
+    const char *sgd = !is_te         ? "PyTorch's SGD"
+                      : has_momentum ? "FusedSGD"
+                                     : "FusedSGD, which keeps momentum buffers without momentum too";
+    tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_parallel_kind),
+                tide_format(b->arena,
+                            "Megatron-Core's optimizer with %s, and its defaults for parallel settings that are"
+                            " not given",
+                            tide_job_is_sgd(job) ? sgd : "FusedAdam"),
+                NULL);
+    assume(b, TIDE_SET_parallel_imbalance, "balanced: the router sends every expert equally many tokens");
+    if (job->parallel_offload_fraction > 0 && job->parallel_offload_fraction < TIDE_PICO)
+        tide_report(
+            b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_parallel_offload_fraction),
+            "a first HybridDeviceOptimizer, of whole parameters, is released before more is allocated; Python "
+            "does so when it collects its references in circles, and the blocks that are kept may be others: up "
+            "to 0.2 % of the peak more or less",
+            NULL);
+}
+
 static void assume_ranks(tide_job_builder *b) {
     const tide_job *job = b->job;
     tide_parallel_kind_choice kind = job->parallel_kind;
@@ -291,19 +314,7 @@ static void assume_ranks(tide_job_builder *b) {
                     tide_builder_place(b, TIDE_SET_parallel_kind), "a single rank, so nothing is sharded or reduced",
                     is_said ? NULL : "write gpus=8 if there are 8");
     }
-    if (kind == TIDE_parallel_kind_megatron) {
-        bool is_te = job->parallel_impl == TIDE_parallel_impl_te, has_momentum = job->optimizer != TIDE_optimizer_sgd;
-        const char *sgd = !is_te         ? "PyTorch's SGD"
-                          : has_momentum ? "FusedSGD"
-                                         : "FusedSGD, which keeps momentum buffers without momentum too";
-        tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_parallel_kind),
-                    tide_format(b->arena,
-                                "Megatron-Core's optimizer with %s, and its defaults for parallel settings that are"
-                                " not given",
-                                tide_job_is_sgd(job) ? sgd : "FusedAdam"),
-                    NULL);
-        assume(b, TIDE_SET_parallel_imbalance, "balanced: the router sends every expert equally many tokens");
-    }
+    if (kind == TIDE_parallel_kind_megatron) assume_megatron(b);
     if (kind == TIDE_parallel_kind_fsdp2 && job->trainer_save_strategy != TIDE_trainer_save_strategy_no &&
         job->parallel_state_dict_type == TIDE_parallel_state_dict_type_sharded)
         tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_parallel_state_dict_type),

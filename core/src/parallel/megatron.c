@@ -118,6 +118,11 @@ static void float16_module(tide_wrapper *w) {
     tide_cast_model(w, model->state.dtype);
 }
 
+/* clip_grads.py, clip_grad_by_total_norm_fp32 */
+static bool clips_unknown_grads(const tide_megatron *g) {
+    return g->has_decoupled_grad && !g->has_fp32_grads && g->w->model->state.dtype == TIDE_FP16 && g->w->job->clip > 0;
+}
+
 static void megatron_wrap(tide_wrapper *w) {
     tide_machine *m = w->model->m;
     tide_megatron *g = TIDE_NEW(m->arena, tide_megatron, 1);
@@ -133,6 +138,12 @@ static void megatron_wrap(tide_wrapper *w) {
     w->state = m->wrapper = g;
     if (!tide_topology_of(&g->topology, w->job, w->rank, &why, m->arena)) {
         tide_fail(m, TIDE_ERR_CONFLICT, "%s", why);
+        return;
+    }
+    if (clips_unknown_grads(g)) {
+        tide_fail_setting(m, TIDE_ERR_CONFLICT, "clip",
+                          "\"assert param.decoupled_grad.dtype in [torch.float32, torch.bfloat16]\": a precision-aware "
+                          "optimizer clips no gradients in fp16");
         return;
     }
     g->is_interleaved = w->job->parallel_virtual_stages > 0;

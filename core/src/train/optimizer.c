@@ -459,6 +459,29 @@ static tide_tensor *norm_of_norms(const tide_optimizer *optimizer, bool of_exper
     return total;
 }
 
+/* _foreach_norm of the gradients of a type, in their order; returns how many. Each has a result, and those without
+ * elements, which the kernel passes over, another one in its place. */
+static int64_t norms_of(const tide_optimizer *optimizer, bool of_experts, tide_dtype dtype, tide_tensor **norms) {
+    tide_machine *m = optimizer->model->m;
+    tide_tensor **results = TIDE_NEW(m->arena, tide_tensor *, optimizer->count + 1);
+    bool *is_empty = TIDE_NEW(m->arena, bool, optimizer->count + 1);
+    int64_t count = 0, full = 0, chunks = 0, used = 0;
+    for (uint32_t i = 0; i < optimizer->count; i++) {
+        const tide_tensor *g = optimizer->parameters[i].tensor->grad;
+        if (!g || g->dtype != dtype || optimizer->parameters[i].is_of_experts != of_experts) continue;
+        is_empty[count] = tide_count(g) == 0;
+        full += !is_empty[count++];
+        chunks += TIDE_CEIL_DIV(tide_count(g), FOREACH_CHUNK);
+    }
+    tide_tensor *offsets = tide_scratch(m, 8 * (full + 1)), *partial = tide_scratch(m, 4 * chunks);
+    for (int64_t i = 0; i < count; i++) results[i] = tide_scalar(m, dtype);
+    for (int64_t i = 0; i < count; i++) norms[i] = is_empty[i] ? tide_scalar(m, dtype) : results[used++];
+    for (int64_t i = used; i < count; i++) tide_release(m, results[i]);
+    tide_release(m, partial);
+    tide_release(m, offsets);
+    return count;
+}
+
 /* get_total_norm() of the gradients of experts, or of the others, and their dtype; NULL: there are none. */
 static tide_tensor *total_norm(tide_optimizer *optimizer, bool of_experts, tide_dtype *dtype) {
     tide_machine *m = optimizer->model->m;
@@ -473,19 +496,7 @@ static tide_tensor *total_norm(tide_optimizer *optimizer, bool of_experts, tide_
     if (dtype_count == 0) return NULL;
     *dtype = dtype_count == 1 ? dtypes[0] : TIDE_FP32; /* stack() widens them */
     tide_tensor **norms = TIDE_NEW(m->arena, tide_tensor *, optimizer->count);
-    while (dtype_count--) {
-        int64_t first = count, chunks = 0;
-        for (uint32_t i = 0; i < optimizer->count; i++) {
-            const tide_tensor *g = optimizer->parameters[i].tensor->grad;
-            if (!g || g->dtype != dtypes[dtype_count] || optimizer->parameters[i].is_of_experts != of_experts) continue;
-            count++;
-            chunks += TIDE_CEIL_DIV(tide_count(g), FOREACH_CHUNK);
-        }
-        tide_tensor *offsets = tide_scratch(m, 8 * (count - first + 1)), *partial = tide_scratch(m, 4 * chunks);
-        for (int64_t i = first; i < count; i++) norms[i] = tide_scalar(m, dtypes[dtype_count]);
-        tide_release(m, partial);
-        tide_release(m, offsets);
-    }
+    while (dtype_count--) count += norms_of(optimizer, of_experts, dtypes[dtype_count], norms + count);
     tide_tensor *total = norm_of_norms(optimizer, of_experts, count, *dtype);
     for (int64_t i = count; i-- > 0;) tide_release(m, norms[i]);
     return total;

@@ -69,6 +69,11 @@ static const tide_key_row titan_compile_rows[] = {
     KEY_NEUTRAL("*"),
 };
 
+static const tide_key_row titan_ft_rows[] = {
+    KEY_MATTERS("enable", "trains replicas by torchft", ""),
+    KEY_NEUTRAL("*"),
+};
+
 #define SECTION(name)                                                                                                  \
     static const tide_key_table titan_##name##_keys = {.rows = titan_##name##_rows,                                    \
                                                        .count = TIDE_COUNT_OF(titan_##name##_rows)}
@@ -79,6 +84,7 @@ SECTION(training);
 SECTION(parallelism);
 SECTION(ac);
 SECTION(compile);
+SECTION(ft);
 #undef SECTION
 
 static const tide_key_row titan_rows[] = {
@@ -89,7 +95,8 @@ static const tide_key_row titan_rows[] = {
     KEY_HOLDS("parallelism|experimental", titan_parallelism_keys),
     KEY_HOLDS("activation_checkpoint", titan_ac_keys),
     KEY_HOLDS("compile", titan_compile_keys),
-    KEY_NEUTRAL("job|profiling|metrics|lr_scheduler|checkpoint|comm|memory_estimation|fault_tolerance|validation"),
+    KEY_HOLDS("fault_tolerance", titan_ft_keys),
+    KEY_NEUTRAL("job|profiling|metrics|lr_scheduler|checkpoint|comm|memory_estimation|validation"),
     KEY_NEUTRAL("float8|mx|quantize|debug"),
 };
 

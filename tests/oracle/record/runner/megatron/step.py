@@ -180,6 +180,8 @@ class MegatronStep(Step):
         self.chunks, self.schedule = chunks, get_forward_backward_func()
         self.optimizers = getattr(optimizer, "chained_optimizers", [optimizer])
         for each in self.optimizers:
+            if not hasattr(each, "_copy_model_grads_to_main_grads"):
+                continue  # FP32Optimizer has no others
             each._copy_model_grads_to_main_grads = self.observed(each._copy_model_grads_to_main_grads)
 
     def observed(self, copy: Callable[[], None]) -> Callable[[], None]:
