@@ -71,12 +71,30 @@ static int64_t most_columns(const evaluation *e, int64_t index, int64_t own) {
     return own;
 }
 
+/* recursively_apply() makes a tuple of its own: the tensors of the one before live until all are done. */
+typedef struct replaced_tensors {
+    tide_tensor *tensors[TIDE_INPUT_LIMIT];
+    uint32_t count;
+} replaced_tensors;
+
+static void replace_tensor(tide_machine *m, replaced_tensors *r, tide_value *v, tide_tensor *made) {
+    if (r->count < TIDE_INPUT_LIMIT)
+        r->tensors[r->count++] = v->tensor;
+    else
+        tide_release(m, v->tensor);
+    v->tensor = made;
+}
+
+static void drop_replaced(tide_machine *m, replaced_tensors *r) {
+    while (r->count) tide_release(m, r->tensors[--r->count]);
+}
+
 /* accelerate/utils/operations.py, _pad_across_processes: shapes are compared on the device. A tensor with fewer columns
  * than another rank's is copied into a padded one. */
-static void pad_across_processes(evaluation *e, tide_value *v, int64_t index) {
+static void pad_each(evaluation *e, tide_value *v, int64_t index, replaced_tensors *replaced) {
     tide_machine *m = &e->t->run->machine;
     for (uint32_t i = 0; v->kind == TIDE_VALUE_LIST && i < v->list->count; i++)
-        pad_across_processes(e, &v->list->items[i], index);
+        pad_each(e, &v->list->items[i], index, replaced);
     if (v->kind != TIDE_VALUE_TENSOR || v->tensor->shape->dims < 2) return;
     m->op = "pad_across_processes";
     tide_shape shape = {.dim = {{v->tensor->shape->dims, 0}}, .dims = 1};
@@ -90,30 +108,40 @@ static void pad_across_processes(evaluation *e, tide_value *v, int64_t index) {
     tide_tensor *zeros = tide_empty(m, &shape, (tide_dtype)v->tensor->dtype),
                 *padded = tide_empty(m, &shape, (tide_dtype)v->tensor->dtype);
     tide_release(m, zeros);
-    tide_release(m, v->tensor);
-    v->tensor = padded;
+    replace_tensor(m, replaced, v, padded);
+}
+
+static void pad_across_processes(evaluation *e, tide_value *v, int64_t index) {
+    replaced_tensors replaced = {.count = 0};
+    pad_each(e, v, index, &replaced);
+    drop_replaced(&e->t->run->machine, &replaced);
 }
 
 /* gather_for_metrics(): what all ranks have, on each rank; duplicated rows of the last batches are excluded by a view.
  */
-static void gather_for_metrics(evaluation *e, tide_value *v, int64_t index) {
+static void gather_each(evaluation *e, tide_value *v, int64_t index, replaced_tensors *replaced) {
     tide_machine *m = &e->t->run->machine;
     int64_t all = e->ranks * e->t->job->trainer_per_device_eval_batch_size, left = e->samples - index * all;
     for (uint32_t i = 0; v->kind == TIDE_VALUE_LIST && i < v->list->count; i++)
-        gather_for_metrics(e, &v->list->items[i], index);
+        gather_each(e, &v->list->items[i], index, replaced);
     if (v->kind != TIDE_VALUE_TENSOR || e->ranks == 1) return;
     tide_shape shape = *v->tensor->shape;
     shape.dim[0] = (tide_dim){shape.dim[0].size * e->ranks, 0};
     m->op = "gather";
     tide_tensor *gathered = tide_empty(m, &shape, (tide_dtype)v->tensor->dtype);
-    tide_release(m, v->tensor);
-    v->tensor = gathered;
+    replace_tensor(m, replaced, v, gathered);
     tide_function *first_rows = left < all ? tide_trainer_function(e->t, "first_rows") : NULL;
     const tide_value arguments[] = {*v, tide_of_int(left)};
     if (!first_rows) return;
     tide_value rows = tide_model_run(&e->t->run->model, first_rows, arguments, 2);
     tide_value_release(m, *v);
     *v = rows;
+}
+
+static void gather_for_metrics(evaluation *e, tide_value *v, int64_t index) {
+    replaced_tensors replaced = {.count = 0};
+    gather_each(e, v, index, &replaced);
+    drop_replaced(&e->t->run->machine, &replaced);
 }
 
 /* ---- one batch ---- */
@@ -346,7 +374,9 @@ void tide_evaluate(tide_trainer_run *t, unsigned step) {
         m->has_failed = true;
         return;
     }
+    t->evaluates_bare_model = t->strategy && t->strategy->trains_a_copy;
     evaluate_all(&e);
+    t->evaluates_bare_model = false;
     m->module = m->statement = 0;
     drop_containers(&e);
     drop_batch_of(&e);

@@ -270,7 +270,7 @@ void tide_trainer_call_begins(tide_model *model, bool replaced, tide_value *inpu
     tide_machine *m = model->m;
     uint32_t module = m->module, statement = m->statement;
     m->module = m->statement = 0;
-    bool is_wrapped = t->strategy && !t->calls_bare_model;
+    bool is_wrapped = t->strategy && !t->calls_bare_model && !t->evaluates_bare_model;
     if (is_wrapped && t->strategy->before_forward) t->strategy->before_forward(&t->wrapper);
     if (replaced && model->before_forward) model->before_forward(model, model->root, NULL, 0, inputs, count);
     model->wraps_forward = !replaced && model->autocasts; /* accelerator.prepare(): by convert_outputs_to_fp32() */
@@ -285,7 +285,7 @@ void tide_trainer_call_ends(tide_model *model, tide_value *outputs, bool replace
     m->module = m->statement = 0;
     if ((replaced || model->wraps_forward) && model->after_forward) model->after_forward(model, model->root, outputs);
     model->wraps_forward = false;
-    bool is_wrapped = t->strategy && !t->calls_bare_model;
+    bool is_wrapped = t->strategy && !t->calls_bare_model && !t->evaluates_bare_model;
     if (is_wrapped && t->strategy->after_forward) t->strategy->after_forward(&t->wrapper, outputs);
     m->module = module;
     m->statement = statement;

@@ -35,6 +35,7 @@ typedef struct tide_trainer_run {
     tide_reference *reference_model; /* NULL: none, or the model with its adapters disabled */
     tide_teacher teacher;
     bool calls_bare_model;      /* rather than a strategy's wrapper */
+    bool evaluates_bare_model;  /* _wrap_model(training=False) returns it as it is */
     tide_value buffered;        /* of trainers that generate: the rest of a generation, by micro-batches */
     int64_t micro;              /* micro-batches so far */
     tide_tensor *entropy_stats; /* of the micro-batches so far; NULL: none */

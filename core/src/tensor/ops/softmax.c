@@ -91,14 +91,12 @@ static tide_value op_cross_entropy(tide_machine *m, tide_value *a) {
         return tide_none();
     }
     tide_tensor *log_probabilities = normalized(m, &log_softmax_backward, x, (tide_dtype)x->dtype, false);
-    if (m->state.autocast_enabled &&
-        x->dtype != TIDE_FP32) { /* nll_loss is on autocast's fp32 list; log_softmax was given its dtype */
-        tide_tensor *wide = tide_to(m, log_probabilities, TIDE_FP32);
-        tide_release(m, log_probabilities);
-        log_probabilities = wide;
-    }
-    tide_tensor *loss = nll_loss(m, log_probabilities, target, a[2].truth);
-    tide_release(m, log_probabilities);
+    bool is_cast = m->state.autocast_enabled && x->dtype != TIDE_FP32; /* nll_loss is on autocast's fp32 list;
+                                                                        * log_softmax was given its dtype */
+    tide_tensor *wide = is_cast ? tide_to(m, log_probabilities, TIDE_FP32) : tide_retain(log_probabilities),
+                *loss = nll_loss(m, wide, target, a[2].truth);
+    tide_release(m, wide);
+    tide_release(m, log_probabilities); /* an argument of nll_loss, until that returns */
     return tide_of_tensor(loss);
 }
 
