@@ -88,17 +88,19 @@ static void smallest_show(const cJSON *answer) {
     if (advice[0]) printf("  %s\n", advice);
 }
 
-/* The versions pinned by the program of a file, if they differ from those for which the figures are exact. */
+/* The versions pinned by a file or its program, if they differ from those for which the figures are exact. */
 static void add_pinned(cli_buffer *text, const cJSON *versions) {
     const cJSON *one;
-    bool is_first = true;
+    bool is_first = true, has_setting = false;
     cJSON_ArrayForEach(one, versions) {
+        const char *name = cli_text_at(one, "name");
         if (!cli_at(one, "pinned")) continue;
-        if (is_first) cli_format(text, "; %s brings", cli_text_at(one, "by"));
-        cli_format(text, "%s %s %s", is_first ? "" : ",", cli_text_at(one, "name"), cli_text_at(one, "pinned"));
+        if (is_first) cli_format(text, "; %s pins", cli_text_at(one, "by"));
+        cli_format(text, "%s %s %s", is_first ? "" : ",", name, cli_text_at(one, "pinned"));
+        has_setting |= strcmp(name, "PyTorch") == 0 || strcmp(name, "transformers") == 0;
         is_first = false;
     }
-    if (!is_first) cli_append_text(text, " (transformers=VERSION and torch=VERSION say how far those may differ)");
+    if (has_setting) cli_append_text(text, " (transformers=VERSION and torch=VERSION say how far those may differ)");
 }
 
 /* With a range, something left out, or a warning about an undescribed option in a file, the figures are approximate. */

@@ -26,6 +26,8 @@ void tide_builder_refuse(tide_job_builder *b, tide_status status, tide_setting_i
 /* versions.c */
 void tide_read_recipe(tide_job_builder *b);
 void tide_read_versions(tide_job_builder *b);
+/* Warns of versions that files pin and no run is recorded of; for a complete job. */
+void tide_warn_of_pins(tide_job_builder *b);
 
 /* model.c */
 void tide_find_model(tide_job_builder *b);

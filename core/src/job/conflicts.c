@@ -49,11 +49,17 @@ static void check_options(tide_job_builder *b) {
     }
 }
 
-/* Settings from first to last that are given with a value other than the default, and not read. */
+/* Given with a value other than the default, and not by a recipe or an older version. */
+static bool is_asked_for(const tide_job_builder *b, tide_setting_id id) {
+    return b->arguments.is_given[id] && b->arguments.origins[id] != TIDE_ORIGIN_RECIPE &&
+           strcmp(b->arguments.values[id], tide_setting_default(id)) != 0;
+}
+
+/* Settings from first to last that are asked for, and not read. */
 static void check_unread(tide_job_builder *b, tide_setting_id first, tide_setting_id last) {
     for (unsigned i = first; i <= last; i++) {
         tide_setting_id id = (tide_setting_id)i;
-        if (!b->arguments.is_given[id] || strcmp(b->job->values[id], tide_setting_default(id)) == 0) continue;
+        if (!is_asked_for(b, id)) continue;
         tide_setting_id by = tide_job_unread_by(b->job, id);
         if (by == TIDE_SET_COUNT) continue;
         tide_report(b->diags, TIDE_WARNING, TIDE_ERR_NO_EFFECT, tide_builder_place(b, id),
@@ -66,12 +72,11 @@ static void check_unread(tide_job_builder *b, tide_setting_id first, tide_settin
 static void check_server(tide_job_builder *b) {
     for (unsigned i = 0; i < TIDE_SET_COUNT; i++) {
         tide_setting_id id = (tide_setting_id)i;
-        if (b->arguments.is_given[id] && !tide_setting_serves(id) &&
-            strcmp(b->arguments.values[id], tide_setting_default(id)) != 0)
+        if (!is_asked_for(b, id)) continue;
+        if (!tide_setting_serves(id))
             tide_report(b->diags, TIDE_WARNING, TIDE_ERR_NO_EFFECT, tide_builder_place(b, id),
                         "has no effect with mode=serve", "`describe settings` has the engine's own under Serving");
-        else if (b->arguments.is_given[id] && !tide_setting_is_of_engine(id, b->job->values[TIDE_SET_engine]) &&
-                 strcmp(b->arguments.values[id], tide_setting_default(id)) != 0)
+        else if (!tide_setting_is_of_engine(id, b->job->values[TIDE_SET_engine]))
             tide_builder_refuse(b, TIDE_ERR_CONFLICT, id,
                                 tide_format(b->arena, "is not a setting of engine=%s", b->job->values[TIDE_SET_engine]),
                                 "`describe settings` has each engine's own under Serving");

@@ -76,6 +76,7 @@ tide_job *tide_job_build(tide_arena *arena, const tide_text *words, uint32_t wor
     tide_check_conflicts(&b);
     if (diags->error_count != errors) return NULL;
     tide_report_assumptions(&b);
+    tide_warn_of_pins(&b);
     write_rows(&b);
     b.job->names_itself = b.model_is_file;
     b.job->link = tide_link_write(arena, b.job);

@@ -129,17 +129,29 @@ typedef struct tide_job {
     const char *versions_asked; /* "transformers 4.44"; NULL: none of these */
     const char *program; /* the program that a file belongs to and that pins versions of its own, such as "axolotl";
                             NULL: none */
+    const struct tide_pin *pins; /* of libraries whose versions are no settings */
+    uint32_t pin_count;
 } tide_job;
+
+/* A version of a library that a file pins. */
+typedef struct tide_pin {
+    const char *title, *version; /* the title as in versions.def */
+    const char *file, *place;    /* as shown, and "/files/0" */
+} tide_pin;
 
 /* A library involved in a job, and the version whose allocations are played; versions.def. */
 typedef struct tide_library {
     const char *title, *version; /* "transformers", "5.23.0" */
     const char *asked;           /* another version that was requested; NULL: none */
-    const char *pinned,
-        *by; /* the version pinned by the job's program, and which that is: "axolotl 0.19.0"; NULL: none */
+    const char *pinned, *by;     /* another version that a file or the job's program pins, and which that is: "axolotl
+                                    0.19.0"; NULL: none */
+    const char *place;           /* of the file that pins it; NULL: none does */
 } tide_library;
 
 enum { TIDE_LIBRARIES_MOST = 16 };
+
+/* The library of a package of PyPI, with its recorded version; a title of NULL: none that versions.def has. */
+tide_library tide_library_of_package(tide_text package);
 
 /* Returns how many there are; libraries must have room for that many. */
 uint32_t tide_job_libraries(const tide_job *job, tide_library *libraries);

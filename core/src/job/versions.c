@@ -2,6 +2,7 @@
 /* Defaults from a recipe, or from an older version of a library. */
 #include "job/builder.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -230,6 +231,14 @@ static bool takes_schedulefree(const tide_job *job) {
     return steps_by(job, "schedule-free");
 }
 
+static const struct {
+    const char *title, *version;
+    bool (*takes_part)(const tide_job *);
+} library_rows[] = {
+#define TIDE_LIBRARY(title, version, takes_part) {title, version, takes_part},
+#include "job/versions.def"
+};
+
 /* A requested version other than the recorded one; NULL: none. */
 static const char *asked_version(const tide_job *job, const char *title) {
     tide_setting_id id = strcmp(title, "PyTorch") == 0        ? TIDE_SET_torch
@@ -237,6 +246,37 @@ static const char *asked_version(const tide_job *job, const char *title) {
                                                               : TIDE_SET_COUNT;
     if (id == TIDE_SET_COUNT || !unrecorded_percent(id, tide_version_number(job->values[id]))) return NULL;
     return job->values[id];
+}
+
+/* "Liger Kernel", "liger_kernel": the same but for case and what joins words. */
+static bool is_package(tide_text name, const char *title) {
+    size_t i = 0;
+    for (;; title++) {
+        while (*title && strchr(" -_.", *title)) title++;
+        while (i < name.length && strchr("-_.", name.at[i])) i++;
+        if (!*title || i == name.length) return !*title && i == name.length;
+        if (tolower((unsigned char)*title) != tolower((unsigned char)name.at[i++])) return false;
+    }
+}
+
+tide_library tide_library_of_package(tide_text package) {
+    for (size_t i = 0; i < TIDE_COUNT_OF(library_rows); i++)
+        if (is_package(package, library_rows[i].title))
+            return (tide_library){.title = library_rows[i].title, .version = library_rows[i].version};
+    return (tide_library){0};
+}
+
+/* A version that a file pins, other than the recorded one. */
+static void add_pin(const tide_job *job, tide_library *library) {
+    for (uint32_t i = 0; i < job->pin_count; i++) {
+        const tide_pin *pin = &job->pins[i];
+        if (strcmp(pin->title, library->title) != 0 ||
+            tide_version_number(pin->version) == tide_version_number(library->version))
+            continue;
+        library->pinned = pin->version;
+        library->by = pin->file;
+        library->place = pin->place;
+    }
 }
 
 /* The version pinned by the program of a file, if none is requested. */
@@ -248,8 +288,8 @@ static void add_pinned(const tide_job *job, tide_library *library) {
 #include "job/versions.def"
     };
     for (size_t i = 0; i < TIDE_COUNT_OF(rows); i++) {
-        if (!job->program || library->asked || strcmp(rows[i].program, job->program) != 0 ||
-            strcmp(rows[i].title, library->title) != 0)
+        if (!job->program || library->asked || library->pinned || strcmp(rows[i].program, job->program) != 0 ||
+            strcmp(rows[i].title, library->title) != 0 || strcmp(rows[i].pinned, library->version) == 0)
             continue;
         library->pinned = rows[i].pinned;
         library->by = rows[i].by;
@@ -257,19 +297,27 @@ static void add_pinned(const tide_job *job, tide_library *library) {
 }
 
 uint32_t tide_job_libraries(const tide_job *job, tide_library *libraries) {
-    static const struct {
-        const char *title, *version;
-        bool (*takes_part)(const tide_job *);
-    } rows[] = {
-#define TIDE_LIBRARY(title, version, takes_part) {title, version, takes_part},
-#include "job/versions.def"
-    };
     uint32_t count = 0;
-    for (size_t i = 0; i < TIDE_COUNT_OF(rows) && count < TIDE_LIBRARIES_MOST; i++) {
-        if (!rows[i].takes_part(job)) continue;
-        libraries[count] = (tide_library){rows[i].title, rows[i].version,
-                                          is_server(job) ? NULL : asked_version(job, rows[i].title), NULL, NULL};
+    for (size_t i = 0; i < TIDE_COUNT_OF(library_rows) && count < TIDE_LIBRARIES_MOST; i++) {
+        if (!library_rows[i].takes_part(job)) continue;
+        libraries[count] = (tide_library){.title = library_rows[i].title,
+                                          .version = library_rows[i].version,
+                                          .asked = is_server(job) ? NULL : asked_version(job, library_rows[i].title)};
+        add_pin(job, &libraries[count]);
         add_pinned(job, &libraries[count++]);
     }
     return count;
+}
+
+void tide_warn_of_pins(tide_job_builder *b) {
+    tide_library libraries[TIDE_LIBRARIES_MOST];
+    b->job->pins = b->inputs.pins;
+    b->job->pin_count = b->inputs.pin_count;
+    uint32_t count = tide_job_libraries(b->job, libraries);
+    for (uint32_t i = 0; i < count; i++)
+        if (libraries[i].place)
+            tide_report(b->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, libraries[i].place,
+                        tide_format(b->arena, "%s pins %s %s, of which no run is recorded: the figures are those of %s",
+                                    libraries[i].by, libraries[i].title, libraries[i].pinned, libraries[i].version),
+                        "`tidemark dry-run` runs a program with the versions that are installed");
 }

@@ -71,10 +71,10 @@ export function placeOf(peak) {
   return [peak.step ? `step ${peak.step}` : '', peak.phase].filter(Boolean).join(', ');
 }
 
-/** What the program of a file brings in place of the versions that the figures are exact for. @param {{name: string, pinned?: string, by?: string}[]} versions */
+/** What a file or its program pins in place of the versions that the figures are exact for. @param {{name: string, pinned?: string, by?: string}[]} versions */
 function pinnedOf(versions) {
   const pinned = versions.filter((one) => one.pinned);
-  return pinned.length ? `; ${pinned[0].by} brings ${pinned.map((one) => `${one.name} ${one.pinned}`).join(', ')}` : '';
+  return pinned.length ? `; ${pinned[0].by} pins ${pinned.map((one) => `${one.name} ${one.pinned}`).join(', ')}` : '';
 }
 
 /** The figures are near: something is left out, a server's are a range, or a file has what is not described. @param {Report} r */

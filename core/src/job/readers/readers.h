@@ -43,6 +43,8 @@ typedef struct tide_inputs {
     const char *resizes_place;
     bool has_processor; /* axolotl's processor_type: samples may have images */
     tide_checkpoint checkpoint;
+    tide_pin *pins;
+    uint32_t pin_count, pin_capacity;
 } tide_inputs;
 
 /* A file being read. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Installed packages: requirements.txt, the output of `pip freeze`, environment.yml of conda, pyproject.toml, a
- * Dockerfile. Reads the versions of PyTorch, transformers and TRL. */
+ * Dockerfile. Reads the versions of PyTorch, transformers and TRL, which are settings, and what is pinned of the other
+ * libraries of versions.def. */
 #include <string.h>
 
 #include "base/units.h"
@@ -39,6 +40,10 @@ static tide_setting_id library_of(tide_text name) {
     return tide_text_same(name, TIDE_TEXT("transformers")) ? TIDE_SET_transformers : TIDE_SET_COUNT;
 }
 
+static bool is_library(tide_text name) {
+    return library_of(name) != TIDE_SET_COUNT || tide_library_of_package(name).title;
+}
+
 /* The version pinned by ==, === or conda's =; empty: none. */
 static tide_text pinned(tide_text rest) {
     size_t from = 0, to;
@@ -49,11 +54,11 @@ static tide_text pinned(tide_text rest) {
     return (tide_text){rest.at, to};
 }
 
-/* The newest version allowed by "<4.45", "<=4.44" or "~=4.44", if it is older than the default; empty: no limit, or the
- * last release of a major version, which is unknown here. */
-static tide_text newest_of(tide_arena *arena, tide_text rest, tide_setting_id library) {
+/* The newest version allowed by "<4.45", "<=4.44" or "~=4.44", if it is older than the recorded one; empty: no limit,
+ * or the last release of a major version, which is unknown here. */
+static tide_text newest_of(tide_arena *arena, tide_text rest, const char *recorded) {
     tide_text one;
-    int newest = tide_version_number(tide_setting_default(library));
+    int newest = tide_version_number(recorded);
     while (tide_piece_next(&rest, ',', &one)) {
         one = tide_trimmed(one);
         bool is_below = one.length > 1 && one.at[0] == '<' && one.at[1] != '=';
@@ -69,13 +74,26 @@ static tide_text newest_of(tide_arena *arena, tide_text rest, tide_setting_id li
     return TIDE_TEXT("");
 }
 
+/* A library whose version is no setting. */
+static void read_pin(tide_reading *r, tide_library library, tide_text version, tide_text rest) {
+    tide_inputs *inputs = r->inputs;
+    if (!library.title) return;
+    if (!version.length) version = newest_of(r->arena, rest, library.version);
+    if (!version.length) return;
+    TIDE_ROOM(r->arena, inputs->pins, inputs->pin_count, inputs->pin_capacity);
+    inputs->pins[inputs->pin_count++] = (tide_pin){library.title, tide_text_copy(r->arena, version), r->name, r->place};
+}
+
 static void read_requirement(tide_reading *r, tide_text line) {
     tide_text name, rest;
     if (!split(without_comment(line), &name, &rest)) return;
     tide_setting_id library = library_of(name);
-    if (library == TIDE_SET_COUNT) return;
     tide_text version = pinned(rest);
-    if (!version.length) version = newest_of(r->arena, rest, library);
+    if (library == TIDE_SET_COUNT) {
+        read_pin(r, tide_library_of_package(name), version, rest);
+        return;
+    }
+    if (!version.length) version = newest_of(r->arena, rest, tide_setting_default(library));
     if (version.length)
         tide_setting_put(r->arguments, tide_text_of(tide_settings[library].name), version, TIDE_ORIGIN_FILE);
     else
@@ -93,7 +111,7 @@ static bool is_requirements(tide_text text) {
         line = without_comment(line);
         if (!line.length || line.at[0] == '-') continue;
         if (!split(line, &name, &rest)) return false;
-        has_library = has_library || library_of(name) != TIDE_SET_COUNT;
+        has_library = has_library || is_library(name);
     }
     return has_library;
 }
@@ -139,7 +157,7 @@ static void read_pins_of_line(tide_reading *r, tide_text line) {
             word = tide_text_of(
                 tide_format(r->arena, "%.*s==%.*s", (int)library.length, library.at, (int)word.length, word.at));
         is_poetry = library.length && tide_text_is(word, "=");
-        library = library_of(word) != TIDE_SET_COUNT ? word : is_poetry ? library : TIDE_TEXT("");
+        library = is_library(word) ? word : is_poetry ? library : TIDE_TEXT("");
         if (tide_text_starts(word, TIDE_TEXT(image))) {
             const char *dash = memchr(word.at, '-', word.length);
             size_t length = (dash ? (size_t)(dash - word.at) : word.length) - (sizeof image - 1);
