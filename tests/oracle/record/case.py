@@ -40,6 +40,7 @@ class Case:
     images: int = 1  # images per sample of a multimodal model; tiles where it cuts images into tiles
     image_size: list[int] | None = None  # height, width in pixels (what the preprocessor makes)
     video: str | None = None  # FRAMESxHEIGHTxWIDTH of one video per sample
+    audio: int | None = None  # seconds of one sound per sample
     labels: bool = True  # compute the loss inside the model; false: the mean of the output
     padding: bool | Literal["mask"] = False  # an attention mask with padded positions | mask (trainers): the mask
     # has to be kept, as if one position were padded, and every label counts

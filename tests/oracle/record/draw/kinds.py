@@ -17,6 +17,7 @@ MULTIMODAL = {
     "internvl",
     "blip-2",
     "llama4",
+    "voxtral",
 }
 VISION = {"vit", "dinov2", "swin", "deit", "beit"}
 CONTRASTIVE = {"clip", "siglip"}
@@ -60,6 +61,7 @@ IMAGE_TOKENS = {
     "internvl": 260,
     "blip-2": 34,
     "llama4": 150,
+    "voxtral": 380,
 }
 MERGED_PROJECTIONS = {"gpt2", "gpt_neox", "falcon", "bloom", "phi3", "deepseek_v2", "deepseek_v3"}
 VISION_NAMES = {
@@ -69,6 +71,7 @@ VISION_NAMES = {
     "smolvlm": ["vision_model"],
     "blip-2": ["vision_model"],
     "llama4": ["vision_model"],
+    "voxtral": ["audio_tower"],
 }
 PROJECTOR_NAMES = {
     "qwen2_vl": ["visual.merger"],

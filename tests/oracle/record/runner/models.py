@@ -90,7 +90,8 @@ def construct(config: Config, dtype: Any, attention: str, where: ContextManager[
     import transformers
 
     settings = transformers.AutoConfig.for_model(**config)
-    parts = dict.fromkeys(("", "text_config", "vision_config"), attention) | {"audio_config": "eager"}
+    hears = attention if config.get("model_type") == "voxtral" else "eager"  # the others' audio has no SDPA
+    parts = dict.fromkeys(("", "text_config", "vision_config"), attention) | {"audio_config": hears}
     of_parts = parts if "audio_config" in config else attention
     with where:
         return model_class(config)._from_config(settings, dtype=dtype, attn_implementation=of_parts)

@@ -397,6 +397,18 @@ def blip2_batch(make: Maker) -> Batch:
     return batch
 
 
+def voxtral_batch(make: Maker) -> Batch:
+    """Windows of 30 s, the last one padded: VoxtralProcessor."""
+    case, config, audio = make.case, make.config, make.config["audio_config"]
+    frames = audio.get("max_source_positions", 1500)
+    windows = -(-(case.audio or 0) * 50 // frames)
+    n = frames * audio.get("hidden_size", 1280) // audio.get("intermediate_size", 5120)
+    batch = with_images(make, text_vocabulary(config), config["audio_token_id"], [n * windows] * bool(windows))
+    if windows:
+        batch["input_features"] = make.floats(case.batch * windows, audio.get("num_mel_bins", 128), 2 * frames)
+    return batch
+
+
 MAKERS: dict[str, Callable[[Maker], Batch]] = {
     "llava": llava_batch,
     "llava_next": llava_next_batch,
@@ -421,6 +433,7 @@ MAKERS: dict[str, Callable[[Maker], Batch]] = {
     "internvl": internvl_batch,
     "blip-2": blip2_batch,
     "llama4": llama4_batch,
+    "voxtral": voxtral_batch,
     "aya_vision": aya_vision_batch,
     "cohere2_vision": aya_vision_batch,
 }

@@ -53,6 +53,8 @@ def install(case: Case, model: Model) -> None:
         flash_attention.install(bool(case.padding))
     if model.type in ("idefics3", "smolvlm"):
         all_images_are_real()
+    if model.type == "voxtral":
+        sounds_have_places()
     if model.type in ("gemma4", "gemma4_unified"):
         images_have_patches(case, model)
     if model.type in ("llava", "mistral3"):
@@ -333,6 +335,24 @@ def with_real_images(get: Callable[..., Any]) -> Callable[..., Any]:
             torch.Tensor.tolist, masking_utils._ignore_bidirectional_mask_sdpa = tolist, ignore
 
     return get_image_features
+
+
+def sounds_have_places() -> None:
+    """Voxtral selects by the mask of its tokens, to hold their number against that of its features."""
+    from transformers.models.voxtral.modeling_voxtral import VoxtralModel
+
+    get, select = VoxtralModel.get_placeholder_mask, torch.Tensor.__getitem__
+
+    @functools.wraps(get)
+    def get_placeholder_mask(self: Any, input_ids: Any, inputs_embeds: Any, audio_features: Any) -> Any:
+        def selected(of: Any, index: Any) -> Any:
+            with phantom.counts(audio_features.numel()):
+                return select(of, index)
+
+        with mock.patch.object(torch.Tensor, "__getitem__", selected):
+            return get(self, input_ids, inputs_embeds, audio_features)
+
+    VoxtralModel.get_placeholder_mask = get_placeholder_mask
 
 
 def images_have_patches(case: Case, model: Model) -> None:
