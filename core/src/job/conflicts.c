@@ -279,14 +279,31 @@ static void check_rotations(tide_job_builder *b) {
             "parallel.kind=fsdp2, zero3 and ddp are; or use lora");
 }
 
+/* transformers' Trainer, and peft's tuners/lora/gptq.py over the layers of GPTQModel (quantizer_gptq.py,
+ * quantizer_awq.py). */
+static const char *why_packed_is_not_trained(const tide_job_builder *b) {
+    const tide_job *job = b->job;
+    const char *quant = job->values[TIDE_SET_quant];
+    if (job->quant != TIDE_quant_gptq && job->quant != TIDE_quant_awq)
+        return tide_format(b->arena, "training over %s is not expressed", quant);
+    if (job->adapter == TIDE_adapter_none)
+        return tide_format(
+            b->arena,
+            "weights in %s do not train by themselves: \"You cannot perform fine-tuning on purely quantized models\"",
+            quant);
+    return tide_format(b->arena,
+                       "adapters over %s train through the layers of GPTQModel, whose kernel (Marlin, ExLlama, Triton "
+                       "or PyTorch) it chooses by what it finds on the machine: none is recorded",
+                       quant);
+}
+
 static void check_quant(tide_job_builder *b) {
     const tide_job *job = b->job;
     bool is_training = job->mode == TIDE_mode_train, is_packed = tide_job_packs_weights(job);
     const char *quant = job->values[TIDE_SET_quant];
     int64_t bits = job->quant_bits;
     if (is_packed && is_training)
-        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_quant,
-                            tide_format(b->arena, "training over %s is not expressed", quant),
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_quant, why_packed_is_not_trained(b),
                             "train the model that it was quantised from, with nf4, fp4 or int8 if needed; "
                             "mode=infer generates with it");
     else if (is_packed && job->adapter != TIDE_adapter_none && !job->adapter_merged)

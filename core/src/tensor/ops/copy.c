@@ -58,23 +58,42 @@ static void copy_slice_run(tide_machine *m, tide_node *node, tide_tensor **grads
 }
 static const tide_backward copy_slice_backward = {"CopySlices", copy_slice_run};
 
-static tide_value written_slice(tide_machine *m, const tide_backward *backward, tide_value *a) {
-    tide_tensor *both[2] = {tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[4])};
-    bool grad_enabled = m->state.grad_enabled;
-    m->state.grad_enabled = false;
-    tide_tensor *slice = tide_slice(m, both[0], tide_arg_int(m, a[1]), (tide_dim){tide_arg_int(m, a[2]), a[2].symbol},
-                                    (tide_dim){tide_arg_int(m, a[3]), a[3].symbol});
-    m->state.grad_enabled = grad_enabled;
+/* x with source written to a slice of it, which is released. */
+static tide_value written(tide_machine *m, const tide_backward *backward, tide_tensor *x, tide_tensor *slice,
+                          tide_tensor *source) {
+    tide_tensor *both[2] = {x, source};
     tide_node *node = tide_node_new(m, backward, both, 2);
-    if (node) node->extra = (tide_meta){slice->shape, both[1]->dtype, false};
-    tide_tensor *t = tide_alias(m, both[0]);
+    if (node) node->extra = (tide_meta){slice->shape, source->dtype, false};
+    tide_tensor *t = tide_alias(m, x);
     tide_release(m, slice);
     return tide_of_tensor(node ? tide_set_grad_fn(m, node, t) : t);
+}
+
+static tide_value written_slice(tide_machine *m, const tide_backward *backward, tide_value *a) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]);
+    bool grad_enabled = m->state.grad_enabled;
+    m->state.grad_enabled = false;
+    tide_tensor *slice = tide_slice(m, x, tide_arg_int(m, a[1]), (tide_dim){tide_arg_int(m, a[2]), a[2].symbol},
+                                    (tide_dim){tide_arg_int(m, a[3]), a[3].symbol});
+    m->state.grad_enabled = grad_enabled;
+    return written(m, backward, x, slice, tide_arg_tensor(m, a[4]));
 }
 
 /* x[start:stop] = source along a dimension. */
 static tide_value op_copy_slice(tide_machine *m, tide_value *a) {
     return written_slice(m, &copy_slice_backward, a);
+}
+
+/* x[..., row, :stop] = source. */
+static tide_value op_copy_row(tide_machine *m, tide_value *a) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]);
+    bool grad_enabled = m->state.grad_enabled;
+    m->state.grad_enabled = false;
+    tide_tensor *row = tide_select(m, x, -2, tide_arg_int(m, a[1]));
+    tide_tensor *slice = tide_slice(m, row, -1, (tide_dim){0, 0}, (tide_dim){tide_arg_int(m, a[2]), a[2].symbol});
+    tide_release(m, row);
+    m->state.grad_enabled = grad_enabled;
+    return written(m, &copy_slice_backward, x, slice, tide_arg_tensor(m, a[3]));
 }
 
 /* CopySlices over AddBackward0: the gradient of what was added is the clone of the slice. */
@@ -205,6 +224,7 @@ static tide_value op_autocast_cast(tide_machine *m, tide_value *a) {
 
 static const tide_op copy_ops[] = {
     {"copy_slice_", "x, dim, start, stop, source", TIDE_CAST_NONE, op_copy_slice},
+    {"copy_row_", "x, row, stop, source", TIDE_CAST_NONE, op_copy_row},
     {"add_slice_", "x, dim, start, stop, source", TIDE_CAST_NONE, op_add_slice},
     {"contiguous", "x", TIDE_CAST_NONE, op_contiguous},
     {"clone", "x", TIDE_CAST_NONE, op_clone},
