@@ -181,6 +181,9 @@ static const char *const generations[] = {
 
 #define MEGATRON "parallel.kind=megatron seq=512 "
 #define NATIVE "parallel.kind=native parallel.schedule=1F1B seq=256 "
+#define CHUNKS                                                                                                         \
+    "parallel.kind=pp model=smollm2-135m overrides.num_hidden_layers=12 overrides.tie_word_embeddings=false "          \
+    "parallel.pp=3 parallel.chunks=2 batch=60 parallel.microbatches=60 seq=64 "
 #define GPIPE "parallel.kind=native parallel.schedule=GPipe "
 
 static const char *const schedules[] = {
@@ -206,6 +209,13 @@ static const char *const schedules[] = {
     GPIPE "model=llama-3.2-1b seq=256 parallel.pp=2 parallel.dp=2 parallel.microbatches=24 parallel.rank=1",
     GPIPE "model=llama-3.2-1b seq=128 parallel.pp=2 parallel.tp=2 parallel.dp=2 parallel.microbatches=24 "
           "parallel.rank=6",
+    CHUNKS "parallel.schedule=Interleaved1F1B parallel.rank=0",
+    CHUNKS "parallel.schedule=Interleaved1F1B parallel.rank=1 model=olmo2-1b",
+    CHUNKS "parallel.schedule=Interleaved1F1B parallel.rank=2",
+    CHUNKS "parallel.schedule=InterleavedZeroBubble parallel.rank=1 checkpointing=full",
+    CHUNKS "parallel.schedule=ZBVZeroBubble parallel.rank=2",
+    CHUNKS "parallel.schedule=DualPipeV parallel.rank=0",
+    CHUNKS "parallel.schedule=DualPipeV parallel.rank=1 optimizer=sgd_single",
     "parallel.kind=pp model=llama-3.2-1b parallel.pp=3 parallel.schedule=GPipe batch=32 seq=77 "
     "parallel.microbatches=32 parallel.rank=2 dtype=fp32",
     "parallel.kind=pp model=smollm2-135m parallel.pp=2 parallel.schedule=GPipe batch=32 seq=77 "

@@ -418,6 +418,20 @@ void tide_stage_compute_loss(tide_pipeline_stage *s, uint32_t mb, tide_tensor *o
     p->losses[mb] = loss.kind == TIDE_VALUE_TENSOR ? loss.tensor : NULL;
 }
 
+void tide_pipeline_fold_losses(tide_pipeline *p, const tide_steady_state *rounds, uint32_t mb, tide_tensor *const *held,
+                               uint32_t losses, uint32_t held_count) {
+    tide_machine *m = p->w->model->m;
+    p->folded_count = rounds->times * losses;
+    p->folded_losses = TIDE_NEW(m->arena, tide_tensor *, p->folded_count);
+    p->folded_at = mb;
+    for (uint32_t i = 0; i < p->folded_count; i++) {
+        uint32_t which = 2 * (i % losses);
+        tide_tensor *input = tide_round_held(rounds, i / losses, held[which + 1], which + 1, held_count);
+        p->folded_losses[i] = tide_round_held(rounds, i / losses, held[which], which, held_count);
+        tide_hold(m, p->folded_losses[i], &input, 1);
+    }
+}
+
 /* Keeps only the node: get_gradient_edge(). */
 void tide_stage_release_sent(tide_pipeline_stage *s, uint32_t mb) {
     tide_machine *m = machine_of(s->of);

@@ -5,6 +5,7 @@
 
 #include "parallel/parallel.h"
 #include "parallel/pipeline_actions.h"
+#include "parallel/steady_state.h"
 
 typedef struct tide_pipeline tide_pipeline;
 
@@ -78,6 +79,10 @@ tide_tensor *tide_stage_recv_backward(tide_pipeline_stage *s, uint32_t mb);
 /* forward_one_chunk() and _maybe_compute_loss(); the caller owns the output. */
 tide_tensor *tide_stage_forward(tide_pipeline_stage *s, uint32_t mb);
 void tide_stage_compute_loss(tide_pipeline_stage *s, uint32_t mb, tide_tensor *output);
+/* Inserts the losses of folded rounds, the last of which starts with that of `mb`; held: each of its losses and the
+ * stage's input, which the loss's graph refers to, then others. */
+void tide_pipeline_fold_losses(tide_pipeline *p, const tide_steady_state *rounds, uint32_t mb, tide_tensor *const *held,
+                               uint32_t losses, uint32_t held_count);
 /* release_fwd_send_outputs() */
 void tide_stage_release_sent(tide_pipeline_stage *s, uint32_t mb);
 /* backward_one_chunk(): in full; or in two parts, for the gradient of the input and for those of the weights. */

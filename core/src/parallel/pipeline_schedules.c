@@ -31,20 +31,6 @@ static void forward(tide_pipeline_stage *s, uint32_t mb) {
     tide_release(s->of->w->model->m, output);
 }
 
-/* Inserts the losses of folded iterations, the last of which is that of `mb`. Each refers to its graph, and that to the
- * stage's input. */
-static void fold_losses(tide_pipeline *p, const tide_steady_state *rounds, uint32_t mb, tide_tensor *const *held) {
-    tide_machine *m = p->w->model->m;
-    p->folded_losses = TIDE_NEW(m->arena, tide_tensor *, rounds->times);
-    p->folded_count = rounds->times;
-    p->folded_at = mb;
-    for (uint32_t i = 0; i < rounds->times; i++) {
-        tide_tensor *input = tide_round_held(rounds, i, held[1], 1, 2);
-        p->folded_losses[i] = tide_round_held(rounds, i, held[0], 0, 2);
-        tide_hold(m, p->folded_losses[i], &input, 1);
-    }
-}
-
 /* ---- GPipe ---- */
 
 /* The forward and backward passes of GPipe. Those before the last may be folded into one. */
@@ -62,7 +48,7 @@ static uint32_t keep_forward_once(gpipe_passes *g, uint32_t mb, uint32_t left) {
     g->output = s->outputs[mb];
     uint32_t times = s->is_last ? tide_saving_round_ends(&g->forward, left, of_last, TIDE_COUNT_OF(of_last))
                                 : tide_saving_round_ends(&g->forward, left, &g->output, 1);
-    if (times && s->is_last) fold_losses(p, &g->forward, mb, of_last);
+    if (times && s->is_last) tide_pipeline_fold_losses(p, &g->forward, mb, of_last, 1, TIDE_COUNT_OF(of_last));
     return times;
 }
 
@@ -129,7 +115,7 @@ static uint32_t keep_rounds_once(tide_pipeline *p, tide_steady_state *rounds, ui
     tide_pipeline_stage *s = &p->stages[0];
     tide_tensor *held[] = {p->losses[mb], s->inputs[mb]};
     uint32_t count = s->is_last ? TIDE_COUNT_OF(held) : 0, times = tide_round_ends(rounds, left, held, count);
-    if (times && count) fold_losses(p, rounds, mb, held);
+    if (times && count) tide_pipeline_fold_losses(p, rounds, mb, held, 1, count);
     return times;
 }
 
