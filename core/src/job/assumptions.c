@@ -161,13 +161,8 @@ static void assume_trainer(tide_job_builder *b) {
                     NULL);
 }
 
-/* data/collator.py, MultiModalDataCollatorForSeq2Seq: "avoid process hanging in zero3/fsdp case" */
 static void assume_images(tide_job_builder *b) {
     const tide_job *job = b->job;
-    if (tide_trainer_is_of_factory(job) && tide_json_at(job->config, "vision_config") && job->images == 0)
-        tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_images),
-                    "LLaMA-Factory adds an image of 64 x 64 pixels to a batch without images, which is not played",
-                    NULL);
     if (tide_trainer_is_of_factory(job) && job->video.frames)
         tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_video),
                     "LLaMA-Factory resizes videos by video_max_pixels: this is the size that it leaves", NULL);

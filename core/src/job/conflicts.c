@@ -103,20 +103,41 @@ static void check_no_server(tide_job_builder *b) {
     }
 }
 
+/* ---- what no rule describes ---- */
+
+static void leave_open(tide_job_builder *b, const char *name) {
+    tide_job *job = b->job;
+    const char **names = TIDE_NEW(b->arena, const char *, job->undescribed.count + 1);
+    for (uint32_t i = 0; i < job->undescribed.count; i++) names[i] = job->undescribed.names[i];
+    names[job->undescribed.count++] = name;
+    job->undescribed.names = names;
+}
+
+/* LLaMA-Factory: data/collator.py, MultiModalDataCollatorForSeq2Seq: "avoid process hanging in zero3/fsdp case". What
+ * the processor makes of it is as large as any image where it makes all alike. */
+static void leave_added_image(tide_job_builder *b) {
+    const tide_job *job = b->job;
+    if (!tide_trainer_is_of_factory(job) || !tide_json_at(job->config, "vision_config") || job->images ||
+        job->video.frames)
+        return;
+    leave_open(b, "LLaMA-Factory's image beside texts");
+    tide_report(b->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, tide_builder_place(b, TIDE_SET_images),
+                "LLaMA-Factory adds an image of 64 x 64 pixels, with its tokens, to a batch without images: the tower "
+                "runs for it",
+                "near to it with batch=1: images=1 of that size");
+}
+
 /* ---- copies of the weights ---- */
 
 /* trl/models/activation_offloading.py, pack_tensor(): storages are told apart by their addresses, and autocast's copy
  * of a frozen weight, which is not contiguous, is freed while its address is known. A tensor that gets this address is
  * taken for it, and stays on the device. */
 static void leave_reused_addresses(tide_job_builder *b) {
-    tide_job *job = b->job;
+    const tide_job *job = b->job;
     bool is_frozen = job->adapter != TIDE_adapter_none || job->freeze.count || job->train_only.count,
          is_copied = job->autocast.is_set && job->autocast.dtype != tide_dtype_or(job->dtype, TIDE_BF16);
     if (job->trainer <= TIDE_trainer_hf || !is_frozen || !is_copied || job->quant != TIDE_quant_none) return;
-    const char **names = TIDE_NEW(b->arena, const char *, job->undescribed.count + 1);
-    for (uint32_t i = 0; i < job->undescribed.count; i++) names[i] = job->undescribed.names[i];
-    names[job->undescribed.count++] = "activations at reused addresses";
-    job->undescribed.names = names;
+    leave_open(b, "activations at reused addresses");
     tide_report(
         b->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, tide_builder_place(b, TIDE_SET_offload_activations),
         "TRL takes an activation for autocast's copy of a frozen weight if it gets the address of that copy, and "
@@ -331,6 +352,7 @@ void tide_check_conflicts(tide_job_builder *b) {
     tide_check_rank_conflicts(b);
     check_copies(b);
     check_offloading(b);
+    leave_added_image(b);
     check_adapter(b);
     check_lora_config(b);
     check_flash_attention(b);
