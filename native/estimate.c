@@ -88,8 +88,7 @@ static void smallest_show(const cJSON *answer) {
     if (advice[0]) printf("  %s\n", advice);
 }
 
-/* The versions pinned by a file or its program, if they differ from those for which the figures are exact. */
-static void add_pinned(cli_buffer *text, const cJSON *versions) {
+void cli_add_pinned(cli_buffer *text, const cJSON *versions) {
     const cJSON *one;
     bool is_first = true, has_setting = false;
     cJSON_ArrayForEach(one, versions) {
@@ -123,7 +122,7 @@ void cli_versions_show(const cJSON *answer) {
         const char *separator = text.length ? ", " : "";
         cli_format(&text, "%s%s %s", separator, cli_text_at(one, "name"), cli_text_at(one, "version"));
     }
-    add_pinned(&text, cli_at(answer, "versions"));
+    cli_add_pinned(&text, cli_at(answer, "versions"));
     if (text.length) {
         bool is_exact = is_exact_answer(answer);
         printf("  %s", is_exact ? "exact for " : "by the rules of ");

@@ -11,6 +11,8 @@ typedef enum cli_unit { CLI_GIB, CLI_MIB, CLI_BYTES } cli_unit;
 void cli_report_show(const cJSON *answer, bool is_exact); /* all of it */
 void cli_verdict_show(const cJSON *answer);
 void cli_versions_show(const cJSON *answer);
+/* "; FILE pins LIBRARY VERSION": what a file or its program pins in place of the versions of the figures. */
+void cli_add_pinned(cli_buffer *text, const cJSON *versions);
 /* Runs an estimate as another command, with a word that is always added (NULL: none). */
 int cli_estimate_of(int argc, char **argv, const char *command, const char *word);
 void cli_peak_show(const cJSON *answer);

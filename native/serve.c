@@ -156,9 +156,13 @@ void cli_server_show(const cJSON *report) {
     const cJSON *answer = cli_at(report, "serving"), *settings = cli_at(answer, "engine_args");
     const char *gpu = cli_text_at(cli_at(report, "gpu"), "title");
     cli_number number, memory;
+    cli_buffer pinned = {0};
     const cJSON *first = cJSON_GetArraySize(settings) ? settings->child : NULL;
-    printf("%s%s%s on %s, %s\n", cli_styled(CLI_BOLD), cli_text_at(cli_at(report, "model"), "title"), cli_styled_end(),
-           gpu[0] ? gpu : cli_size(memory, cli_int_at(cli_at(answer, "card"), "total")), cli_text_at(answer, "engine"));
+    cli_add_pinned(&pinned, cli_at(report, "versions"));
+    printf("%s%s%s on %s, %s%s\n", cli_styled(CLI_BOLD), cli_text_at(cli_at(report, "model"), "title"),
+           cli_styled_end(), gpu[0] ? gpu : cli_size(memory, cli_int_at(cli_at(answer, "card"), "total")),
+           cli_text_at(answer, "engine"), pinned.length ? pinned.at : "");
+    cli_buffer_free(&pinned);
     printf("%s", cli_text_at(settings, "dtype"));
     for (int i = 1; i <= SIZES && first && (first = first->next); i++)
         printf(", %s %s", first->string, cli_count(number, cli_int(first)));

@@ -266,13 +266,17 @@ tide_library tide_library_of_package(tide_text package) {
     return (tide_library){0};
 }
 
+/* The same but for a patch release; "b4719", a build of llama.cpp, has no number. */
+static bool is_same_version(const char *one, const char *other) {
+    int number = tide_version_number(one);
+    return number ? number == tide_version_number(other) : strcmp(one, other) == 0;
+}
+
 /* A version that a file pins, other than the recorded one. */
 static void add_pin(const tide_job *job, tide_library *library) {
     for (uint32_t i = 0; i < job->pin_count; i++) {
         const tide_pin *pin = &job->pins[i];
-        if (strcmp(pin->title, library->title) != 0 ||
-            tide_version_number(pin->version) == tide_version_number(library->version))
-            continue;
+        if (strcmp(pin->title, library->title) != 0 || is_same_version(pin->version, library->version)) continue;
         library->pinned = pin->version;
         library->by = pin->file;
         library->place = pin->place;

@@ -282,6 +282,8 @@ const tide_reader tide_llama_command_reader = {
 
 const tide_server tide_llama_server = {
     .reader = &tide_llama_command_reader,
+    .library = "llama.cpp",
+    .images = "llama.cpp:",
     .marks = "llama-server|llama-cli|llama-bench|llama-completion|llama-mtmd-cli|llama.cpp:server",
     .model = "model",
     .image = "*llama.cpp:server*",

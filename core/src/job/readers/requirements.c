@@ -74,14 +74,17 @@ static tide_text newest_of(tide_arena *arena, tide_text rest, const char *record
     return TIDE_TEXT("");
 }
 
+void tide_pin_add(tide_reading *r, const char *title, tide_text version) {
+    tide_inputs *inputs = r->inputs;
+    TIDE_ROOM(r->arena, inputs->pins, inputs->pin_count, inputs->pin_capacity);
+    inputs->pins[inputs->pin_count++] = (tide_pin){title, tide_text_copy(r->arena, version), r->name, r->place};
+}
+
 /* A library whose version is no setting. */
 static void read_pin(tide_reading *r, tide_library library, tide_text version, tide_text rest) {
-    tide_inputs *inputs = r->inputs;
     if (!library.title) return;
     if (!version.length) version = newest_of(r->arena, rest, library.version);
-    if (!version.length) return;
-    TIDE_ROOM(r->arena, inputs->pins, inputs->pin_count, inputs->pin_capacity);
-    inputs->pins[inputs->pin_count++] = (tide_pin){library.title, tide_text_copy(r->arena, version), r->name, r->place};
+    if (version.length) tide_pin_add(r, library.title, version);
 }
 
 static void read_requirement(tide_reading *r, tide_text line) {

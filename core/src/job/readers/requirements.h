@@ -11,4 +11,7 @@ bool tide_requirements_read(tide_reading *r);
 /* The same for what a pyproject.toml or a Dockerfile installs. */
 bool tide_pins_read(tide_reading *r);
 
+/* Notes the version of a library of versions.def that the file pins. */
+void tide_pin_add(tide_reading *r, const char *title, tide_text version);
+
 #endif

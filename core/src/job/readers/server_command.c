@@ -6,6 +6,7 @@
 
 #include "base/units.h"
 #include "job/readers/command_programs.h"
+#include "job/readers/requirements.h"
 #include "job/readers/shell_variables.h"
 
 enum { SHELL_DEPTH_LIMIT = 24 };
@@ -79,12 +80,13 @@ tide_json *tide_server_options(const tide_server *server, const tide_command_lin
 typedef struct server_start {
     const tide_server *server;
     tide_json *options;
+    tide_text image; /* of its container; empty: not known */
 } server_start;
 
 static server_start start_of(const tide_command_line *l) {
     for (size_t i = 0; i < TIDE_COUNT_OF(servers); i++) {
         uint32_t from = servers[i]->find(l);
-        if (from < l->count) return (server_start){servers[i], tide_server_options(servers[i], l, from)};
+        if (from < l->count) return (server_start){servers[i], tide_server_options(servers[i], l, from), {0}};
     }
     return (server_start){.server = NULL};
 }
@@ -98,7 +100,8 @@ static server_start start_of_image(const tide_command_line *l) {
         for (size_t i = 0; i < TIDE_COUNT_OF(servers) && runs; i++)
             if (!tide_shell_is_option(l->tokens[at]) &&
                 tide_text_matches(tide_text_of(l->tokens[at]), tide_text_of(servers[i]->image)))
-                return (server_start){servers[i], tide_server_options(servers[i], l, at + 1)};
+                return (server_start){servers[i], tide_server_options(servers[i], l, at + 1),
+                                      tide_text_of(l->tokens[at])};
     }
     return (server_start){.server = NULL};
 }
@@ -126,10 +129,33 @@ static bool has_mark_of_server(tide_text text) {
     return false;
 }
 
+/* The version in the tag of an official image: "v0.6.3" of vllm/vllm-openai, "server-cuda-b4719" of llama.cpp. */
+static void read_image(tide_reading *r, const server_start *start) {
+    size_t length = strlen(start->server->images), at = 0;
+    tide_text rest = start->image, part;
+    int64_t build;
+    while (at + length <= rest.length && memcmp(rest.at + at, start->server->images, length) != 0) at++;
+    if (at + length > rest.length) return;
+    rest = (tide_text){rest.at + at + length, rest.length - at - length};
+    while (tide_piece_next(&rest, '-', &part)) {
+        bool is_build =
+            part.length > 1 && part.at[0] == 'b' && tide_text_to_i64(&build, (tide_text){part.at + 1, part.length - 1});
+        if (part.length > 1 && part.at[0] == 'v') part.at++, part.length--;
+        if (!is_build && !tide_version_number(tide_text_copy(r->arena, part))) continue;
+        tide_pin_add(r, start->server->library, part);
+        return;
+    }
+}
+
+static void add_start(tide_reading *r, const server_start *start) {
+    tide_claims_add(r->claims, start->server->reader, start->options, r->name, r->place);
+    read_image(r, start);
+}
+
 bool tide_server_read_script(tide_reading *r) {
     bool may_be = r->text.length < TIDE_SHELL_SCRIPT_LIMIT && has_mark_of_server(r->text);
     server_start start = may_be ? find_in_script(r->arena, r->text) : (server_start){.server = NULL};
-    if (start.server) tide_claims_add(r->claims, start.server->reader, start.options, r->name, r->place);
+    if (start.server) add_start(r, &start);
     return start.server != NULL;
 }
 
@@ -160,11 +186,11 @@ static server_start find_in_container(tide_arena *arena, const tide_json *contai
     tide_command_line l = {.arena = arena};
     server_start script = {.server = NULL};
     for (size_t i = 0; i < TIDE_COUNT_OF(keys); i++) add_words(&l, tide_json_at(container, keys[i]), &script);
-    if (script.server) return script;
-    server_start start = start_of(&l);
+    server_start start = script.server ? script : start_of(&l);
     for (size_t i = 0; i < TIDE_COUNT_OF(servers) && !start.server && l.count; i++)
         if (tide_json_is(image, TIDE_JSON_STRING) && tide_text_matches(image->text, tide_text_of(servers[i]->image)))
-            start = (server_start){servers[i], tide_server_options(servers[i], &l, 0)};
+            start = (server_start){servers[i], tide_server_options(servers[i], &l, 0), {0}};
+    if (tide_json_is(image, TIDE_JSON_STRING)) start.image = image->text;
     return start;
 }
 
@@ -193,7 +219,7 @@ static bool has_containers(const tide_json *root) {
 void tide_server_read_containers(tide_reading *r, tide_json *root) {
     server_start start = find_container(r->arena, root, 0);
     if (start.server)
-        tide_claims_add(r->claims, start.server->reader, start.options, r->name, r->place);
+        add_start(r, &start);
     else
         tide_file_refuse(r, TIDE_ERR_MODEL_UNKNOWN,
                          "starts containers, but none of them runs `vllm serve`, llama-server or sglang.launch_server",

@@ -9,6 +9,8 @@
 /* The command of an engine. */
 typedef struct tide_server {
     const tide_reader *reader;     /* for its options */
+    const char *library;           /* as in versions.def */
+    const char *images;            /* its official images, whose tags are versions: a part of their names */
     const char *marks;             /* separated by `|`: a script with the command contains one of them */
     const char *model;             /* the key for a word without an option */
     const char *image;             /* of containers whose entry point is the server; `*` matches any characters */

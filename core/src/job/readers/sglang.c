@@ -128,6 +128,8 @@ const tide_reader tide_sglang_command_reader = {
 static const char *const sglang_names[][2] = {{"--tp", "tp_size"}, {"--dp", "dp_size"}, {"--pp", "pp_size"}, {NULL}};
 
 const tide_server tide_sglang_server = {.reader = &tide_sglang_command_reader,
+                                        .library = "SGLang",
+                                        .images = "sglang:",
                                         .marks = "sglang.launch_server|sglang serve|sglang:server",
                                         .model = "model_path",
                                         .image = "*sglang:server*",

@@ -39,6 +39,8 @@ static const char *const vllm_names[][2] = {{"-tp", "tensor_parallel_size"},   {
                                             {"--model_id", "model"},           {NULL}};
 
 const tide_server tide_vllm_server = {.reader = &tide_vllm_command_reader,
+                                      .library = "vLLM",
+                                      .images = "vllm-openai:",
                                       .marks = "vllm serve|vllm.entrypoints|vllm-openai",
                                       .model = "model",
                                       .image = "*vllm-openai*",
