@@ -3,16 +3,26 @@
 #include "base/rounding.h"
 #include "parallel/zero3.h"
 
-/* partition_grads: a rank with only padding of a parameter keeps nothing. */
-static void partition_grads(zero3 *z, zero_param *p) {
+/* Of partition_grads: a rank with only padding of a parameter keeps nothing. held: cuda_grad_buffer, to which gradients
+ * of further micro-batches are added, which is bound anew for each parameter. */
+static void partition_grad(zero3 *z, zero_param *p, tide_tensor **held) {
     tide_machine *m = zero3_machine(z);
     bool is_real = p->partition_numel * z->w->rank < p->ds_numel;
     if (z->offload_optimizer && is_real) {
         tide_tensor *on_device = tide_zero3_flat_on(z, z->reduce_and_partition_stream, p->partition_numel,
                                                     z->gradient_accumulation_dtype, TIDE_FACTOR_GRADIENT);
+        if (z->w->micro > 0) {
+            tide_release(m, *held);
+            *held = tide_retain(on_device);
+        }
         if (z->w->is_last) {
             int64_t most = 250000000; /* _constant_buffered_norm2 */
             p->norm = tide_fp64_norm(m, tide_zero3_name, p->partition_numel < most ? p->partition_numel : most);
+            for (int power = 0; power < 2; power++) { /* **2.0, and the sum's **0.5 */
+                tide_tensor *raised = tide_flat_of(m, tide_zero3_name, 1, TIDE_FP64, TIDE_FACTOR_TEMPORARY);
+                tide_release(m, p->norm);
+                p->norm = raised;
+            }
             if (z->gradient_accumulation_dtype != TIDE_FP32)
                 tide_release(m, tide_flat_of(m, tide_zero3_name, p->partition_numel, TIDE_FP32, TIDE_FACTOR_TEMPORARY));
         }
@@ -20,6 +30,12 @@ static void partition_grads(zero3 *z, zero_param *p) {
     }
     if (p->tensor->grad && is_real) tide_record_stream(m, p->tensor->grad, z->reduce_and_partition_stream);
     tide_release_at(m, &p->tensor->grad);
+}
+
+static void partition_grads(zero3 *z, const uint32_t *order, uint32_t count) {
+    tide_tensor *held = NULL;
+    for (uint32_t i = 0; i < count; i++) partition_grad(z, &z->params[order[i]], &held);
+    tide_release(zero3_machine(z), held);
 }
 
 enum { PADDINGS = 1024 }; /* more are one block of as many bytes */
@@ -101,7 +117,7 @@ void tide_zero3_reduce_and_partition_ipg_grads(zero3 *z) {
                 casts[n++] = tide_flat_of(m, tide_zero3_name, z->params[order[i]].partition_numel,
                                           z->gradient_accumulation_dtype, TIDE_FACTOR_COMMUNICATION);
     }
-    for (uint32_t i = 0; i < count; i++) partition_grads(z, &z->params[order[i]]);
+    partition_grads(z, order, count);
     while (n) tide_release(m, casts[--n]);
     tide_release(m, flat);
     m->state.stream = outside;

@@ -30,6 +30,7 @@ ENCODERS = {
     "electra",
     "albert",
     "xlm-roberta",
+    "xlm-roberta-xl",
     "mpnet",
     "ernie",
 }
