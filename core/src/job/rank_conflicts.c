@@ -198,6 +198,17 @@ static void check_refused(tide_job_builder *b) {
     }
 }
 
+/* torchtitan's experts are made in the place of the model's, and train whatever was frozen before. */
+static void check_torchtitan_experts(tide_job_builder *b) {
+    static const tide_setting_id ids[] = {TIDE_SET_adapter, TIDE_SET_train_only};
+    if (!tide_job_has_torchtitan_experts(b->job)) return;
+    for (size_t i = 0; i < TIDE_COUNT_OF(ids); i++)
+        if (tide_builder_changes(b, ids[i]))
+            tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, ids[i],
+                                "is not described beside torchtitan's experts, which replace those of the model",
+                                "leave it out, or use parallel.kind=fsdp2");
+}
+
 enum { LEAST_TRANSFORMERS = 4052 }; /* 4.51.3 */
 
 /* A refusal at a setting, with its condition. */
@@ -303,6 +314,7 @@ void tide_check_rank_conflicts(tide_job_builder *b) {
     check_dtensors(b);
     check_refused(b);
     check_megatron_sgd(b);
+    check_torchtitan_experts(b);
     check_ulysses(b);
     check_context_parallel(b);
 }
