@@ -12,10 +12,14 @@ bool tide_model_takes(tide_model *model, const char *name) {
     return false;
 }
 
+const tide_json *tide_described_inputs(const tide_model *model) {
+    const tide_json *inputs = model->instances[model->root].of->inputs;
+    return inputs ? inputs : tide_description_at(model->scopes[0].description, "inputs");
+}
+
 bool tide_make_batch(tide_run *run, const tide_job *job, tide_batch *b, tide_diagnostics *diags) {
     tide_machine *m = &run->machine;
-    const tide_json *inputs = run->model.instances[run->model.root].of->inputs;
-    if (!inputs) inputs = tide_description_at(run->model.scopes[0].description, "inputs");
+    const tide_json *inputs = tide_described_inputs(&run->model);
     m->state.factor = TIDE_FACTOR_INPUT;
     m->op = "inputs";
     for (const tide_json *item = inputs ? inputs->first : NULL; item && b->count < TIDE_INPUT_LIMIT;

@@ -195,9 +195,7 @@ static void v1_warm_up_grad_norm(v1_loop *v) {
 bool tide_play_llama_factory_v1(tide_run *run, const tide_job *job, const tide_strategy *strategy, tide_wrapper *w) {
     tide_machine *m = &run->machine;
     v1_loop v = {.run = run, .job = job, .strategy = strategy, .wrapper = w};
-    const tide_json *inputs = run->model.instances[run->model.root].of->inputs;
-    if (!inputs) inputs = tide_description_at(run->model.scopes[0].description, "inputs");
-    if (tide_json_at(inputs, "pixel_values"))
+    if (tide_json_at(tide_described_inputs(&run->model), "pixel_values"))
         return tide_error(m->diags, TIDE_ERR_UNSUPPORTED, "/settings/trainer",
                           "LLaMA-Factory's v1 trainer is described for models of text",
                           "give the language model by itself");

@@ -198,8 +198,7 @@ static void require_input_grads(tide_run *run, const tide_job *job) {
     const tide_model *model = &run->model;
     bool is_of_factory = tide_trainer_is_of_factory(job);
     if (is_of_factory && (job->adapter == TIDE_adapter_none || job->quant != TIDE_quant_none)) return;
-    const tide_json *inputs = model->instances[model->root].of->inputs;
-    if (!inputs) inputs = tide_description_at(model->scopes[0].description, "inputs");
+    const tide_json *inputs = tide_described_inputs(model);
     bool by_peft = job->adapter != TIDE_adapter_none && (job->trainer != TIDE_trainer_hf || is_of_factory);
     if (by_peft || tide_json_at(inputs, "input_ids"))
         tide_model_require_input_grads(&run->model, job->adapter != TIDE_adapter_none);

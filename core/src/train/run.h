@@ -113,7 +113,9 @@ typedef struct tide_batch {
 
 /* Whether the model's forward() has a parameter of this name. */
 bool tide_model_takes(tide_model *model, const char *name);
-/* The inputs of the root's description, without labels if it has no head for them. False after an error. */
+/* The names of the inputs with the expressions that make them: the root's own, or its description's; NULL: none. */
+const tide_json *tide_described_inputs(const tide_model *model);
+/* Makes the inputs of the root, without labels if it has no head for them. False after an error. */
 bool tide_make_batch(tide_run *run, const tide_job *job, tide_batch *b, tide_diagnostics *diags);
 /* The loss that the model computed, or the mean of its first tensor. Owned by the caller; NULL after an error. */
 tide_tensor *tide_loss_of(tide_machine *m, tide_value output);
