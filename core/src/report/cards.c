@@ -7,18 +7,20 @@
 
 enum { MOST_CARDS = 1024, MOST_TENSOR_PARALLEL = 16 };
 
-/* How the number of GPUs is set; NULL: it is one GPU. */
-static void write_card(tide_writer *w, const tide_query *q, const tide_json *card, const char *ranks, int64_t cards,
+/* Doubles `ranks`, the setting that cuts the job over more GPUs, until it fits; NULL: none does. */
+static void write_card(tide_writer *w, const tide_query *q, const tide_json *card, const char *ranks, int64_t first,
                        int64_t most) {
     const tide_json *name = tide_json_at(card, "name"), *title = tide_json_at(card, "title");
     if (!name || !title || name->kind != TIDE_JSON_STRING || title->kind != TIDE_JSON_STRING) return;
     const char *more[2] = {tide_format(q->arena, "gpu=%s", name->text.at), NULL};
+    int64_t of_setting = first;
     tide_what_if v;
-    for (;; cards *= 2) {
-        if (ranks) more[1] = tide_format(q->arena, "%s=%lld", ranks, (long long)cards);
+    for (;; of_setting *= 2) {
+        if (ranks) more[1] = tide_format(q->arena, "%s=%lld", ranks, (long long)of_setting);
         v = tide_what_if_play(q, more, ranks ? 2 : 1);
-        if (!ranks || v.status != TIDE_OK || v.fits || cards >= most) break;
+        if (!ranks || v.status != TIDE_OK || v.fits || of_setting >= most) break;
     }
+    bool fits = v.status == TIDE_OK && v.fits;
     tide_write_open(w, '{');
     tide_write_string_at(w, "name", name->text.at);
     tide_write_string_at(w, "title", title->text.at);
@@ -26,7 +28,8 @@ static void write_card(tide_writer *w, const tide_query *q, const tide_json *car
         tide_write_string_at(w, "error", strcmp(v.place, "/settings/gpu") == 0 ? v.what : v.message);
     else
         tide_write_what_if(w, &v);
-    tide_write_int_at(w, "cards", v.status == TIDE_OK && v.fits ? cards : 0);
+    tide_write_int_at(w, "cards", !fits ? 0 : v.serves ? of_setting : v.gpus);
+    if (fits && !v.serves) tide_write_int_at(w, "dp", v.data_ranks);
     tide_write_close(w, '}');
 }
 
@@ -50,10 +53,11 @@ bool tide_write_cards(tide_writer *w, const tide_query *q, tide_diagnostics *dia
     const tide_json *cards = tide_json_at(table, "gpus");
     if (!play_as_asked(&now, q, cards, diags)) return false;
     const char *kind = tide_what_if_setting(&now, "parallel.kind");
-    bool is_parallel = *kind && strcmp(kind, "none") != 0;
     bool is_cut = strcmp(tide_what_if_setting(&now, "engine"), "vllm") == 0; /* over several GPUs */
-    const char *ranks = now.serves ? (is_cut ? "tensor_parallel_size" : NULL) : is_parallel ? "parallel.dp" : NULL;
-    int64_t first = is_parallel ? 2 : 1, most = now.serves ? MOST_TENSOR_PARALLEL : MOST_CARDS;
+    bool has_data_ranks = *kind && !tide_text_is_among(tide_text_of(kind), "none|tp|pp"),
+         has_others = now.gpus > now.data_ranks; /* tensor, pipeline and context parallel ones, which stay as many */
+    const char *ranks = now.serves ? (is_cut ? "tensor_parallel_size" : NULL) : has_data_ranks ? "parallel.dp" : NULL;
+    int64_t first = has_data_ranks && !has_others ? 2 : 1, most = now.serves ? MOST_TENSOR_PARALLEL : MOST_CARDS;
     tide_write_open_at(w, "cards", '[');
     for (const tide_json *card = cards ? cards->first : NULL; card; card = card->next)
         write_card(w, q, card, ranks, first, most);

@@ -99,7 +99,8 @@ tide_other_gpus tide_fewest_gpus(const tide_query *q, const tide_what_if *now) {
         other.verdict = tide_what_if_play(q, other.words, other.count);
         if (other.verdict.status != TIDE_OK && is_one) /* adapters are not created on the meta device */
             other.verdict = tide_what_if_play(q, other.words, --other.count);
-        other.title = tide_format(q->arena, "%lld of these GPUs%s", (long long)ranks, is_one ? ", by FSDP2" : "");
+        int64_t gpus = now->serves ? ranks : other.verdict.gpus;
+        other.title = tide_format(q->arena, "%lld of these GPUs%s", (long long)gpus, is_one ? ", by FSDP2" : "");
         if (tide_what_if_lasts(&other.verdict)) return other;
         if (other.verdict.status != TIDE_OK || (!now->serves && other.verdict.need >= least)) break;
         least = other.verdict.need;

@@ -69,6 +69,8 @@ static bool play_query(tide_what_if *v, const tide_query *q, tide_arena *arena, 
     v->there = job->device_bytes;
     v->allocated = r.replay.allocated_peak;
     v->reserved = r.replay.reserved_peak;
+    v->gpus = tide_job_world(job);
+    v->data_ranks = job->parallel_dp;
     tide_factors_at_peak(&r, v->factors);
     v->parts = tide_parts_at_peak(&r, &v->part_count, q->arena);
     keep_stages(v, q->arena, run, job);

@@ -25,6 +25,7 @@ typedef struct tide_what_if {
     uint64_t need;                     /* reserved, and outside of the allocator */
     uint64_t there;                    /* capacity of the GPU; 0: without limit */
     uint64_t allocated, reserved;
+    int64_t gpus, data_ranks;            /* of a job that trains */
     bool serves;                         /* for an inference server: */
     int64_t requests, tokens;            /* that fit at once; in its cache */
     uint64_t factors[TIDE_FACTOR_COUNT]; /* at the peak */

@@ -9,7 +9,7 @@ import { shown as report, shownValue as valueOf } from '../shown.js';
 import { Bytes } from './marks.jsx';
 import { apply, Fits, NoAnswer, useAnswers } from './played.jsx';
 
-/** @typedef {import('./played.jsx').Figures & {name: string, title: string, cards: number, requests?: number, error?: string}} Card  requests: that a server on it holds at once */
+/** @typedef {import('./played.jsx').Figures & {name: string, title: string, cards: number, dp?: number, requests?: number, error?: string}} Card  cards: how many GPUs, dp: data parallel ranks of training; requests: that a server on it holds at once */
 
 /** The smallest that it runs on first, then where that cannot be told; of the others those that lack the least. @param {Card} a @param {Card} b */
 function inOrder(a, b) {
@@ -19,8 +19,11 @@ function inOrder(a, b) {
   return size(a) - size(b);
 }
 
+/** Whether the job has data parallel ranks, which may be one beside others. */
+const hasRanks = () => Number(valueOf('parallel.dp') || 1) > 1;
+
 /** What the core varied to find how many it takes: a server is cut over GPUs, a training job takes more data. @param {Card} card */
-const wordsOf = ({ name, cards }) => [`gpu=${name}`, ...(cards > 1 ? [`${report.value?.serving ? 'tensor_parallel_size' : 'parallel.dp'}=${cards}`] : [])];
+const wordsOf = ({ name, cards, dp = 1 }) => [`gpu=${name}`, ...(report.value?.serving ? (cards > 1 ? [`tensor_parallel_size=${cards}`] : []) : dp > 1 || hasRanks() ? [`parallel.dp=${dp}`] : [])];
 
 /** The largest batch by GPU, once it is wanted: a number, 0 where none fits, -1 where there is no answer. @param {Card[]} list @param {boolean} isWanted */
 function useLargest(list, isWanted) {
@@ -54,7 +57,7 @@ export default function Cards() {
   const list = reply?.ok ? [...reply.cards].sort(inOrder) : [];
   const largest = useLargest(list.filter(({ error }) => !error), isWanted);
   if (!reply?.ok) return <NoAnswer reply={reply} />;
-  const tokens = (/** @type {Card} */ { name, cards }) => tokensOf((setting) => (setting === 'batch' ? String(largest[name]) : setting === 'parallel.dp' && cards > 1 ? String(cards) : valueOf(setting)));
+  const tokens = (/** @type {Card} */ { name, dp }) => tokensOf((setting) => (setting === 'batch' ? String(largest[name]) : setting === 'parallel.dp' && dp ? String(dp) : valueOf(setting)));
   const isServed = !!report.value?.serving;
   const gets = (/** @type {Card} */ card) => (isServed ? card.requests ?? 0 : largest[card.name] > 0 ? tokens(card) : 0);
   const per = (/** @type {Card} */ card) => { const price = prices.value[card.name] * Math.max(1, card.cards); return gets(card) > 0 && price > 0 ? fixed(gets(card) / price) : ''; };
