@@ -263,6 +263,8 @@ static void cut_layers(family *f, const tide_json *config, const char *path) {
                                            {"attention_types", "[[[\"global\",\"local\",\"global\"],1]]"},
                                            {"attention_layers", "[\"global\",\"local\",\"global\"]"},
                                            {"activation_sparsity_pattern", "[0.95,0,0]"},
+                                           {"kda_layers", "[1,2]"},
+                                           {"full_attn_layers", "[3]"},
                                            {"num_kv_shared_layers", "0"}};
     for (const tide_json *entry = config->first; entry; entry = entry->next) {
         char name[64];
