@@ -29,7 +29,7 @@ static void write_card(tide_writer *w, const tide_query *q, const tide_json *car
     else
         tide_write_what_if(w, &v);
     tide_write_int_at(w, "cards", !fits ? 0 : v.serves ? of_setting : v.gpus);
-    if (fits && !v.serves) tide_write_int_at(w, "dp", v.data_ranks);
+    if (fits && ranks && !v.serves) tide_write_int_at(w, "dp", of_setting);
     tide_write_close(w, '}');
 }
 

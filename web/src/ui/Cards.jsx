@@ -19,11 +19,8 @@ function inOrder(a, b) {
   return size(a) - size(b);
 }
 
-/** Whether the job has data parallel ranks, which may be one beside others. */
-const hasRanks = () => Number(valueOf('parallel.dp') || 1) > 1;
-
 /** What the core varied to find how many it takes: a server is cut over GPUs, a training job takes more data. @param {Card} card */
-const wordsOf = ({ name, cards, dp = 1 }) => [`gpu=${name}`, ...(report.value?.serving ? (cards > 1 ? [`tensor_parallel_size=${cards}`] : []) : dp > 1 || hasRanks() ? [`parallel.dp=${dp}`] : [])];
+const wordsOf = ({ name, cards, dp }) => [`gpu=${name}`, ...(dp ? [`parallel.dp=${dp}`] : report.value?.serving && cards > 1 ? [`tensor_parallel_size=${cards}`] : [])];
 
 /** The largest batch by GPU, once it is wanted: a number, 0 where none fits, -1 where there is no answer. @param {Card[]} list @param {boolean} isWanted */
 function useLargest(list, isWanted) {
