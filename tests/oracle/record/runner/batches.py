@@ -77,11 +77,11 @@ def of_lengths(case: Case, micro: int) -> Case:
 
 def maker_of(model: Model) -> Callable[[Maker], Batch]:
     """By what the configuration is of: diffusers and timm, then the type and the class of transformers."""
-    from . import multimodal
+    from . import diffusion, multimodal
 
     config = model.config
     if "_class_name" in config:
-        return diffusion_batch
+        return diffusion.maker_of(config["_class_name"])
     if "architecture" in config:
         return timm_batch
     if model.type in multimodal.MAKERS:
@@ -170,60 +170,4 @@ def contrastive_batch(make: Maker) -> Batch:
         "input_ids": make.tokens(text.get("vocab_size", 32000), length),
         "pixel_values": make.floats(make.case.batch, 3, height, width),
         "return_loss": True,
-    }
-
-
-LATENT_SCALE = 8  # pixels of a side of one latent: AutoencoderKL
-PROMPT_TOKENS = 77  # of CLIP's text encoder
-FLUX_PATCH = 2  # latents of a side of one token: FluxPipeline._pack_latents
-FLUX_SIDE = 1024  # pixels: FluxPipeline.default_sample_size
-FLUX_PROMPT_TOKENS = 512  # FluxPipeline.__call__'s max_sequence_length
-SD3_PROMPT_TOKENS = PROMPT_TOKENS + 256  # and T5's: StableDiffusion3Pipeline.__call__'s max_sequence_length
-
-
-def flux_batch(make: Maker) -> Batch:
-    case, config = make.case, make.config
-    height, width = (s // LATENT_SCALE // FLUX_PATCH for s in case.image_size or (FLUX_SIDE, FLUX_SIDE))
-    latent = make.floats(case.batch, height * width, config["in_channels"])
-    batch = {
-        "hidden_states": latent,
-        "encoder_hidden_states": make.floats(case.batch, FLUX_PROMPT_TOKENS, config["joint_attention_dim"]),
-        "pooled_projections": make.floats(case.batch, config["pooled_projection_dim"]),
-        "timestep": make.floats(case.batch),
-        "img_ids": make.floats(height * width, 3),
-        "txt_ids": make.floats(FLUX_PROMPT_TOKENS, 3),
-        "target": torch.empty_like(latent),
-    }
-    return {**batch, "guidance": make.floats(case.batch)} if config["guidance_embeds"] else batch
-
-
-def diffusion_batch(make: Maker) -> Batch:
-    case, config = make.case, make.config
-    if config["_class_name"].startswith("Flux"):
-        return flux_batch(make)
-    side = config["sample_size"]
-    height, width = (s // LATENT_SCALE for s in case.image_size) if case.image_size else (side, side)
-    latent = make.floats(case.batch, config["in_channels"], height, width)
-    timestep = torch.zeros(case.batch, dtype=torch.long)
-    if config["_class_name"].startswith("UNet"):
-        return {
-            "sample": latent,
-            "timestep": timestep,
-            "target": torch.empty_like(latent),
-            "encoder_hidden_states": make.floats(case.batch, PROMPT_TOKENS, config["cross_attention_dim"]),
-        }
-    target = torch.empty(case.batch, config["out_channels"], height, width, dtype=latent.dtype, device="cuda")
-    if config["_class_name"].startswith("SD3"):
-        return {
-            "hidden_states": latent,
-            "encoder_hidden_states": make.floats(case.batch, SD3_PROMPT_TOKENS, config["joint_attention_dim"]),
-            "pooled_projections": make.floats(case.batch, config["pooled_projection_dim"]),
-            "timestep": make.floats(case.batch),
-            "target": target,
-        }
-    return {
-        "hidden_states": latent,
-        "timestep": timestep,
-        "class_labels": torch.zeros(case.batch, dtype=torch.long),
-        "target": target,
     }

@@ -80,9 +80,11 @@ def construct(config: Config, dtype: Any, attention: str, where: ContextManager[
         with where:
             torch.set_default_dtype(dtype)
             try:
-                return getattr(diffusers, config["_class_name"]).from_config(config)
+                made = getattr(diffusers, config["_class_name"]).from_config(config)
             finally:
                 torch.set_default_dtype(before)
+        put_tables_on_host(made)
+        return made
     if "architecture" in config:
         import timm
 
@@ -95,6 +97,14 @@ def construct(config: Config, dtype: Any, attention: str, where: ContextManager[
     of_parts = parts if "audio_config" in config else attention
     with where:
         return model_class(config)._from_config(settings, dtype=dtype, attn_implementation=of_parts)
+
+
+def put_tables_on_host(model: Any) -> None:
+    """Tensors that are neither parameters nor buffers are made on the host whatever the model's device is."""
+    for module in model.modules():
+        for name, value in vars(module).items():
+            if isinstance(value, torch.Tensor):
+                setattr(module, name, torch.empty_like(value, device="cpu"))
 
 
 def model_class(config: Config) -> Any:
