@@ -68,28 +68,28 @@ static int64_t size_of_model(const tide_megatron *g, const char *size) {
     return v.kind == TIDE_VALUE_INT ? v.integer : 0;
 }
 
-static int64_t megatron_layers_of(const tide_megatron *g, int64_t stage) {
+/* What a method of the rank says of a stage. */
+static int64_t number_of_stage(const tide_megatron *g, const char *method, int64_t stage) {
     static const char *const names[] = {"stage"};
     tide_value values[] = {tide_of_int(stage)};
-    tide_value made = tide_model_method(g->w->model, TIDE_TEXT("layers_of"), names, values, 1);
+    tide_value made = tide_model_method(g->w->model, tide_text_of(method), names, values, 1);
     return made.kind == TIDE_VALUE_INT && made.integer > 0 ? made.integer : 0;
 }
 
-/* In a mixture of experts the first dense_layers layers are dense. */
+/* Layers of two kinds: without experts, and with them. */
 static void find_megatron_stages(tide_megatron *g) {
     tide_arena *arena = g->w->model->m->arena;
     const tide_topology *t = &g->topology;
     uint32_t ranks = (uint32_t)t->pp, chunks = (uint32_t)g->chunk_count, stages = ranks * chunks;
-    int64_t dense = size_of_model(g, "dense_layers"), layers = size_of_model(g, "num_layers"), all = 0;
+    int64_t layers = size_of_model(g, "num_layers"), all = 0;
     tide_stages s = {.ranks = ranks, .chunks = chunks, .kinds = 2, .apart = t->world / t->pp};
     s.of_rank = TIDE_NEW(arena, uint32_t, stages);
     s.layers = TIDE_NEW(arena, uint32_t, 2 * stages);
     for (uint32_t stage = 0; stage < stages; stage++) {
-        int64_t count = megatron_layers_of(g, stage), of_dense = dense < count ? dense : count;
+        int64_t count = number_of_stage(g, "layers_of", stage), of_dense = number_of_stage(g, "dense_layers_of", stage);
         s.of_rank[stage % ranks * chunks + stage / ranks] = stage;
         s.layers[2 * stage] = (uint32_t)of_dense;
         s.layers[2 * stage + 1] = (uint32_t)(count - of_dense);
-        dense -= of_dense;
         all += count;
     }
     if (all != layers)
@@ -116,6 +116,7 @@ static void float16_module(tide_wrapper *w) {
         if (model->instances[i].of && tide_method_find(model->instances[i].of, method))
             tide_model_call(model, i, method, TIDE_FACTOR_TEMPORARY);
     tide_cast_model(w, model->state.dtype);
+    for (uint32_t i = 0; i < model->buffer_count; i++) tide_set_factor(model->m, model->buffers[i], TIDE_FACTOR_BUFFER);
 }
 
 /* clip_grads.py, clip_grad_by_total_norm_fp32 */

@@ -10,14 +10,14 @@
 #define ARGUMENTS_OF_GPT                                                                                               \
     "num_layers|hidden_size|ffn_hidden_size|num_attention_heads|group_query_attention|num_query_groups|kv_channels|"   \
     "max_position_embeddings|vocab_size|padded_vocab_size|normalization|swiglu|num_experts|position_embedding_type|"   \
-    "untie_embeddings_and_output_weights|disable_bias_linear|add_qkv_bias|qk_layernorm|hidden_dropout|"                \
-    "attention_dropout|moe_router_topk|moe_ffn_hidden_size|moe_router_pre_softmax|"                                    \
-    "use_rotary_position_embeddings"
+    "untie_embeddings_and_output_weights|disable_bias_linear|add_qkv_bias|hidden_dropout|attention_dropout|"           \
+    "squared_relu|use_rotary_position_embeddings"
 
 enum { GPT2_VOCABULARY = 50257 };
 
 static const tide_key_row megatron_rows[] = {
     KEY_NEUTRAL(ARGUMENTS_OF_GPT),
+    KEY_NEUTRAL(TIDE_GPT_FIELDS),
 #include "job/readers/keys/megatron.def"
 };
 
@@ -35,13 +35,25 @@ static int64_t vocabulary_of(tide_claims *c, const tide_json *root) {
     return GPT2_VOCABULARY;
 }
 
+/* --kv-lora-rank is 32 if it is not given, unlike in MLATransformerConfig. */
+static const tide_json *with_script_defaults(const tide_claims *c, const tide_json *root) {
+    if (!tide_option_is_on(root, "multi_latent_attention", false) || tide_json_at(root, "kv_lora_rank")) return root;
+    tide_json *given = tide_json_clone(c->arena, root),
+              *rank = tide_argument_json(c->arena, TIDE_TEXT("32"), "", c->diags);
+    tide_json_put(c->arena, given, TIDE_TEXT("kv_lora_rank"), rank);
+    return given;
+}
+
 /* The TransformerConfig made from the arguments (core_transformer_config_from_args). */
 static void make_model_of_arguments(tide_claims *c, const tide_claims_file *file) {
     const tide_json *root = file->root;
-    bool has_rotary = tide_option_is_on(root, "use_rotary_position_embeddings", false);
+    bool has_rotary = tide_option_is_on(root, "use_rotary_position_embeddings", false),
+         is_gated = tide_option_is_on(root, "swiglu", false),
+         is_squared = tide_option_is_on(root, "squared_relu", false);
     tide_gpt_make(
         c, file,
         &(tide_gpt){
+            .fields = with_script_defaults(c, root),
             .keys = ARGUMENTS_OF_GPT,
             .section = "",
             .layers = tide_option_size(root, "num_layers", 0),
@@ -55,13 +67,12 @@ static void make_model_of_arguments(tide_claims *c, const tide_claims_file *file
             .positions = tide_option_size(root, "max_position_embeddings", 0),
             .vocabulary = vocabulary_of(c, root),
             .experts = tide_option_size(root, "num_experts", 0),
-            .chosen_experts = tide_option_size(root, "moe_router_topk", 0),
-            .expert_inner = tide_option_size(root, "moe_ffn_hidden_size", 0),
-            .is_gated = tide_option_is_on(root, "swiglu", false),
+            .is_gated = is_gated,
+            .activation = is_gated     ? "silu"
+                          : is_squared ? "squared_relu"
+                                       : "gelu",
             .has_bias = !tide_option_is_on(root, "disable_bias_linear", false),
             .has_qkv_bias = tide_option_is_on(root, "add_qkv_bias", false),
-            .has_qk_norm = tide_option_is_on(root, "qk_layernorm", false),
-            .has_pre_softmax = tide_option_is_on(root, "moe_router_pre_softmax", false),
             .is_tied = !tide_option_is_on(root, "untie_embeddings_and_output_weights", false),
             .norm = tide_option_word(root, "normalization", "LayerNorm"),
             .position = tide_option_word(root, "position_embedding_type", has_rotary ? "rope" : "learned_absolute"),
@@ -79,9 +90,15 @@ static void settle_gradients(tide_claims *c, const tide_json *root) {
     tide_imply(c, TIDE_SET_parallel_grad_reduce_in_fp32, "false");
 }
 
-/* A fused activation has two switches, of which its own is read (core_transformer_config_from_args). */
+/* A fused activation has two switches, of which its own is read (core_transformer_config_from_args); GeLU is not fused
+ * without a bias (validate_args). */
 static void settle_activation(tide_claims *c, const tide_json *root) {
-    const char *own = tide_option_is_on(root, "swiglu", false) ? "no_bias_swiglu_fusion" : "no_bias_gelu_fusion";
+    bool is_gated = tide_option_is_on(root, "swiglu", false);
+    const char *own = is_gated ? "no_bias_swiglu_fusion" : "no_bias_gelu_fusion";
+    if (!is_gated && tide_option_is_on(root, "disable_bias_linear", false) && tide_json_at(root, "num_layers")) {
+        tide_megatron_force(c, TIDE_SET_parallel_bias_activation_fusion, "false");
+        return;
+    }
     bool is_claimed = c->settings[TIDE_SET_parallel_bias_activation_fusion],
          says_model = tide_json_at(root, "num_layers");
     if (is_claimed && says_model && !tide_option_is_on(root, own, false))

@@ -6,13 +6,21 @@
 
 #include "job/readers/claims.h"
 
+/* Fields of TransformerConfig and MLATransformerConfig that all programs call the same, with the same defaults. */
+#define TIDE_GPT_FIELDS                                                                                                \
+    "moe_router_topk|moe_ffn_hidden_size|moe_router_pre_softmax|moe_router_score_function|"                            \
+    "moe_router_enable_expert_bias|moe_router_topk_scaling_factor|moe_z_loss_coeff|moe_layer_freq|"                    \
+    "moe_shared_expert_intermediate_size|moe_shared_expert_gate|qk_layernorm|rotary_percent|rotary_interleaved|"       \
+    "multi_latent_attention|q_lora_rank|kv_lora_rank|qk_head_dim|qk_pos_emb_head_dim|v_head_dim|rope_type|"            \
+    "original_max_position_embeddings"
+
 /* A GPTModel in terms of TransformerConfig; a size of 0: the framework's default. */
 typedef struct tide_gpt {
-    int64_t layers, hidden, heads, groups, inner, head_size, positions, vocabulary, experts, chosen_experts,
-        expert_inner;
-    bool is_gated, has_bias, has_qkv_bias, has_qk_norm, is_tied, has_pre_softmax;
-    const char *norm, *position, *hidden_dropout, *attention_dropout;
-    const char *keys; /* keys of the file that define it, separated by `|`, below `section` */
+    int64_t layers, hidden, heads, groups, inner, head_size, positions, vocabulary, experts;
+    bool is_gated, has_bias, has_qkv_bias, is_tied;
+    const char *activation, *norm, *position, *hidden_dropout, *attention_dropout;
+    const tide_json *fields; /* the object that has those of TIDE_GPT_FIELDS */
+    const char *keys;        /* keys of the file that define it beside these, separated by `|`, below `section` */
     const char *section;
 } tide_gpt;
 
@@ -34,6 +42,10 @@ tide_gpt tide_gpt_of_options(const tide_claims *c, const tide_json *model);
 
 /* Makes the configuration of a GPTModel replace the model's own; does nothing if that is given or sizes are missing. */
 void tide_gpt_make(tide_claims *c, const tide_claims_file *file, const tide_gpt *gpt);
+
+/* layer_pattern.c: moe_layer_freq as a list of layers with experts (1) and without (0), like "([0]*3+[1]*11)", as JSON;
+ * NULL: it is none, which is an error. */
+const char *tide_megatron_layer_pattern(tide_claims *c, const char *section, const tide_json *value);
 
 /* Data parallel ranks and micro-batches, from the number of processes and the global batch size. */
 void tide_megatron_settle_layout(tide_claims *c);

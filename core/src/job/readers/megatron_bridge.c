@@ -10,11 +10,11 @@
 #define FIELDS_OF_GPT                                                                                                  \
     "num_layers|hidden_size|ffn_hidden_size|num_attention_heads|num_query_groups|kv_channels|vocab_size|"              \
     "normalization|gated_linear_unit|activation_func|num_moe_experts|position_embedding_type|add_bias_linear|"         \
-    "add_qkv_bias|share_embeddings_and_output_weights|qk_layernorm|hidden_dropout|attention_dropout|moe_router_topk|"  \
-    "moe_ffn_hidden_size|moe_router_pre_softmax"
+    "add_qkv_bias|share_embeddings_and_output_weights|hidden_dropout|attention_dropout"
 
 static const tide_key_row bridge_model_rows[] = {
     KEY_NEUTRAL(FIELDS_OF_GPT),
+    KEY_NEUTRAL(TIDE_GPT_FIELDS),
     KEY_SETS("seq_length", seq, ""),
     KEY_SETS("overlap_p2p_comm", parallel_overlap_p2p, ""),
     KEY_REFUSED("transformer_impl", "builds layers without Transformer Engine", "transformer_engine"),
@@ -263,8 +263,10 @@ static void make_model_of_provider(tide_claims *c, const tide_claims_file *file)
     int64_t vocabulary = tide_option_size(model, "vocab_size", 0),
             cut = 128 * tide_option_size(model, "tensor_model_parallel_size", 1);
     if (tide_claims_have_model(c) || !tide_option_size(model, "num_layers", 0)) return;
+    const char *squared = "megatron.core.activations.squared_relu";
     if (!tide_option_is_one_of(c, "model/activation_func", activation,
-                               is_gated ? "torch.nn.functional.silu" : "torch.nn.functional.gelu"))
+                               is_gated ? "torch.nn.functional.silu"
+                                        : tide_format(c->arena, "torch.nn.functional.gelu|%s", squared)))
         return;
     if (vocabulary % cut && !tide_option_is_on(model, "should_pad_vocab", true)) {
         tide_claims_refuse(c, TIDE_ERR_UNSUPPORTED, "model/should_pad_vocab",
@@ -276,6 +278,7 @@ static void make_model_of_provider(tide_claims *c, const tide_claims_file *file)
     gpt.keys = FIELDS_OF_GPT;
     gpt.vocabulary = vocabulary;
     gpt.is_gated = is_gated;
+    gpt.activation = is_gated ? "silu" : strcmp(activation, squared) == 0 ? "squared_relu" : "gelu";
     gpt.has_bias = tide_option_is_on(model, "add_bias_linear", true);
     gpt.has_qkv_bias = tide_option_is_on(model, "add_qkv_bias", false);
     gpt.norm = tide_option_word(model, "normalization", "LayerNorm");

@@ -123,16 +123,21 @@ static void check_stages(tide_claims *c, const tide_json *root) {
 
 static void check_model(tide_claims *c, const tide_json *root) {
     int64_t positions = tide_option_size(root, "max_position_embeddings", 0), seq = size_claimed(c, TIDE_SET_seq, 0);
-    bool is_local = is_said(c, TIDE_SET_parallel_impl, "local");
-    const contradiction rows[] = {{positions && positions < seq, "max_position_embeddings",
-                                   tide_format(c->arena,
-                                               "\"max_position_embeddings (%" PRId64
-                                               ") must be greater than or equal to seq_length (%" PRId64 ").\"",
-                                               positions, seq),
-                                   "give --max-position-embeddings"},
-                                  {is_local && tide_option_is_on(root, "apply_layernorm_1p", false),
-                                   "apply_layernorm_1p", "\"zero_centered_gamma not supported by torch LayerNorm\"",
-                                   "leave it out"}};
+    bool is_local = is_said(c, TIDE_SET_parallel_impl, "local"),
+         is_latent = tide_option_is_on(root, "multi_latent_attention", false);
+    const contradiction rows[] = {
+        {positions && positions < seq, "max_position_embeddings",
+         tide_format(c->arena,
+                     "\"max_position_embeddings (%" PRId64 ") must be greater than or equal to seq_length (%" PRId64
+                     ").\"",
+                     positions, seq),
+         "give --max-position-embeddings"},
+        {is_local && tide_option_is_on(root, "apply_layernorm_1p", false), "apply_layernorm_1p",
+         "\"zero_centered_gamma not supported by torch LayerNorm\"", "leave it out"},
+        {is_latent && tide_option_is_on(root, "group_query_attention", false), "group_query_attention",
+         "\"Group query attention is mutually exclusive with multi latent attention.\"", "leave one out"},
+        {!is_latent && strcmp(tide_option_word(root, "rope_type", "rope"), "rope") != 0, "rope_type",
+         "\"Common attention only support rope_type=\"rope\"\"", "leave it out"}};
     refuse_contradictions(c, rows, TIDE_COUNT_OF(rows));
 }
 

@@ -63,10 +63,7 @@ tide_gpt tide_gpt_of_options(const tide_claims *c, const tide_json *model) {
         .inner = tide_option_size(model, "ffn_hidden_size", 4 * hidden),
         .head_size = tide_option_size(model, "kv_channels", 0),
         .experts = tide_option_size(model, "num_moe_experts", 0),
-        .chosen_experts = tide_option_size(model, "moe_router_topk", 0),
-        .expert_inner = tide_option_size(model, "moe_ffn_hidden_size", 0),
-        .has_qk_norm = tide_option_is_on(model, "qk_layernorm", false),
-        .has_pre_softmax = tide_option_is_on(model, "moe_router_pre_softmax", false),
+        .fields = model,
         .is_tied = tide_option_is_on(model, "share_embeddings_and_output_weights", true),
         .position = tide_option_word(model, "position_embedding_type", "learned_absolute"),
         .hidden_dropout = tide_option_number(c, model, "hidden_dropout", "0.1"),
@@ -74,34 +71,56 @@ tide_gpt tide_gpt_of_options(const tide_claims *c, const tide_json *model) {
     };
 }
 
-/* Keys of a Llama or a Mixtral, and differences in terms of TransformerConfig, as
- * models/architectures/megatron/gpt.json reads them. */
+/* A field's value as JSON; NULL: it is none, which is an error. */
+static const char *field_value(tide_claims *c, const char *section, const tide_json *value) {
+    const char *key = tide_format(c->arena, "%s%s", section, value->key.at),
+               *choices = tide_text_is(value->key, "rope_type") ? "rope|yarn" : "softmax|sigmoid";
+    if (value->kind != TIDE_JSON_STRING) return tide_argument_json_text(c->arena, value);
+    bool is_word = tide_option_is_one_of(c, key, value->text.at, choices);
+    return is_word ? tide_format(c->arena, "\"%s\"", value->text.at) : NULL;
+}
+
+/* Those of TIDE_GPT_FIELDS that are given; layers with experts by a number, or as a list. */
+static const char *shared_fields(tide_claims *c, const tide_gpt *g) {
+    tide_text rest = tide_text_of(TIDE_GPT_FIELDS), name;
+    const char *text = "";
+    while (tide_piece_next(&rest, '|', &name)) {
+        const tide_json *value = tide_json_find(g->fields, name);
+        if (!value || value->kind == TIDE_JSON_NULL) continue;
+        const char *key = tide_text_copy(c->arena, name), *given;
+        if (tide_text_is(name, "moe_layer_freq") && value->kind != TIDE_JSON_NUMBER) {
+            given = tide_megatron_layer_pattern(c, g->section, value);
+            key = "moe_layer_pattern";
+        } else {
+            given = field_value(c, g->section, value);
+        }
+        if (given) text = tide_format(c->arena, "%s,\"%s\":%s", text, key, given);
+    }
+    return text;
+}
+
+/* Fields of TransformerConfig and arguments of GPTModel, as models/architectures/megatron/gpt_model.json reads them. */
 static const char *gpt_config(tide_claims *c, const tide_gpt *g) {
     int64_t gated = g->hidden * 8 / 3 / 64 * 64, inner = g->inner ? g->inner : g->is_gated ? gated : 4 * g->hidden;
-    const char *text = tide_format(
-        c->arena,
-        "{\"architectures\":[\"%s\"],\"model_type\":\"%s\",\"num_hidden_layers\":%" PRId64 ",\"hidden_size\":%" PRId64
-        ",\"num_attention_heads\":%" PRId64 ",\"num_key_value_heads\":%" PRId64 ",\"intermediate_size\":%" PRId64
-        ",\"head_dim\":%" PRId64 ",\"max_position_embeddings\":%" PRId64 ",\"tie_word_embeddings\":%s",
-        g->experts ? "MixtralForCausalLM" : "LlamaForCausalLM", g->experts ? "mixtral" : "llama", g->layers, g->hidden,
-        g->heads, g->groups ? g->groups : g->heads, inner, g->head_size ? g->head_size : g->hidden / g->heads,
-        g->positions ? g->positions : 2048, g->is_tied ? "true" : "false");
+    const char *text =
+        tide_format(c->arena,
+                    "{\"architectures\":[\"GPTModel\"],\"model_type\":\"gpt_model\",\"num_layers\":%" PRId64
+                    ",\"hidden_size\":%" PRId64 ",\"num_attention_heads\":%" PRId64 ",\"num_query_groups\":%" PRId64
+                    ",\"ffn_hidden_size\":%" PRId64 ",\"kv_channels\":%" PRId64 ",\"max_position_embeddings\":%" PRId64
+                    ",\"share_embeddings_and_output_weights\":%s",
+                    g->layers, g->hidden, g->heads, g->groups ? g->groups : g->heads, inner,
+                    g->head_size ? g->head_size : g->hidden / g->heads, g->positions ? g->positions : 2048,
+                    g->is_tied ? "true" : "false");
     text =
         tide_format(c->arena,
                     "%s,\"normalization\":\"%s\",\"gated_linear_unit\":%s,\"activation\":\"%s\",\"add_bias_linear\":%s"
-                    ",\"add_qkv_bias\":%s,\"qk_layernorm\":%s,\"position_embedding_type\":\"%s\",\"hidden_dropout\":%s"
+                    ",\"add_qkv_bias\":%s,\"position_embedding_type\":\"%s\",\"hidden_dropout\":%s"
                     ",\"attention_dropout\":%s",
-                    text, g->norm, g->is_gated ? "true" : "false", g->is_gated ? "silu" : "gelu",
-                    g->has_bias ? "true" : "false", g->has_qkv_bias ? "true" : "false",
-                    g->has_qk_norm ? "true" : "false", g->position, g->hidden_dropout, g->attention_dropout);
-    if (g->experts)
-        text = tide_format(c->arena,
-                           "%s,\"num_local_experts\":%" PRId64 ",\"num_experts_per_tok\":%" PRId64
-                           ",\"moe_intermediate_size\":%" PRId64 ",\"moe_router_pre_softmax\":%s",
-                           text, g->experts, g->chosen_experts ? g->chosen_experts : 2,
-                           g->expert_inner ? g->expert_inner : inner, g->has_pre_softmax ? "true" : "false");
+                    text, g->norm, g->is_gated ? "true" : "false", g->activation, g->has_bias ? "true" : "false",
+                    g->has_qkv_bias ? "true" : "false", g->position, g->hidden_dropout, g->attention_dropout);
+    if (g->experts) text = tide_format(c->arena, "%s,\"num_moe_experts\":%" PRId64, text, g->experts);
     if (g->vocabulary) text = tide_format(c->arena, "%s,\"vocab_size\":%" PRId64, text, g->vocabulary);
-    return tide_format(c->arena, "%s}", text);
+    return tide_format(c->arena, "%s%s}", text, shared_fields(c, g));
 }
 
 /* Marks the keys that the model is made of as used. */
@@ -109,14 +128,16 @@ static void mark_used(const tide_gpt *gpt, tide_file_key *first) {
     size_t before = strlen(gpt->section);
     for (tide_file_key *entry = first; entry; entry = entry->next) {
         if (entry->effect != TIDE_KEY_IGNORED || strncmp(entry->key, gpt->section, before) != 0) continue;
-        if (tide_text_is_among(tide_text_of(entry->key + before), gpt->keys)) entry->effect = TIDE_KEY_USED;
+        tide_text key = tide_text_of(entry->key + before);
+        if (tide_text_is_among(key, gpt->keys) || tide_text_is_among(key, TIDE_GPT_FIELDS))
+            entry->effect = TIDE_KEY_USED;
     }
 }
 
 void tide_gpt_make(tide_claims *c, const tide_claims_file *file, const tide_gpt *gpt) {
     if (tide_claims_have_model(c) || !gpt->layers || !gpt->hidden || !gpt->heads) return;
     if (!tide_option_is_one_of(c, "normalization", gpt->norm, "LayerNorm|RMSNorm") ||
-        !tide_option_is_one_of(c, "position_embedding_type", gpt->position, "rope|learned_absolute"))
+        !tide_option_is_one_of(c, "position_embedding_type", gpt->position, "rope|learned_absolute|none"))
         return;
     mark_used(gpt, file->summary->first);
     if (!gpt->vocabulary && !c->arguments->has_vocabulary)

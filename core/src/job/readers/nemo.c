@@ -11,8 +11,7 @@
 #define NEMO_KEYS_OF_GPT                                                                                               \
     "num_layers|hidden_size|ffn_hidden_size|num_attention_heads|num_query_groups|kv_channels|normalization|"           \
     "activation|num_moe_experts|position_embedding_type|bias|qkv_bias|share_embeddings_and_output_weights|"            \
-    "qk_layernorm|hidden_dropout|attention_dropout|moe_router_topk|moe_ffn_hidden_size|max_position_embeddings|"       \
-    "override_vocab_size|moe_router_pre_softmax"
+    "hidden_dropout|attention_dropout|max_position_embeddings|override_vocab_size"
 
 static const tide_key_row nemo_optim_rows[] = {
     KEY_SETS("name", parallel_distributed_optimizer,
@@ -52,6 +51,7 @@ SECTION(trainer, NULL);
 
 static const tide_key_row nemo_model_rows[] = {
     KEY_NEUTRAL(NEMO_KEYS_OF_GPT),
+    KEY_NEUTRAL(TIDE_GPT_FIELDS),
     KEY_HOLDS("optim", nemo_optim_keys),
     KEY_HOLDS("data", nemo_data_keys),
     KEY_HOLDS("peft", nemo_peft_keys),
@@ -107,6 +107,7 @@ static void make_model_of_nemo(tide_claims *c, const tide_claims_file *file) {
     gpt.positions = tide_option_size(model, "max_position_embeddings", 0);
     gpt.vocabulary = tide_option_size(model, "override_vocab_size", 0);
     gpt.is_gated = tide_text_ends(tide_text_of(activation), TIDE_TEXT("swiglu"));
+    gpt.activation = gpt.is_gated ? "silu" : "gelu";
     gpt.has_bias = tide_option_is_on(model, "bias", true);
     gpt.has_qkv_bias = tide_option_is_on(model, "qkv_bias", false);
     gpt.norm = strcmp(norm, "rmsnorm") == 0 ? "RMSNorm" : "LayerNorm";

@@ -181,6 +181,8 @@ static tide_value op_requires_grad(tide_machine *m, tide_value *a) {
 static tide_value op_set_data(tide_machine *m, tide_value *a) {
     tide_tensor *t = tide_arg_tensor(m, a[0]), *value = tide_alias(m, tide_arg_tensor(m, a[1]));
     tide_storage *old = t->storage;
+    bool is_buffer =
+        !old->is_untracked && tide_timeline_at(&m->timeline, old->allocation)->factor == TIDE_FACTOR_BUFFER;
     t->storage = value->storage;
     value->storage = old;
     t->dtype = value->dtype;
@@ -191,6 +193,7 @@ static tide_value op_set_data(tide_machine *m, tide_value *a) {
         tide_set_factor(m, value, TIDE_FACTOR_TEMPORARY); /* made while loading */
     tide_release(m, value);
     if (t->is_parameter) tide_set_factor(m, t, TIDE_FACTOR_PARAMETER);
+    if (is_buffer) tide_set_factor(m, t, TIDE_FACTOR_BUFFER);
     return tide_none();
 }
 

@@ -2,11 +2,13 @@
 """config.json as Megatron's configuration.
 
 gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen3_moe, deepseek v2 and v3 shapes, and the families of bridge.py; rope
-scaling and the windows of Mistral are left out.
+scaling and the windows of Mistral are left out. One of model_type gpt_model has fields of TransformerConfig itself, as
+the training script's arguments make them.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import torch
@@ -29,6 +31,8 @@ def transformer_config(config: Config, case: Case) -> Any:
     plan = case.parallel
     assert isinstance(plan, Megatron)
     kind = config["model_type"]
+    if kind == "gpt_model":
+        return given_fields(config, case, plan)
     options = shape_of_gpt2(config) if kind == "gpt2" else shape_of_llama(config)
     options |= experts_of(config, plan)
     bridged = bridge.options_of(config)
@@ -43,6 +47,25 @@ def transformer_config(config: Config, case: Case) -> Any:
     if kind in bridge.PROVIDERS:
         return bridge.settings_of(kind, options | bridged | {"vocab_size": vocabulary_of(config, plan)})
     return TransformerConfig(**options)
+
+
+def given_fields(config: Config, case: Case, plan: Megatron) -> Any:
+    """TransformerConfig, or with latent attention MLATransformerConfig, of its own fields."""
+    from megatron.core.activations import quick_gelu, squared_relu
+    from megatron.core.transformer import TransformerConfig
+    from megatron.core.transformer.transformer_config import MLATransformerConfig
+
+    kind: Any = MLATransformerConfig if config.get("multi_latent_attention") else TransformerConfig
+    activations = {"gelu": F.gelu, "silu": F.silu, "squared_relu": squared_relu, "quick_gelu": quick_gelu}
+    options = layout_of(case, plan) | layers_of(plan, config) | (routing_of(plan) if config.get("num_moe_experts") else {})
+    options["activation_func"] = activations[config.get("activation", "gelu")]
+    options["bias_activation_fusion"] &= is_fused(options["activation_func"])
+    names = {field.name for field in dataclasses.fields(kind)}
+    if "moe_layer_pattern" in config:
+        options["moe_layer_freq"] = config["moe_layer_pattern"]
+    if case.dropout is not None:
+        config = config | {"hidden_dropout": case.dropout, "attention_dropout": case.dropout}
+    return kind(**options | {name: value for name, value in config.items() if name in names})
 
 
 def is_fused(activation: Any) -> bool:
@@ -63,7 +86,7 @@ def model_options(config: Config, case: Case) -> dict[str, Any]:
         "position_embedding_type": "learned_absolute" if learned else "rope",
         "rotary_base": rotary_base(config),
     }
-    bridged = bridge.options_of(config)
+    bridged = config if config["model_type"] == "gpt_model" else bridge.options_of(config)
     return given | {name: bridged[name] for name in OF_MODEL if name in bridged and name != "rotary_base"}
 
 
@@ -100,6 +123,8 @@ def layers_of(plan: Megatron, config: Config) -> dict[str, Any]:
 
     te = plan.impl == "te"
     rotates = config["model_type"] != "gpt2" and "kv_lora_rank" not in config
+    if config["model_type"] == "gpt_model":  # validate_args(): any other embedding fuses nothing
+        rotates = config.get("position_embedding_type") == "rope"
     return {
         "gradient_accumulation_fusion": plan.wgrad_fusion,
         "bias_activation_fusion": plan.fusions if plan.bias_activation_fusion is None else plan.bias_activation_fusion,
@@ -165,13 +190,23 @@ def experts_of(config: Config, plan: Megatron) -> dict[str, Any]:
     width = config.get("moe_intermediate_size") or config["intermediate_size"]
     dense, layers = first_of(config, "first_k_dense_replace", "moe_layer_start_index"), config["num_hidden_layers"]
     shared, kind = first_of(config, "n_shared_experts", "moe_num_shared_experts"), config["model_type"]
-    has_sigmoid, coefficient = kind in SIGMOID, 1e-2 if plan.load_balancing not in ("none", "sinkhorn") else 0.0
-    return {
+    has_sigmoid = kind in SIGMOID
+    return routing_of(plan) | {
         "num_moe_experts": count,
         "moe_ffn_hidden_size": width,
         "moe_router_topk": first_of(config, "num_experts_per_tok", "moe_k"),
         "moe_layer_freq": [0] * dense + [1] * (layers - dense) if dense else 1,
         "moe_shared_expert_intermediate_size": shared * width or None,
+        "moe_router_score_function": "sigmoid" if has_sigmoid else "softmax",
+        "moe_router_pre_softmax": kind == "deepseek_v2",
+        "moe_router_enable_expert_bias": has_sigmoid,
+    }
+
+
+def routing_of(plan: Megatron) -> dict[str, Any]:
+    """How tokens come to experts, and how these multiply."""
+    coefficient = 1e-2 if plan.load_balancing not in ("none", "sinkhorn") else 0.0
+    return {
         "moe_router_load_balancing_type": plan.load_balancing,
         "moe_aux_loss_coeff": coefficient if plan.aux_loss_coeff is None else plan.aux_loss_coeff,
         "moe_grouped_gemm": plan.grouped_gemm,
@@ -180,11 +215,8 @@ def experts_of(config: Config, plan: Megatron) -> dict[str, Any]:
         "moe_pad_expert_input_to_capacity": plan.pad_to_capacity,
         "moe_permute_fusion": plan.permute_fusion,
         "moe_router_dtype": plan.router_dtype,
-        "moe_router_score_function": "sigmoid" if has_sigmoid else "softmax",
-        "moe_router_pre_softmax": kind == "deepseek_v2",
         "moe_router_num_groups": plan.router_groups,
         "moe_router_group_topk": plan.router_group_topk,
-        "moe_router_enable_expert_bias": has_sigmoid,
     }
 
 
