@@ -48,6 +48,8 @@ static tide_value builtin_contains(tide_frame *f, const tide_value *a, uint32_t 
     (void)count;
     if (a[0].kind == TIDE_VALUE_CONFIG && a[1].kind == TIDE_VALUE_TEXT)
         return tide_of_bool(tide_json_find(a[0].config, a[1].text) != NULL);
+    if (a[0].kind == TIDE_VALUE_TEXT && a[1].kind == TIDE_VALUE_TEXT)
+        return tide_of_bool(tide_text_contains(a[0].text, a[1].text));
     if (a[0].kind != TIDE_VALUE_LIST)
         return tide_nothing(f->model->m, TIDE_ERR_DESCRIPTION, "contains(list, item) of %s", tide_kind_name(a[0]));
     for (uint32_t i = 0; i < a[0].list->count; i++)

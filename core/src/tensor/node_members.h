@@ -50,6 +50,9 @@ typedef union tide_node_members {
         bool needs_product; /* softmax: grad * output before the sum */
     } softmax;
     struct {
+        bool zero_infinity;
+    } ctc;
+    struct {
         bool skips_zeros; /* set_materialize_grads(False) */
     } applied;
     struct {

@@ -184,13 +184,13 @@ void tide_set_model_settings(tide_run *run, const tide_job *job, bool uses_cache
     TRUTH("use_cache", uses_cache);
     TRUTH("copied_use_cache", tide_copied_use_cache(job));
     TRUTH("checkpointing", run->model.state.is_checkpointing);
+    TRUTH("reentrant", run->model.state.is_reentrant);
     TRUTH("autocast", forward_is_autocast(run, job));
     NUMBER("device_sms", m->device.sms);
     DTYPE("quant_dtype", run->model.state.dtype);
     n = add_quant(m, job, s, n);
     DTYPE("model_dtype", run->model.state.dtype);
-    /* of pixels; of pixels and features, as processors make them in a trainer's batches, else as the model takes them
-     */
+    /* of pixels; of pixels and features, as a trainer's batches have them or as the model takes them */
     DTYPE("pixel_dtype", processed_dtype(run, job));
     DTYPE("input_dtype", tide_job_has_trainer(job) || forward_is_autocast(run, job) ? processed_dtype(run, job)
                                                                                     : run->model.state.dtype);

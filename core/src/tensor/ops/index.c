@@ -405,25 +405,33 @@ static tide_value op_masked_rows(tide_machine *m, tide_value *a) {
 /* The gradient of x is a copy with zeroed rows, from which the gradient of the values is read first. */
 static void put_rows_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *mask = tide_saved_at(m, node, 0);
-    const tide_shape *rows = node->extra.shape;
+    tide_dim count = {.size = node->of.index.count};
     if (tide_needs_input_grad(node, 0)) {
-        tide_tensor *zeros = tide_empty(m, rows, grads[0]->dtype);
+        tide_tensor *zeros = tide_empty(m, node->extra.shape, grads[0]->dtype);
         results[0] = tide_clone(m, grads[0]);
-        tide_release(m, nonzero(m, tide_count(mask), rows->dim[0].size, mask->shape->dims));
+        tide_release(m, nonzero(m, tide_count(mask), count.size, mask->shape->dims));
         tide_release(m, zeros);
     }
-    if (tide_needs_input_grad(node, 1)) results[1] = read_rows(m, mask, rows, (tide_dtype)grads[0]->dtype);
+    if (tide_needs_input_grad(node, 1)) {
+        tide_shape rows = rows_shape(grads[0]->shape, mask->shape->dims, count);
+        results[1] = read_rows(m, mask, &rows, (tide_dtype)grads[0]->dtype);
+    }
     tide_release(m, mask);
 }
 static const tide_backward put_rows_backward = {"IndexPutBackward0", put_rows_run};
 
+/* values: a row for each place of the mask, or one for all of its `count` places. */
 static tide_value op_put_rows(tide_machine *m, tide_value *a) {
     tide_tensor *both[2] = {tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[2])}, *mask = tide_arg_tensor(m, a[1]);
     if (!is_row_mask(m, both[0], mask) || both[1]->shape->dims < 1) return tide_none();
+    int64_t count = a[3].kind == TIDE_VALUE_NONE ? both[1]->shape->dim[0].size : tide_arg_int(m, a[3]);
     tide_node *node = tide_node_new(m, &put_rows_backward, both, 2);
-    if (node) node->extra.shape = both[1]->shape;
+    if (node) {
+        node->extra.shape = both[1]->shape;
+        node->of.index.count = count;
+    }
     tide_save(m, node, mask);
-    tide_release(m, nonzero(m, tide_count(mask), both[1]->shape->dim[0].size, mask->shape->dims));
+    tide_release(m, nonzero(m, tide_count(mask), count, mask->shape->dims));
     tide_tensor *t = tide_alias(m, both[0]);
     return tide_of_tensor(node ? tide_set_grad_fn(m, node, t) : t);
 }
@@ -515,7 +523,7 @@ static const tide_op index_ops[] = {
     {"masked_scatter", "x, mask, source", TIDE_CAST_NONE, op_masked_scatter},
     {"masked_scatter_", "x, mask, source", TIDE_CAST_NONE, op_masked_scatter_in_place},
     {"masked_rows", "x, mask, count", TIDE_CAST_NONE, op_masked_rows},
-    {"put_rows_", "x, mask, values", TIDE_CAST_NONE, op_put_rows},
+    {"put_rows_", "x, mask, values, count=none", TIDE_CAST_NONE, op_put_rows},
     {"index_add_", "x, index, source", TIDE_CAST_NONE, op_index_add},
     {"scatter_add", "x, index, source", TIDE_CAST_NONE, op_scatter_add},
     {"masked_select", "x, mask, like", TIDE_CAST_NONE, op_masked_select},

@@ -450,6 +450,7 @@ tide_tensor *tide_linear(tide_machine *m, tide_tensor *x, tide_tensor *weight, t
         tide_tensor *sum = addmm(m, bias, left, transposed);
         shape.dim[last] = weight->shape->dim[0];
         out = m->has_failed ? tide_retain(x) : tide_view(m, sum, &shape);
+        out->is_view = m->has_failed && x->is_view; /* _unsafe_view */
         tide_release(m, left);
         tide_release(m, sum);
     } else { /* output.add_(bias) */

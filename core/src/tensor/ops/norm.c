@@ -9,17 +9,41 @@ static tide_shape statistics_shape(const tide_tensor *x) {
     return shape;
 }
 
+/* The gradient of parameter i in the form that autograd needs, or NULL. */
+static tide_tensor *of_edge(tide_machine *m, const tide_node *node, int i) {
+    if (!tide_needs_input_grad(node, i)) return NULL;
+    const tide_meta *meta = &node->edges[i].node->outputs[node->edges[i].input];
+    return tide_empty(m, meta->shape, meta->dtype);
+}
+
+/* LaunchGammaBetaBackwardCUDAKernel: of many short rows, the gradients of weight and bias are summed by blocks first.
+ */
+static void sum_blocks(tide_machine *m, const tide_tensor *x, tide_tensor **sums, int count) {
+    enum { MANY_ROWS = 64 * 1024, MOST_BLOCKS = MANY_ROWS / 2, TILE = 32 };
+    int64_t columns = x->shape->dim[x->shape->dims - 1].size, rows = columns ? tide_count(x) / columns : 0;
+    if (rows <= MANY_ROWS || columns / TILE >= m->device.sms / 2) return;
+    int64_t most = MOST_BLOCKS / ((columns + TILE - 1) / TILE), wanted = (rows + TILE - 1) / TILE;
+    tide_tensor *blocks[2] = {NULL, NULL};
+    for (int i = 0; i < count; i++)
+        if (sums[i]) blocks[i] = TIDE_EMPTY(m, (tide_dtype)sums[i]->dtype, wanted < most ? wanted : most, columns);
+    for (int i = 0; i < count; i++) {
+        if (!sums[i]) continue;
+        tide_tensor *sum = tide_sum_plain(m, blocks[i], 1, false, (tide_dtype)sums[i]->dtype);
+        tide_release(m, sums[i]);
+        sums[i] = sum;
+    }
+    for (int i = count - 1; i >= 0; i--) tide_release(m, blocks[i]);
+}
+
 static void layer_norm_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *x = tide_saved_at(m, node, 0);
     tide_tensor *statistics[2] = {tide_saved_at(m, node, 3), tide_saved_at(m, node, 4)};
     tide_tensor *input = tide_is_contiguous(x) ? NULL : tide_empty(m, x->shape, x->dtype);
     if (tide_needs_input_grad(node, 0)) results[0] = tide_empty(m, x->shape, x->dtype);
-    for (int i = 1; i < 3; i++) {
-        if (!tide_needs_input_grad(node, i)) continue;
-        const tide_meta *meta = &node->edges[i].node->outputs[node->edges[i].input];
-        results[i] = tide_empty(m, meta->shape, meta->dtype);
-    }
-    if (!tide_is_contiguous(grads[0])) tide_alloc_and_free(m, tide_bytes(grads[0])); /* the kernel's contiguous copy */
+    for (int i = 1; i < 3; i++) results[i] = of_edge(m, node, i);
+    tide_tensor *g = tide_is_contiguous(grads[0]) ? NULL : tide_empty(m, grads[0]->shape, grads[0]->dtype);
+    sum_blocks(m, x, results + 1, 2);
+    tide_release(m, g); /* the kernel's contiguous copy */
     tide_release(m, input);
     tide_release(m, statistics[1]);
     tide_release(m, statistics[0]);
@@ -55,11 +79,10 @@ static void rms_norm_run(tide_machine *m, tide_node *node, tide_tensor **grads, 
     tide_tensor *x = tide_saved_at(m, node, 0), *rstd = tide_saved_at(m, node, 2);
     tide_tensor *input = tide_is_contiguous(x) ? NULL : tide_empty(m, x->shape, x->dtype);
     if (tide_needs_input_grad(node, 0)) results[0] = tide_empty(m, x->shape, x->dtype);
-    if (tide_needs_input_grad(node, 1)) {
-        const tide_meta *meta = &node->edges[1].node->outputs[node->edges[1].input];
-        results[1] = tide_empty(m, meta->shape, meta->dtype);
-    }
-    if (!tide_is_contiguous(grads[0])) tide_alloc_and_free(m, tide_bytes(grads[0]));
+    results[1] = of_edge(m, node, 1);
+    tide_tensor *g = tide_is_contiguous(grads[0]) ? NULL : tide_empty(m, grads[0]->shape, grads[0]->dtype);
+    sum_blocks(m, x, results + 1, 1);
+    tide_release(m, g);
     tide_release(m, input);
     tide_release(m, rstd);
     tide_release(m, x);
@@ -83,13 +106,6 @@ static tide_value op_rms_norm(tide_machine *m, tide_value *a) {
 }
 
 /* ---- batch_norm: Normalization.cu, cudnn/BatchNorm.cpp ---- */
-
-/* The gradient of parameter i in the form that autograd needs, or NULL. */
-static tide_tensor *of_edge(tide_machine *m, const tide_node *node, int i) {
-    if (!tide_needs_input_grad(node, i)) return NULL;
-    const tide_meta *meta = &node->edges[i].node->outputs[node->edges[i].input];
-    return tide_empty(m, meta->shape, meta->dtype);
-}
 
 static tide_shape pair_shape(int64_t a, int64_t b) {
     return (tide_shape){.dims = b ? 2 : 1, .dim = {{a, 0}, {b, 0}}};
@@ -187,10 +203,35 @@ static tide_value op_group_norm(tide_machine *m, tide_value *a) {
     return tide_of_tensor(out);
 }
 
+/* ---- weight_norm: WeightNorm.cu, whose norms along one dimension are fp32 ---- */
+
+static void weight_norm_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_tensor *saved[3];
+    for (int i = 0; i < 3; i++) saved[i] = tide_saved_at(m, node, i);
+    tide_tensor *g = tide_contiguous(m, grads[0]);
+    for (int i = 0; i < 2; i++) results[i] = tide_empty(m, saved[i]->shape, (tide_dtype)saved[i]->dtype);
+    tide_release(m, g);
+    for (int i = 2; i >= 0; i--) tide_release(m, saved[i]);
+}
+static const tide_backward weight_norm_backward = {"WeightNormInterfaceBackward0", weight_norm_run};
+
+/* torch._weight_norm(v, g, dim) of the first or last dimension: one formula for both gradients. */
+static tide_value op_weight_norm(tide_machine *m, tide_value *a) {
+    tide_tensor *both[2] = {tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1])};
+    tide_node *node = tide_node_new(m, &weight_norm_backward, both, 2);
+    for (int i = 0; i < 2; i++) tide_save(m, node, both[i]);
+    tide_tensor *out = tide_set_grad_fn(m, node, tide_empty(m, both[0]->shape, (tide_dtype)both[0]->dtype)),
+                *norms = tide_empty(m, both[1]->shape, TIDE_FP32);
+    tide_save(m, node, norms);
+    tide_release(m, norms);
+    return tide_of_tensor(out);
+}
+
 static const tide_op norm_ops[] = {
     {"layer_norm", "x, weight=none, bias=none", TIDE_CAST_FP32, op_layer_norm},
     {"rms_norm", "x, weight=none", TIDE_CAST_FP32, op_rms_norm},
     {"batch_norm", "x, weight=none, bias=none, training=true", TIDE_CAST_NONE, op_batch_norm},
+    {"weight_norm", "v, g", TIDE_CAST_NONE, op_weight_norm},
     {"group_norm", "x, groups, weight=none, bias=none", TIDE_CAST_FP32, op_group_norm},
 };
 TIDE_OP_TABLE(norm)

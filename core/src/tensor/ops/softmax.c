@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Softmax and the losses that use it: aten/src/ATen/native/cuda/SoftMax.cu, LossNLL.cpp. */
+/* Softmax and the losses that use it: aten/src/ATen/native/cuda/SoftMax.cu, LossNLL.cpp, LossCTC.cu. */
 #include "tensor/ops/ops.h"
 
 static void softmax_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
@@ -126,10 +126,84 @@ static tide_value op_mse_loss(tide_machine *m, tide_value *a) {
     return tide_of_tensor(tide_set_grad_fn(m, node, loss));
 }
 
+/* ---- ctc_loss: LossCTC.cu ---- */
+
+/* The lengths of inputs and targets on the device, and where each sample's targets begin. */
+enum { CTC_LENGTHS = 3 };
+
+static void ctc_lengths(tide_machine *m, int64_t samples, tide_tensor *lengths[CTC_LENGTHS]) {
+    for (int i = 0; i < CTC_LENGTHS; i++) lengths[i] = TIDE_EMPTY(m, TIDE_INT64, samples);
+}
+
+static void release_lengths(tide_machine *m, tide_tensor *lengths[CTC_LENGTHS]) {
+    for (int i = 0; i < CTC_LENGTHS; i++) tide_release(m, lengths[i]);
+}
+
+/* ctc_loss_backward_gpu_template, is_large: the blanks, every second target, are summed by operations of their own. */
+static void ctc_blanks(tide_machine *m, const tide_shape *log_probs, int64_t targets) {
+    int64_t inputs = log_probs->dim[0].size, samples = log_probs->dim[1].size, labels = log_probs->dim[2].size;
+    if (2 * inputs + 24 * samples / 10 + 2 * labels / 10 <= 450) return;
+    tide_tensor *sum = TIDE_EMPTY(m, TIDE_FP32, samples, inputs, targets + 1);
+    tide_value_release(
+        m,
+        tide_op_find(TIDE_TEXT("logsumexp"))
+            ->run(m, (tide_value[]){{.kind = TIDE_VALUE_TENSOR, .tensor = sum}, tide_of_int(2), tide_of_bool(true)}));
+    tide_release(m, sum);
+}
+
+static void ctc_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    (void)grads;
+    tide_tensor *saved[4], *lengths[CTC_LENGTHS];
+    for (int i = 0; i < 4; i++) saved[i] = tide_saved_at(m, node, i);
+    const tide_shape *log_probs = saved[0]->shape, *log_alpha = saved[3]->shape;
+    ctc_lengths(m, log_probs->dim[1].size, lengths);
+    tide_tensor *log_beta = tide_empty(m, log_alpha, TIDE_FP32), *grad = tide_empty(m, log_probs, TIDE_FP32);
+    ctc_blanks(m, log_probs, (log_alpha->dim[2].size - 1) / 2);
+    if (node->of.ctc.zero_infinity) { /* where(neg_log_likelihood == inf, 0, grad) */
+        tide_tensor *zero = TIDE_EMPTY(m, TIDE_FP32, 1),
+                    *is_infinite = TIDE_EMPTY(m, TIDE_BOOL, log_probs->dim[1].size);
+        results[0] = tide_empty(m, log_probs, TIDE_FP32);
+        tide_release(m, is_infinite);
+        tide_release(m, zero);
+        tide_release(m, grad);
+    } else {
+        results[0] = grad;
+    }
+    tide_release(m, log_beta);
+    release_lengths(m, lengths);
+    for (int i = 3; i >= 0; i--) tide_release(m, saved[i]);
+}
+static const tide_backward ctc_backward = {"CtcLossBackward0", ctc_run};
+
+/* torch._ctc_loss of inputs (T, N, C) in fp32 and so many concatenated targets of each sample: the negative log
+ * likelihood of each sample; without cuDNN. */
+static tide_value op_ctc_loss(tide_machine *m, tide_value *a) {
+    tide_tensor *log_probs = tide_arg_tensor(m, a[0]), *targets = tide_arg_tensor(m, a[1]), *lengths[CTC_LENGTHS];
+    if (log_probs->shape->dims != 3) {
+        tide_fail(m, TIDE_ERR_SHAPE, "_ctc_loss of %s", tide_shape_text(m, log_probs->shape));
+        return tide_none();
+    }
+    const tide_dim *dim = log_probs->shape->dim;
+    int64_t most = tide_arg_int(m, a[2]);
+    tide_node *node = tide_node_new(m, &ctc_backward, &log_probs, 1);
+    if (node) node->of.ctc.zero_infinity = tide_arg_bool(m, a[3]);
+    ctc_lengths(m, dim[1].size, lengths);
+    tide_tensor *log_alpha = TIDE_EMPTY(m, TIDE_FP32, dim[1].size, dim[0].size, 2 * most + 1),
+                *loss = tide_set_grad_fn(m, node, TIDE_EMPTY(m, TIDE_FP32, dim[1].size));
+    release_lengths(m, lengths);
+    tide_save(m, node, log_probs);
+    tide_save(m, node, targets);
+    tide_save(m, node, loss);
+    tide_save(m, node, log_alpha);
+    tide_release(m, log_alpha);
+    return tide_of_tensor(loss);
+}
+
 static const tide_op softmax_ops[] = {
     {"softmax", "x, dim=-1, dtype=none", TIDE_CAST_NONE, op_softmax},
     {"log_softmax", "x, dim=-1, dtype=none", TIDE_CAST_NONE, op_log_softmax},
     {"cross_entropy", "input, target, reduces=true", TIDE_CAST_NONE, op_cross_entropy},
+    {"_ctc_loss", "log_probs, targets, target_length, zero_infinity=false", TIDE_CAST_NONE, op_ctc_loss},
     {"mse_loss", "input, target", TIDE_CAST_FP32, op_mse_loss},
 };
 TIDE_OP_TABLE(softmax)

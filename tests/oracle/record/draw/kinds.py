@@ -35,6 +35,7 @@ ENCODERS = {
     "ernie",
 }
 SEQ2SEQ = {"t5", "mt5", "bart", "mbart", "pegasus", "marian", "m2m_100", "blenderbot", "plbart", "whisper"}
+SPEECH = {"wav2vec2", "hubert", "wavlm", "data2vec-audio", "unispeech", "unispeech-sat"}
 NO_ATTENTION = {"mamba", "mamba2", "falcon_mamba"}
 EAGER_ONLY = {  # no SDPA in this version of the library
     "bloom",
@@ -48,6 +49,7 @@ EAGER_ONLY = {  # no SDPA in this version of the library
     "mamba2",
     "mpt",
     "vaultgemma",
+    "wavlm",
 }
 # Tokens of one default image (or tile), rounded up generously.
 IMAGE_TOKENS = {
@@ -92,6 +94,7 @@ def kind_of(config: Config) -> str:
         ("contrastive", CONTRASTIVE),
         ("encoder", ENCODERS),
         ("recurrent", NO_ATTENTION),
+        ("speech", SPEECH),
     ):
         if name in names:
             return kind

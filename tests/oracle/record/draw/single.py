@@ -55,6 +55,7 @@ LIKE_PEOPLE = {
     "contrastive": {"batch": 16},
     "vision": {"batch": 16},
     "convolution": {"batch": 32},
+    "speech": {"batch": 4, "audio": 10},
 }
 
 
@@ -70,7 +71,7 @@ def base_case(name: str, config: Config) -> Given:
     if "n_positions" in config:  # learned positions: room for decoding
         case["seq"] = config["n_positions"] // 2
     if is_eager_only(config):
-        case |= {"attention": "eager", "seq": min(case.get("seq", 512), 512)}
+        case |= {"attention": "eager", **({"seq": min(case.get("seq", 512), 512)} if kind != "speech" else {})}
     if has_experts(config) and config["num_hidden_layers"] > 60:
         case["overrides"] = {"num_hidden_layers": 5}
     return case
@@ -194,7 +195,9 @@ def mixture(rng: random.Random, config: Config, base: Given) -> Given:
         case["sdpa_backend"] = rng.choice(["flash", "flash", "efficient", "math", "default"])
         if rng.random() < 0.25 and kind != "diffusion":
             case["attention"] = "eager"
-    if kind in ("decoder", "multimodal") and rng.random() < 0.35:
+    if kind == "speech":
+        case |= speech_training(rng, config, case)
+    elif kind in ("decoder", "multimodal") and rng.random() < 0.35:
         case |= adapter(rng, config)
     elif kind == "multimodal" and rng.random() < 0.6:
         case |= rng.choice([{"freeze": vision_names(config)}, {"train_only": projector_names(config)}])
@@ -210,15 +213,36 @@ def mixture(rng: random.Random, config: Config, base: Given) -> Given:
         ("dropout", 0.1, 0.15),
         ("labels", False, 0.1),
     ):
-        if rng.random() < chance and (key != "padding" or kind in TEXT[:4]):
+        if rng.random() < chance and (key != "padding" or kind in (*TEXT[:4], "speech")):
             case[key] = value
     if case["dtype"] == "fp16" or case.get("quant"):
         case.pop("scaler", None)
     return case
 
 
+def speech_training(rng: random.Random, config: Config, case: Given) -> Given:
+    """What trains: most freeze the convolutions over the wave. WavLM's layers share a tensor that no reentrant
+    checkpoint may run through."""
+    part = config["model_type"].replace("-", "_")
+    made: Given = rng.choice(
+        [
+            {},
+            {"freeze": [f"{part}.feature_extractor"]},
+            {"freeze": [f"{part}.feature_extractor"]},
+            {"train_only": ["lm_head"]},
+            {"lora": {"r": 8, "alpha": 16, "dropout": rng.choice([0.0, 0.05]), "target_modules": ["q_proj", "v_proj"]}},
+        ]
+    )
+    if is_eager_only(config) and case["checkpointing"] == "full_reentrant":
+        made["checkpointing"] = "full"
+    return made
+
+
 def sizes(rng: random.Random, config: Config, base: Given) -> Given:
     kind = kind_of(config)
+    if kind == "speech":
+        letters = {"target_seq": rng.choice([12, 40, 100])} if rng.random() < 0.5 else {}
+        return {"batch": rng.choice([1, 2, 3, 6]), "audio": rng.choice([2, 4, 7, 12]), **letters}
     if kind not in ("decoder", "multimodal", "encoder", "seq2seq"):
         return {
             "batch": rng.choice({"diffusion": [1, 2, 3, 6], "recurrent": [1, 2, 3]}.get(kind, [1, 2, 5, 8, 24, 48]))

@@ -77,7 +77,7 @@ def of_lengths(case: Case, micro: int) -> Case:
 
 def maker_of(model: Model) -> Callable[[Maker], Batch]:
     """By what the configuration is of: diffusers and timm, then the type and the class of transformers."""
-    from . import diffusion, multimodal
+    from . import diffusion, multimodal, speech
 
     config = model.config
     if "_class_name" in config:
@@ -89,6 +89,8 @@ def maker_of(model: Model) -> Callable[[Maker], Batch]:
     architecture = config["architectures"][0]
     if model.type == "whisper":
         return whisper_batch
+    if model.type in speech.MODELS:
+        return speech.speech_batch
     if model.type in CONTRASTIVE:
         return contrastive_batch
     if architecture.endswith("ForImageClassification") or model.type == "dinov3_vit":

@@ -163,6 +163,8 @@ def choose_trainable(model: Any, case: Case) -> None:
     for name, p in model.named_parameters():
         if named(name, case.freeze) or (case.train_only and not named(name, case.train_only)):
             p.requires_grad_(False)
+    if any("feature_extractor" in prefix for prefix in case.freeze) and hasattr(model, "freeze_feature_encoder"):
+        model.freeze_feature_encoder()  # whose input needs a gradient otherwise
 
 
 def enable_checkpointing(model: Any, case: Case) -> None:

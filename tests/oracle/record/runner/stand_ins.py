@@ -21,7 +21,7 @@ import torch
 from .. import phantom
 from ..case import Case
 from ..catalogue import Model
-from . import vision_grids
+from . import speech, vision_grids
 
 FINITE_IN_FP16 = ("bart", "plbart", "marian", "mbart", "pegasus", "m2m_100", "blenderbot")
 
@@ -63,6 +63,8 @@ def install(case: Case, model: Model) -> None:
         parts_of_images_are_known(case, model)
     if model.type in vision_grids.MODELS:
         vision_grids.install(case, model)
+    if model.type in speech.MODELS:
+        speech.install(case)
     if model.type == "deberta-v2":
         labels_are_valid()
     if model.type in FINITE_IN_FP16:

@@ -26,6 +26,7 @@ BLOCKS = (
     "VisionBlock",
     "InternVLVisionLayer",
     "PixtralAttentionLayer",
+    "NormConvLayer",
 )
 
 
