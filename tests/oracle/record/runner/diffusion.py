@@ -13,7 +13,7 @@ LATENT_SCALE = 8  # pixels of a side of one latent: AutoencoderKL
 PACKED = 2  # latents of a side of one token: _pack_latents() of FluxPipeline and QwenImagePipeline
 DEFAULT_SIDE = 1024  # pixels: default_sample_size of these
 CLIP_TOKENS = 77
-FLUX_PROMPT_TOKENS = 512  # FluxPipeline.__call__'s max_sequence_length
+FLUX_PROMPT_TOKENS = 512  # FluxPipeline.__call__'s max_sequence_length, and Flux2Pipeline's
 SD3_PROMPT_TOKENS = CLIP_TOKENS + 256  # and T5's: StableDiffusion3Pipeline.__call__'s max_sequence_length
 QWEN_PROMPT_TOKENS = 512  # QwenImagePipeline.__call__'s max_sequence_length
 
@@ -53,6 +53,22 @@ def flux_batch(make: Maker) -> Batch:
         "timestep": make.floats(case.batch),
         "img_ids": make.floats(height * width, 3),
         "txt_ids": make.floats(FLUX_PROMPT_TOKENS, 3),
+        "target": torch.empty_like(latent),
+    }
+    return {**batch, "guidance": make.floats(case.batch)} if config["guidance_embeds"] else batch
+
+
+def flux2_batch(make: Maker) -> Batch:
+    """Positions are integers of four axes, for each sample: Flux2Pipeline._prepare_latent_ids()."""
+    case, config = make.case, make.config
+    height, width = packed_sides(make)
+    latent = make.floats(case.batch, height * width, config["in_channels"])
+    batch = {
+        "hidden_states": latent,
+        "encoder_hidden_states": make.floats(case.batch, FLUX_PROMPT_TOKENS, config["joint_attention_dim"]),
+        "timestep": make.floats(case.batch),
+        "img_ids": torch.zeros(case.batch, height * width, len(config["axes_dims_rope"]), dtype=torch.long),
+        "txt_ids": torch.zeros(case.batch, FLUX_PROMPT_TOKENS, len(config["axes_dims_rope"]), dtype=torch.long),
         "target": torch.empty_like(latent),
     }
     return {**batch, "guidance": make.floats(case.batch)} if config["guidance_embeds"] else batch
@@ -109,6 +125,7 @@ def dit_batch(make: Maker) -> Batch:
 
 
 MAKERS = {
+    "Flux2": flux2_batch,
     "Flux": flux_batch,
     "QwenImage": qwen_image_batch,
     "UNet": unet_batch,
