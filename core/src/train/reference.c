@@ -23,26 +23,30 @@ static tide_tensor *weight_at(const tide_model *model, uint32_t i) {
     return i < model->parameter_count ? model->parameters[i].tensor : model->buffers[i - model->parameter_count];
 }
 
+tide_hooks tide_exchange_hooks(tide_model *model, tide_hooks given) {
+    tide_machine *m = model->m;
+    const tide_hooks was = {.machine_wrapper = m->wrapper,
+                            .before_forward = model->before_forward,
+                            .after_forward = model->after_forward,
+                            .read_parameter = model->read_parameter,
+                            .linear = m->linear};
+    m->wrapper = given.machine_wrapper;
+    model->before_forward = given.before_forward;
+    model->after_forward = given.after_forward;
+    model->read_parameter = given.read_parameter;
+    m->linear = given.linear;
+    return was;
+}
+
 void tide_reference_swap(tide_reference *r) {
     tide_model *model = r->wrapper.model;
-    tide_machine *m = model->m;
-    tide_reference other = *r;
     for (uint32_t i = 0; i < r->count; i++) exchange(weight_at(model, i), r->weights[i]);
     for (uint32_t i = 0; i < r->state_count; i++) {
         tide_value state = r->states[i].other;
         r->states[i].other = *r->states[i].member;
         *r->states[i].member = state;
     }
-    r->machine_wrapper = m->wrapper;
-    r->before_forward = model->before_forward;
-    r->after_forward = model->after_forward;
-    r->read_parameter = model->read_parameter;
-    r->linear = m->linear;
-    m->wrapper = other.machine_wrapper;
-    model->before_forward = other.before_forward;
-    model->after_forward = other.after_forward;
-    model->read_parameter = other.read_parameter;
-    m->linear = other.linear;
+    r->hooks = tide_exchange_hooks(model, r->hooks);
     model->is_reference = !model->is_reference;
     model->setting_changes++;
 }

@@ -10,7 +10,20 @@ typedef struct tide_kept_state {
     tide_value *member, other;
 } tide_kept_state;
 
-/* Parameters, buffers, states, hooks and wrapper of the model that is not running: those of the reference between its
+/* What a strategy has put on a model: its wrapper, and the hooks that belong to it. */
+typedef struct tide_hooks {
+    void *machine_wrapper;
+    void (*before_forward)(tide_model *model, uint32_t instance, tide_value *positional, uint32_t count,
+                           tide_value *named, uint32_t named_count);
+    void (*after_forward)(tide_model *model, uint32_t instance, tide_value *output);
+    tide_tensor *(*read_parameter)(tide_model *model, uint32_t instance, tide_tensor *parameter);
+    tide_tensor *(*linear)(tide_machine *m, tide_tensor *x, tide_tensor *weight, tide_tensor *bias);
+} tide_hooks;
+
+/* Gives a model these, and returns those that it had. */
+tide_hooks tide_exchange_hooks(tide_model *model, tide_hooks given);
+
+/* Parameters, buffers, states and hooks of the model that is not running: those of the reference between its
  * passes, those of the policy during them. */
 typedef struct tide_reference {
     tide_wrapper wrapper;
@@ -18,12 +31,7 @@ typedef struct tide_reference {
     uint32_t count;
     tide_kept_state *states;
     uint32_t state_count, state_capacity;
-    void *machine_wrapper;
-    void (*before_forward)(tide_model *model, uint32_t instance, tide_value *positional, uint32_t count,
-                           tide_value *named, uint32_t named_count);
-    void (*after_forward)(tide_model *model, uint32_t instance, tide_value *output);
-    tide_tensor *(*read_parameter)(tide_model *model, uint32_t instance, tide_tensor *parameter);
-    tide_tensor *(*linear)(tide_machine *m, tide_tensor *x, tide_tensor *weight, tide_tensor *bias);
+    tide_hooks hooks;
 } tide_reference;
 
 /* create_model_from_path(), then prepare_deepspeed(), prepare_fsdp() or prepare_model(). Lives as long as the run; NULL

@@ -94,6 +94,10 @@ void tide_teacher_exchange(tide_teacher *teacher, tide_model *model) {
         teacher->settings[i] = *setting;
         *setting = of_other;
     }
+    uint32_t root = model->root;
+    model->root = teacher->root;
+    teacher->root = root;
+    teacher->hooks = tide_exchange_hooks(model, teacher->hooks);
     model->setting_changes++;
 }
 
@@ -121,21 +125,23 @@ static bool job_of_teacher(tide_job *of, const tide_job *job, tide_arena *arena,
     of->config = config_of_teacher(job, arena, diags);
     of->quant = quants[job->trainer_teacher_quant];
     of->values[TIDE_SET_quant] = job->values[TIDE_SET_trainer_teacher_quant];
+    of->adapter = TIDE_adapter_none;
     return of->config && check_teacher(job, of->config, arena, diags);
 }
 
 /* accelerator.prepare_model(), or prepare_deepspeed(): an engine without an optimizer, which casts on the host. */
-static void place_teacher(tide_run *run, const tide_job *of) {
+static void place_teacher(tide_teacher *teacher, tide_run *run, const tide_job *of) {
     const tide_strategy *strategy = run->strategy;
     bool has_engine = tide_job_has_deepspeed(of) && strategy && strategy->prepare_reference;
-    if (!has_engine || of->quant != TIDE_quant_none) tide_model_to_device(&run->model);
+    if (!has_engine || of->quant != TIDE_quant_none || run->model.parameter_made) tide_model_to_device(&run->model);
     if (!has_engine) return;
-    tide_wrapper w = {.model = &run->model,
-                      .job = of,
-                      .ranks = tide_job_reduction_ranks(of),
-                      .rank = of->parallel_rank,
-                      .has_trainer = true};
-    strategy->prepare_reference(&w);
+    if (strategy->loaded) strategy->loaded(&run->model, of);
+    teacher->wrapper = (tide_wrapper){.model = &run->model,
+                                      .job = of,
+                                      .ranks = tide_job_reduction_ranks(of),
+                                      .rank = of->parallel_rank,
+                                      .has_trainer = true};
+    strategy->prepare_reference(&teacher->wrapper);
 }
 
 bool tide_teacher_load(tide_teacher *teacher, tide_run *run, const tide_job *job) {
@@ -145,15 +151,18 @@ bool tide_teacher_load(tide_teacher *teacher, tide_run *run, const tide_job *job
     if (!job_of_teacher(of, job, m->arena, m->diags)) return false;
     const tide_dtype dtype = model->state.dtype, own = tide_dtype_or(job->trainer_teacher_dtype, dtype);
     const bool is_base_model = run->is_base_model, is_on_host = m->makes_on_host, is_on_meta = model->state.is_on_meta;
+    void (*const made)(tide_model *, tide_tensor *) = model->parameter_made;
     const listed student = exchange_listed(model, (listed){.root = 0});
     uint32_t first_instance = model->instance_count, first = m->timeline.allocation_count;
     set_up_teacher(teacher, of, of->config, own);
     tide_teacher_exchange(teacher, model);
     model->state.dtype = own;
     m->makes_on_host = model->state.is_on_meta = false;
+    model->parameter_made = NULL;
     bool is_made = tide_make_model(run, of) && (of->quant == TIDE_quant_none || tide_quantise(model, of));
-    if (is_made) place_teacher(run, of);
-    teacher->root = model->root;
+    if (is_made && run->strategy && run->strategy->load) run->strategy->load(model, of);
+    if (is_made) place_teacher(teacher, run, of);
+    model->parameter_made = made;
     name_teacher_modules(model, first_instance);
     tide_name_kept_allocations(m, first, "teacher model");
     m->makes_on_host = is_on_host;
