@@ -176,9 +176,9 @@ static void assume_training(tide_job_builder *b) {
     if (job->quant != TIDE_quant_none)
         assume(b, TIDE_SET_kbit_prepare,
                tide_trainer_leaves_kbit(job)
-                   ? job->trainer == TIDE_trainer_llama_factory_v1
-                         ? "LLaMA-Factory's v1 trainer does not call peft.prepare_model_for_kbit_training: what is not "
-                           "quantised keeps its dtype"
+                   ? job->trainer == TIDE_trainer_llama_factory_v1 || tide_trainer_is_of_factory(job)
+                         ? "LLaMA-Factory does not call peft.prepare_model_for_kbit_training: what is not quantised "
+                           "keeps its dtype"
                          : "TRL 1 does not call peft.prepare_model_for_kbit_training: what is not quantised keeps its "
                            "dtype"
                    : "peft.prepare_model_for_kbit_training: what is not quantised is kept in fp32 and frozen");

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "base/rounding.h"
+
 /* ---- what is read ---- */
 
 /* Whether it is an option from a file for a kind that the user replaced by another. */
@@ -113,13 +115,32 @@ static void leave_open(tide_job_builder *b, const char *name) {
     job->undescribed.names = names;
 }
 
-/* LLaMA-Factory: data/collator.py, MultiModalDataCollatorForSeq2Seq: "avoid process hanging in zero3/fsdp case". What
- * the processor makes of it is as large as any image where it makes all alike. */
-static void leave_added_image(tide_job_builder *b) {
-    const tide_job *job = b->job;
+/* NULL: what LLaMA-Factory's plugin for this model makes of an image is not described. */
+static const tide_added_image *added_image_of(const tide_json *config) {
+    static const struct {
+        const char *types;
+        tide_added_image image;
+    } rows[] = {
+#define TIDE_ADDED_IMAGE(types, markers, has_size) {types, {true, has_size, markers}},
+#include "job/added_images.def"
+#undef TIDE_ADDED_IMAGE
+    };
+    const tide_json *type = tide_json_at(config, "model_type"), *vision = tide_json_at(config, "vision_config");
+    bool is_of_pixtral = tide_json_is_text(tide_json_at(vision, "model_type"), "pixtral");
+    for (size_t i = 0; i < TIDE_COUNT_OF(rows) && tide_json_is(type, TIDE_JSON_STRING) && !is_of_pixtral; i++)
+        if (tide_text_is_among(type->text, rows[i].types)) return &rows[i].image;
+    return NULL;
+}
+
+/* LLaMA-Factory: data/collator.py, MultiModalDataCollatorForSeq2Seq: "avoid process hanging in zero3/fsdp case". */
+static void add_image(tide_job_builder *b) {
+    tide_job *job = b->job;
     if (!tide_trainer_is_of_factory(job) || !tide_json_at(job->config, "vision_config") || job->images ||
         job->video.frames)
         return;
+    const tide_added_image *image = added_image_of(job->config);
+    if (image) job->added_image = *image;
+    if (image) return;
     leave_open(b, "LLaMA-Factory's image beside texts");
     tide_report(b->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, tide_builder_place(b, TIDE_SET_images),
                 "LLaMA-Factory adds an image of 64 x 64 pixels, with its tokens, to a batch without images: the tower "
@@ -352,7 +373,7 @@ void tide_check_conflicts(tide_job_builder *b) {
     tide_check_rank_conflicts(b);
     check_copies(b);
     check_offloading(b);
-    leave_added_image(b);
+    add_image(b);
     check_adapter(b);
     check_lora_config(b);
     check_flash_attention(b);

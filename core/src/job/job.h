@@ -95,6 +95,12 @@ typedef struct tide_setting_row {
     bool is_default;      /* the value equals the default, whoever gave it */
 } tide_setting_row;
 
+/* What LLaMA-Factory adds to a batch without images, of a model that sees some: an image for all of its rows. */
+typedef struct tide_added_image {
+    bool is_added, has_size; /* the processor goes by its size, as it is of 64 x 64 pixels */
+    int64_t markers;         /* tokens besides those of its features */
+} tide_added_image;
+
 typedef struct tide_job {
     const char *model; /* name in the catalogue, or of a given configuration */
     const char *model_title, *model_source;
@@ -105,8 +111,9 @@ typedef struct tide_job {
     tide_text description_text;
     const tide_checkpoint *checkpoint;        /* from the headers of safetensors files; NULL: none was given */
     tide_text config_text, preprocessor_text; /* of given files; empty: none */
-    bool names_itself;                        /* the model is a file that contains its name */
-    tide_text was;                            /* GiB and version when the job's link was made; empty: not recorded */
+    tide_added_image added_image;
+    bool names_itself; /* the model is a file that contains its name */
+    tide_text was;     /* GiB and version when the job's link was made; empty: not recorded */
 
     /* The settings, each under its name, with `_` for a dot. */
 #define TIDE_SETTING(name, type, ...) TIDE_FIELD_##type(name)
@@ -410,7 +417,9 @@ bool tide_trl_builds_logits(const tide_job *job);
 /* TRL's trainers that call backbone and head themselves: they set fused_linear_cross_entropy in liger_kernel_config to
  * false (sft_trainer.py and others, __init__). */
 bool tide_trl_fuses_head(const tide_job *job);
-/* dpo and kto of LLaMA-Factory, which has made the adapter before the trainer. */
+/* LLaMA-Factory's trainers, which are given a model with its adapter. */
 bool tide_trainer_is_of_factory(const tide_job *job);
+/* LLaMA-Factory's rewards, of a decoder that keeps its head beside a value head. */
+bool tide_trainer_has_value_head(const tide_job *job);
 
 #endif

@@ -345,7 +345,8 @@ void tide_change_config(tide_job_builder *b) {
     tide_json *config = b->inputs.config;
     if (!config) return;
     const char *head = tide_argument_text(&b->arguments, TIDE_SET_head);
-    if (tide_argument_is(&b->arguments, TIDE_SET_trainer, "reward"))
+    bool has_value_head = tide_argument_is(&b->arguments, TIDE_SET_trainer_program, "llama_factory");
+    if (tide_argument_is(&b->arguments, TIDE_SET_trainer, "reward") && !has_value_head)
         make_reward_model(b);
     else if (head[0] && strcmp(head, "default") != 0)
         change_head(b, config, head);

@@ -344,32 +344,51 @@ static void check_trl_version(tide_job_builder *b, const char *kind) {
 }
 
 /* LLaMA-Factory: train/dpo/workflow.py, train/trainer_utils.py (create_ref_model), train/kto/trainer.py. */
-static void check_factory(tide_job_builder *b, const char *kind) {
+static void check_factory_reference(tide_job_builder *b, const char *who) {
     const tide_job *job = b->job;
     const char *loss = job->trainer_loss_type ? job->trainer_loss_type : "";
-    bool is_usual = !*loss || strcmp(loss, job->trainer == TIDE_trainer_dpo ? "sigmoid" : "kto") == 0,
-         is_of_preferences = job->trainer != TIDE_trainer_hf,
-         is_spread = job->parallel_kind != TIDE_parallel_kind_none && job->parallel_kind != TIDE_parallel_kind_ddp;
-    const trainer_limit preferences[] = {
+    bool is_usual = !*loss || strcmp(loss, job->trainer == TIDE_trainer_dpo ? "sigmoid" : "kto") == 0;
+    const trainer_limit limits[] = {
         {job->adapter == TIDE_adapter_none, TIDE_SET_adapter,
          "none: the second model that LLaMA-Factory loads as reference", "use adapter=lora, or trainer.program=trl"},
-        {is_spread, TIDE_SET_parallel_kind, job->values[TIDE_SET_parallel_kind],
-         "use one GPU or ddp, or trainer.program=trl"},
         {!is_usual, TIDE_SET_trainer_loss_type, loss, "leave it out, or use trainer.program=trl"},
         {job->trainer_precompute_ref_log_probs, TIDE_SET_trainer_precompute_ref_log_probs, "true", "leave it out"},
         {job->trainer_f_divergence_type != TIDE_trainer_f_divergence_type_reverse_kl,
          TIDE_SET_trainer_f_divergence_type, job->values[TIDE_SET_trainer_f_divergence_type], "leave it out"},
+        {tide_job_sets(job, TIDE_SET_trainer_ld_alpha), TIDE_SET_trainer_ld_alpha, "ld_alpha", "leave it out"},
+    };
+    refuse_past_limits(b, limits, TIDE_COUNT_OF(limits), who);
+}
+
+/* LLaMA-Factory: train/rm/trainer.py. The value head's own state_dict() has no names of the model that it is in. */
+static void check_value_head(tide_job_builder *b, const char *who) {
+    const tide_job *job = b->job;
+    bool is_spread = job->parallel_kind != TIDE_parallel_kind_none && job->parallel_kind != TIDE_parallel_kind_ddp,
+         saves = job->trainer_save_strategy != TIDE_trainer_save_strategy_no;
+    const trainer_limit limits[] = {
+        {job->parallel_kind == TIDE_parallel_kind_fsdp2 && job->parallel_meta_init, TIDE_SET_parallel_meta_init,
+         "cpu_ram_efficient_loading", "give fsdp_cpu_ram_efficient_loading: false"},
+        {is_spread && saves, TIDE_SET_trainer_save_strategy, job->values[TIDE_SET_trainer_save_strategy],
+         "leave it out"},
+        {tide_job_sets(job, TIDE_SET_trainer_center_rewards_coefficient), TIDE_SET_trainer_center_rewards_coefficient,
+         "center_rewards_coefficient", "leave it out"},
+    };
+    refuse_past_limits(b, limits, TIDE_COUNT_OF(limits), who);
+}
+
+static void check_factory(tide_job_builder *b, const char *kind) {
+    const tide_job *job = b->job;
+    const char *who = tide_format(b->arena, "%s of LLaMA-Factory", kind);
+    const trainer_limit limits[] = {
         {job->offload_activations != TIDE_offload_activations_none, TIDE_SET_offload_activations,
          job->values[TIDE_SET_offload_activations], "leave it out"},
         {tide_job_has_lengths(job), TIDE_SET_lengths, "a list of lengths", "give seq, the longest row's"},
-        {tide_job_sets(job, TIDE_SET_trainer_ld_alpha), TIDE_SET_trainer_ld_alpha, "ld_alpha", "leave it out"},
         {job->trainer_eval_strategy != TIDE_trainer_eval_strategy_no, TIDE_SET_trainer_eval_strategy, "evaluation",
          "leave it out"},
     };
-    if (!tide_trainer_is_of_factory(job)) return;
-    if (is_of_preferences)
-        refuse_past_limits(b, preferences, TIDE_COUNT_OF(preferences),
-                           tide_format(b->arena, "%s of LLaMA-Factory", kind));
+    if (!tide_trainer_is_of_factory(job) || job->trainer == TIDE_trainer_hf) return;
+    (tide_trainer_has_value_head(job) ? check_value_head : check_factory_reference)(b, who);
+    refuse_past_limits(b, limits, TIDE_COUNT_OF(limits), who);
 }
 
 /* plugins/model_plugins/kernels/liger_kernel_ops.py: other families stay as they are, and peft's wrapper has no norm.

@@ -34,8 +34,8 @@ bool tide_trainer_prepares_kbit(const tide_job *job) {
 }
 
 bool tide_trainer_leaves_kbit(const tide_job *job) {
-    if (job->trainer == TIDE_trainer_llama_factory_v1) return true;
-    return job->trainer > TIDE_trainer_hf && !tide_trainer_prepares_kbit(job) && !tide_trainer_is_of_factory(job);
+    if (job->trainer == TIDE_trainer_llama_factory_v1 || tide_trainer_is_of_factory(job)) return true;
+    return job->trainer > TIDE_trainer_hf && !tide_trainer_prepares_kbit(job);
 }
 
 const char *tide_trainer_default(const tide_job *job, tide_setting_id id) {
@@ -79,7 +79,7 @@ bool tide_job_has_zero_init(const tide_job *job) {
 /* "PEFT + DeepSpeed ZeRO-3": trl/trainer/sft_trainer.py and others, __init__. */
 static bool adapts_under_zero3(const tide_job *job) {
     return job->parallel_kind == TIDE_parallel_kind_zero3 && job->trainer > TIDE_trainer_hf &&
-           job->adapter != TIDE_adapter_none;
+           job->adapter != TIDE_adapter_none && !tide_trainer_is_of_factory(job);
 }
 
 bool tide_job_is_reentrant(const tide_job *job) {
@@ -141,6 +141,7 @@ static bool may_leave_tower_unused(const tide_job *job) {
 bool tide_finds_unused_parameters(const tide_job *job) {
     if (tide_job_sets(job, TIDE_SET_parallel_find_unused_parameters)) return job->parallel_find_unused_parameters;
     if (tide_trainer_is_of_factory(job) && job->adapter == TIDE_adapter_lora) return false;
+    if (tide_trainer_has_value_head(job)) return true; /* no PreTrainedModel */
     return tide_job_has_trainer(job) && (job->checkpointing == TIDE_checkpointing_none ||
                                          job->adapter != TIDE_adapter_none || may_leave_tower_unused(job));
 }

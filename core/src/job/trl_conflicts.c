@@ -40,12 +40,6 @@ static void check_distillation(tide_job_builder *b) {
                             "accelerate leaves the teacher on the host: \"Expected all tensors to be on the same "
                             "device\"",
                             "use ddp or zero2");
-    if (job->parallel_kind == TIDE_parallel_kind_zero3)
-        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_parallel_kind,
-                            "zero3 is not described with a teacher, which it partitions as well", "use ddp or zero2");
-    if (tide_job_has_lengths(job))
-        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_lengths, "are not described with a teacher",
-                            "give seq and trainer.prompt_length");
     if (job->use_cache == TIDE_use_cache_true_)
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_use_cache, "is not described with a teacher",
                             "leave it out");
@@ -75,8 +69,8 @@ static void check_synced_reference(tide_job_builder *b) {
  * the score, whose input has the dtype of the norm before it. */
 static void check_quantised_reward(tide_job_builder *b) {
     const tide_job *job = b->job;
-    bool is_quantised =
-             job->trainer == TIDE_trainer_reward && job->quant != TIDE_quant_none && job->adapter != TIDE_adapter_none,
+    bool is_quantised = job->trainer == TIDE_trainer_reward && !tide_trainer_has_value_head(job) &&
+                        job->quant != TIDE_quant_none && job->adapter != TIDE_adapter_none,
          is_in_one_type = job->autocast.is_set || tide_job_has_deepspeed(job), is_prepared = tide_prepares_kbit(job);
     bool is_fp32 = is_prepared || (job->dtype.is_set && job->dtype.dtype == TIDE_FP32);
     if (is_quantised && !job->quant_from_pretrained)

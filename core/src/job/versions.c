@@ -133,8 +133,12 @@ static bool is_dpo_or_kto(const tide_job *job) {
 }
 
 bool tide_trainer_is_of_factory(const tide_job *job) {
-    return job->mode == TIDE_mode_train && (job->trainer == TIDE_trainer_hf || is_dpo_or_kto(job)) &&
-           job->trainer_program == TIDE_trainer_program_llama_factory;
+    bool has_own = job->trainer == TIDE_trainer_hf || job->trainer == TIDE_trainer_reward || is_dpo_or_kto(job);
+    return job->mode == TIDE_mode_train && has_own && job->trainer_program == TIDE_trainer_program_llama_factory;
+}
+
+bool tide_trainer_has_value_head(const tide_job *job) {
+    return tide_trainer_is_of_factory(job) && job->trainer == TIDE_trainer_reward;
 }
 
 bool tide_trl_builds_logits(const tide_job *job) {

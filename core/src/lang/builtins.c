@@ -246,6 +246,7 @@ const tide_builtin tide_builtins[] = {
     {"getattr", 2, 2, true, builtin_getattr, NULL},
     {"call_with", 3, ARGUMENT_LIMIT, true, builtin_call_with, NULL},
     {"set_setting", 2, 2, true, builtin_set_setting, NULL},
+    {"capture_hidden_states", 1, 1, false, tide_builtin_capture_hidden_states, NULL},
     {"call_begins", 1, 2, true, builtin_call_begins, NULL},
     {"call_ends", 2, 2, true, builtin_call_ends, NULL},
     {"Parameter", 0, ARGUMENT_LIMIT, true, NULL, tide_construct_parameter},

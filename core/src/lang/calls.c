@@ -269,12 +269,13 @@ tide_value tide_call_module(tide_model *model, uint32_t instance, tide_function 
                             uint32_t count, const tide_text *keywords, const tide_value *named, uint32_t named_count) {
     tide_machine *m = model->m;
     const tide_instance *of = &model->instances[instance];
-    bool is_hooked = !method && model->before_forward && !tide_is_aborting(m);
+    bool is_method = method != NULL, is_hooked = !is_method && model->before_forward && !tide_is_aborting(m);
     if (!method) method = of->of->forward;
     if (!method) return tide_nothing(m, TIDE_ERR_DESCRIPTION, "%s has no forward()", tide_terminated(m, of->of->name));
     uint32_t module = m->module, statement = m->statement;
     tide_value made = (is_hooked ? call_hooked : call_method)(model, instance, method, positional, count, keywords,
                                                               named, named_count);
+    if (!is_method) tide_capture_hidden_states(model, instance, positional, count, made);
     m->module = module;
     m->statement = statement;
     return made;

@@ -135,6 +135,12 @@ tide_value tide_builtin_checkpoint(tide_frame *f, const tide_value *a, uint32_t 
 tide_value tide_builtin_checkpoint_without_output(tide_frame *f, const tide_value *a, uint32_t count);
 tide_value tide_builtin_discard_output(tide_frame *f, const tide_value *a, uint32_t count);
 
+/* ---- hidden_states.c ---- */
+/* Keeps outputs of layers while capture_hidden_states() asks for them. */
+void tide_capture_hidden_states(tide_model *model, uint32_t instance, const tide_value *positional, uint32_t count,
+                                tide_value made);
+tide_value tide_builtin_capture_hidden_states(tide_frame *f, const tide_value *a, uint32_t count);
+
 /* ---- autograd_function.c ---- */
 tide_value tide_apply(tide_frame *f, const tide_value *a, uint32_t count);
 

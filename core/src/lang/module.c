@@ -2,6 +2,7 @@
 /* The model: built over a configuration, changed by wrappers, moved to the device, and run. */
 #include <string.h>
 
+#include "base/rounding.h"
 #include "lang/interpreter.h"
 
 /* ---- the whole model ---- */
@@ -88,23 +89,34 @@ static void list_parameters(tide_model *model, uint32_t instance, int depth) {
         list_within(model, of->slots[of->of->parameter_count + i], depth + 1);
 }
 
-/* A default sequence holds text only; what images and the like need of it ("media_tokens") is added. */
+enum { FACTORY_MULTIPLE = 8 /* LLaMA-Factory's pad_to_multiple_of: train/sft/workflow.py and others */ };
+
+/* A default sequence holds text only; what images and the like need of it ("media_tokens") is added, and always for an
+ * image that LLaMA-Factory adds. */
 static void make_room_for_media(tide_model *model, uint32_t scope) {
     tide_machine *m = model->m;
     tide_value *seq = tide_model_setting(model, "seq"), *cache = tide_model_setting(model, "cache_length");
-    bool is_default = false;
+    const tide_value *added = tide_model_setting(model, "adds_image");
+    bool is_default = false, adds_image = added && added->truth;
     if (!seq || !model->find_place ||
         !tide_size_is_defined(model->scopes[scope].description, TIDE_TEXT("media_tokens")))
         return;
     const char *place = model->find_place(model->user, model->scopes[scope].config, TIDE_TEXT("seq"), &is_default);
     uint32_t reads = model->step_reads;
-    tide_value tokens = is_default
+    tide_value tokens = is_default || adds_image
                             ? tide_scope_size(model, scope, tide_name(&model->size_names, TIDE_TEXT("media_tokens")))
                             : tide_none();
     model->step_reads = reads;
     if (tokens.kind != TIDE_VALUE_INT || tokens.integer < 1 || tokens.integer > INT64_C(1) << 40) return;
+    if (adds_image) {
+        int64_t all = seq->integer + tokens.integer + tide_model_setting(model, "added_markers")->integer;
+        tokens.integer = TIDE_CEIL_DIV(all, FACTORY_MULTIPLE) * FACTORY_MULTIPLE - seq->integer;
+    }
     tide_report(m->diags, TIDE_ASSUMPTION, TIDE_OK, place,
-                tide_format(m->arena, "%lld tokens per sample: %lld of text, and %lld of images",
+                tide_format(m->arena,
+                            adds_image ? "%lld tokens in each row: %lld of text, and %lld for an image of 64 x 64 "
+                                         "pixels that LLaMA-Factory adds to a batch without images"
+                                       : "%lld tokens per sample: %lld of text, and %lld of images",
                             (long long)(seq->integer + tokens.integer), (long long)seq->integer,
                             (long long)tokens.integer),
                 NULL);

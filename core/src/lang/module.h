@@ -126,6 +126,8 @@ struct tide_model {
     uint32_t setting_changes;    /* changes that functions made, or may make through the value of a setting */
     uint32_t step_reads;         /* settings of the step that were read, except by checks */
     uint64_t size_op_count;      /* work for sizes, each of which is evaluated once */
+    tide_list *hidden_states;    /* captured so far, or NULL: lang/hidden_states.c */
+    uint32_t hidden_states_of;   /* the module whose layers they come from */
     int depth;                   /* calls of functions and constructors in progress */
     int nesting;                 /* call expressions and sizes being evaluated */
 

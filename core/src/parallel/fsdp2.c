@@ -137,10 +137,10 @@ static bool choose_states(fsdp2 *f) {
     if (!is_chosen) return false;
     fsdp2_add_module(f, f->state_count++, model->root);
     f->named_modules_order = TIDE_NEW(m->arena, uint32_t, f->state_count + 1);
-    uint32_t n = 0;
+    uint32_t n = 0, count, *modules = tide_model_modules(model, &count);
     bool *is_seen = TIDE_NEW(m->arena, bool, f->state_count + 1);
-    for (uint32_t i = 1; i < model->instance_count; i++) {
-        uint32_t of = f->state_of[i];
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t of = f->state_of[modules[i]];
         if (!of || is_seen[of - 1]) continue;
         is_seen[of - 1] = true;
         f->named_modules_order[n++] = of - 1;

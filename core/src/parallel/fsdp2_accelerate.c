@@ -107,8 +107,9 @@ bool tide_fsdp2_accelerate_states(fsdp2 *f) {
         return false;
     }
     if (wraps_blocks && !add_no_split_modules(f)) return false;
-    uint32_t input = tide_embeddings_of(model, false), output = tide_embeddings_of(model, true),
-             norm = final_norm_of(model, f->w->job, output);
+    bool is_hidden = tide_trainer_has_value_head(f->w->job) && f->w->job->adapter != TIDE_adapter_none;
+    uint32_t input = is_hidden ? 0 : tide_embeddings_of(model, false),
+             output = is_hidden ? 0 : tide_embeddings_of(model, true), norm = final_norm_of(model, f->w->job, output);
     f->embeddings[0] = tide_delegated(model, input, TIDE_TEXT("weight"));
     f->embeddings[1] = tide_delegated(model, output, TIDE_TEXT("weight"));
     bool is_apart = output && tide_head_tied_again(model) == output,

@@ -150,6 +150,8 @@ bool *tide_no_split_modules(tide_wrapper *w) {
                   .rows = TIDE_NEW(arena, const tide_json *, model->scope_count + 1),
                   .given = &w->job->parallel_transformer_cls_names_to_wrap};
     for (uint32_t i = 0; i < model->scope_count; i++) n.rows[i] = row_of_part(all, &model->scopes[i]);
+    bool is_listed = !tide_trainer_has_value_head(w->job); /* whose class has no _no_split_modules */
+    if (!is_listed && !n.given->count) return TIDE_NEW(arena, bool, model->instance_count + 1);
     if (n.given->count ? !check_given(&n) : !check_listed(&n)) return NULL;
     bool *units = TIDE_NEW(arena, bool, model->instance_count + 1);
     for (uint32_t i = 1; i < model->instance_count; i++) {

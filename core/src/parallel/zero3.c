@@ -146,6 +146,7 @@ static void convert_to_zero_parameters(zero3 *z, const zero3_init *e) {
                 p->ds_tensor = e->params[k].ds_tensor, p->ds_secondary_tensor = e->params[k].ds_secondary_tensor,
                 p->ds_id = k;
         if (p->ds_tensor) continue;
+        tide_model_place(z->w->model, p->module, p->tensor, TIDE_FACTOR_PARAMETER);
         tide_zero3_partition_param_sec(z, p);
         p->ds_tensor = tide_zero3_new_partition(m, p->partition_numel, p->dtype, z->offload_param);
         tide_zero3_empty_data(zero3_machine(z), p->tensor);
@@ -163,7 +164,12 @@ static void create_fp16_sub_groups(zero3 *z, const tide_optimized *members, uint
     for (uint32_t i = 0; i < count; i++) {
         uint32_t p = tide_zero3_param_of(z, members[i].tensor);
         z->params[p].group = members[i].group;
-        z->trainable_dtype = z->params[p].dtype; /* the same for all */
+        if (i && z->trainable_dtype != z->params[p].dtype)
+            tide_fail_setting(
+                zero3_machine(z), TIDE_ERR_CONFLICT, "parallel.kind",
+                "DeepSpeed's ZeRO-3 refuses what trains in several dtypes: \"assert len(set(t.dtype for t "
+                "in tensors)) == 1\"; use adapter=lora, dtype=fp32, or zero2");
+        z->trainable_dtype = z->params[p].dtype;
         z->trainable[i] = p;
         totals[members[i].group] += z->params[p].partition_numel;
     }

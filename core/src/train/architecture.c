@@ -262,6 +262,7 @@ static bool needs(const tide_job *job, tide_text name) {
     if (tide_text_is(name, "library/trainers")) return tide_job_has_trainer(job);
     if (tide_text_is(name, "library/generation"))
         return tide_trainer_generates(job) || tide_trainer_distils(job) || job->trainer_predict_with_generate;
+    if (tide_text_is(name, "library/value_head")) return tide_trainer_has_value_head(job);
     if (tide_text_is(name, "library/rewards")) return tide_trainer_generates(job);
     if (tide_text_is(name, "library/tensor_parallel"))
         return job->parallel_kind == TIDE_parallel_kind_tp || job->parallel_kind == TIDE_parallel_kind_pp ||

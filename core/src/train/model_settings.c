@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The settings of a job as forward() reads them. */
+#include "base/rounding.h"
 #include "base/units.h"
 #include "train/run.h"
 
@@ -113,6 +114,24 @@ static uint32_t add_variables(tide_machine *m, const tide_job *job, tide_setting
     return n;
 }
 
+/* LLaMA-Factory's image beside texts: its tokens are masked, and make_room_for_media() has a place for them. */
+static uint32_t show_added_image(tide_machine *m, const tide_job *job, tide_setting_value *s, uint32_t n) {
+    enum { SIDE = 64 };
+    const struct {
+        const char *name;
+        tide_value value;
+    } seen[] = {{"images", tide_of_int(1)},
+                {"image_height", tide_of_int(job->added_image.has_size ? SIDE : 0)},
+                {"image_width", tide_of_int(job->added_image.has_size ? SIDE : 0)},
+                {"padding", tide_of_bool(true)}};
+    for (uint32_t i = 0; i < n && job->added_image.is_added; i++)
+        for (size_t k = 0; k < TIDE_COUNT_OF(seen); k++)
+            if (strcmp(s[i].name, seen[k].name) == 0) s[i].value = seen[k].value;
+    s[n++] = (tide_setting_value){.name = "adds_image", .value = tide_of_bool(job->added_image.is_added)};
+    s[n++] = number_of(m, "added_markers", job->added_image.markers);
+    return n;
+}
+
 static uint32_t add_quant(tide_machine *m, const tide_job *job, tide_setting_value *s, uint32_t n) {
     tide_dtype storage = tide_dtype_or(job->quant_storage, TIDE_UINT8),
                compute = tide_dtype_or(job->quant_compute_dtype, tide_dtype_or(job->dtype, TIDE_BF16));
@@ -168,7 +187,7 @@ void tide_set_model_settings(tide_run *run, const tide_job *job, bool uses_cache
     s[n++] = (tide_setting_value) {                                                                                    \
         .name = name_, .value = {.kind = TIDE_VALUE_DTYPE, .dtype = (value_) }                                         \
     }
-    n = add_variables(m, job, s, n);
+    n = show_added_image(m, job, s, add_variables(m, job, s, n));
     bool is_training = job->mode == TIDE_mode_train, keeps_cache = job->cache != TIDE_cache_none;
     TRUTH("training", is_training);
     TRUTH("labels", job->labels && is_training);

@@ -147,11 +147,12 @@ static void cast_as_factory_v1(tide_run *run, const tide_job *job) {
 }
 
 /* LLaMA-Factory: model/loader.py, load_model(). */
-static void prepare_as_factory(tide_run *run, const tide_job *job) {
-    if (!tide_trainer_is_of_factory(job)) return;
+static bool prepare_as_factory(tide_run *run, const tide_job *job) {
+    if (!tide_trainer_is_of_factory(job)) return true;
     if (run->model.state.is_checkpointing) tide_checkpoint_trainable(&run->model);
     bool is_partitioned = job->parallel_kind == TIDE_parallel_kind_zero3 && job->quant == TIDE_quant_none;
     if (!job->trainer_pure_bf16 && !is_partitioned) cast_trainable_to_fp32(run, NULL);
+    return !tide_trainer_has_value_head(job) || tide_add_value_head(run, job);
 }
 
 /* trl/experimental/utils.py, peft_module_casting_to_bf16: for what prepare_model_for_kbit_training() cast to fp32. */
@@ -230,7 +231,7 @@ bool tide_load(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagn
     if (tide_prepares_kbit(job)) tide_prepare_kbit(&run->model);
     if (run->model.state.is_checkpointing) require_input_grads(run, job);
     if (job->adapter != TIDE_adapter_none && !tide_adapt(&run->model, job)) return false;
-    prepare_as_factory(run, job);
+    if (!prepare_as_factory(run, job)) return false;
     cast_adapters_to_bf16(run, job);
     cast_embeddings_to_bf16(run, job);
     tide_count_parameters(run);

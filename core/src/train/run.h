@@ -129,6 +129,9 @@ extern const tide_strategy tide_one_gpu;
  * error. */
 bool tide_play_loop(tide_run *run, const tide_job *job);
 
+/* value_head.c: the decoder that is loaded becomes a part of the model, beside a value head. False after an error. */
+bool tide_add_value_head(tide_run *run, const tide_job *job);
+
 /* llama_factory_v1.c: the loop of LLaMA-Factory's v1 trainer, with the model under its strategy. False after an error.
  */
 bool tide_play_llama_factory_v1(tide_run *run, const tide_job *job, const tide_strategy *strategy, tide_wrapper *w);

@@ -70,17 +70,20 @@ static void answer_prompts(tide_trainer_run *t, unsigned step, tide_batch *batch
     if (!is_own && !job->trainer_seq_kd) return;
     put_row(t, prompt, prompt + job->trainer_max_completion_length);
     tide_value given = tide_list_of_batch(m, batch);
-    const tide_generation of = {.root = is_own ? t->run->model.root : t->teacher.root,
+    if (!is_own) tide_teacher_exchange(&t->teacher, &t->run->model);
+    tide_wrapper *wrapper = is_own ? &t->wrapper : &t->teacher.wrapper;
+    const tide_generation of = {.root = t->run->model.root,
                                 .is_wrapped = !is_own || job->adapter == TIDE_adapter_none,
                                 .keeps_cache = job->checkpointing == TIDE_checkpointing_none,
                                 .prompt = prompt,
                                 .begins = "answer_begins",
                                 .ends = "answer_ends",
                                 .given = given};
-    if (!is_own) tide_teacher_exchange(&t->teacher, &t->run->model);
+    if (t->strategy->generation_begins && wrapper->state) t->strategy->generation_begins(wrapper, NULL, 0);
     tide_value made = tide_generate(t->run, job, &of);
-    if (!is_own) tide_teacher_exchange(&t->teacher, &t->run->model);
     tide_timeline_mark(&m->timeline, step, TIDE_PHASE_GENERATE);
+    if (t->strategy->generation_ends && wrapper->state) t->strategy->generation_ends(wrapper);
+    if (!is_own) tide_teacher_exchange(&t->teacher, &t->run->model);
     tide_value_release(m, given);
     for (uint32_t i = 0; i < REPLACED && made.kind == TIDE_VALUE_LIST; i++) {
         tide_value_release(m, batch->values[i]);
@@ -394,7 +397,7 @@ static bool prepare_trl(tide_trainer_run *t) {
 static bool disables_dropout(const tide_job *job) {
     if (job->trainer_disable_dropout != TIDE_trainer_disable_dropout_default)
         return job->trainer_disable_dropout == TIDE_trainer_disable_dropout_true_;
-    return job->trainer > TIDE_trainer_sft && !tide_trainer_generates(job);
+    return job->trainer > TIDE_trainer_sft && !tide_trainer_generates(job) && !tide_trainer_has_value_head(job);
 }
 
 /* The micro-batches of a step. If a step has several generations, each is played. */
@@ -504,7 +507,7 @@ bool tide_play_trainer(tide_run *run, const tide_job *job) {
                           tide_format(m->arena, "a step of %lld batches is more than tidemark holds (%d)",
                                       (long long)job->grad_accum, BATCHES_LIMIT),
                           "lower grad_accum: each batch more needs its input_ids, attention_mask and labels");
-    tide_trainer_run t = {.run = run, .job = job, .kind = &tide_trls[job->trainer]};
+    tide_trainer_run t = {.run = run, .job = job, .kind = tide_trl_of(job)};
     m->module = m->statement = 0;
     tide_timeline_mark(&m->timeline, 0, TIDE_PHASE_LOAD);
     run->model.caller = &t;

@@ -26,7 +26,7 @@ static void add_mask(tide_trainer_run *t, tide_batch *b) {
 
 bool tide_has_images(const tide_trainer_run *t) {
     return tide_json_at(tide_described_inputs(&t->run->model), "pixel_values") &&
-           (t->job->images != 0 || t->job->video.frames);
+           (t->job->images != 0 || t->job->video.frames || t->job->added_image.is_added);
 }
 
 static const char *const columns[] = {"input_ids", "attention_mask", "labels"}; /* or "completion_mask" */

@@ -79,16 +79,32 @@ static bool check_scored_inputs(tide_trainer_run *t) {
     return true;
 }
 
+/* LLaMA-Factory: train/kto/trainer.py, forward(), which passes on what it names. */
+static bool check_passed_on(tide_trainer_run *t) {
+    static const char *const dropped[] = {"mm_token_type_ids", "pixel_attention_mask", "spatial_shapes",
+                                          "image_position_ids"};
+    const tide_json *inputs = tide_described_inputs(&t->run->model);
+    bool is_kto = tide_trainer_is_of_factory(t->job) && t->job->trainer == TIDE_trainer_kto;
+    for (size_t i = 0; i < TIDE_COUNT_OF(dropped) && is_kto; i++)
+        if (tide_json_at(inputs, dropped[i]))
+            return tide_error(t->run->machine.diags, TIDE_ERR_CONFLICT, "/settings/trainer",
+                              tide_format(t->run->machine.arena,
+                                          "KTO of LLaMA-Factory does not pass %s on to the model, which refuses an "
+                                          "image without it",
+                                          dropped[i]),
+                              "use stage: dpo, or trainer.program=trl");
+    return true;
+}
+
 /* For models that take other inputs as well, what is not described. */
 static bool plays_media(tide_trainer_run *t) {
     const tide_model *model = &t->run->model;
     const char *trainer = t->job->values[TIDE_SET_trainer];
     bool shows_video = t->job->video.frames > 0;
     if (!tide_has_images(t)) return true;
-    bool is_of_factory = tide_trainer_is_of_factory(t->job),
-         is_older = tide_trl_builds_logits(t->job) && !(is_of_factory && t->job->trainer == TIDE_trainer_dpo);
+    bool is_older = tide_trl_builds_logits(t->job) && !tide_trainer_is_of_factory(t->job);
     if (t->kind->sees_images && !is_older && !shows_video)
-        return check_beside_images(t) &&
+        return check_beside_images(t) && check_passed_on(t) &&
                (!tide_trainer_generates(t->job) || (check_prompts(t) && check_scored_inputs(t)));
     return tide_error(model->m->diags, TIDE_ERR_UNSUPPORTED, shows_video ? "/settings/video" : "/settings/images",
                       tide_format(model->m->arena, "%s that %s of TRL trains with are not described",
@@ -101,6 +117,10 @@ static bool plays_media(tide_trainer_run *t) {
 bool tide_find_parts(tide_trainer_run *t) {
     tide_model *model = &t->run->model;
     const tide_instance *root = &model->instances[model->root];
+    if (tide_trainer_has_value_head(t->job)) {
+        t->base_model = (tide_value){.kind = TIDE_VALUE_MODULE, .module = model->root};
+        return true;
+    }
     if (t->job->trainer == TIDE_trainer_reward) {
         bool has_score = tide_text_contains(root->of->name, TIDE_TEXT("ForSequenceClassification")) &&
                          tide_model_find(model, TIDE_TEXT("score"));

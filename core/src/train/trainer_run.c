@@ -4,7 +4,7 @@
 
 #include "base/rounding.h"
 
-const tide_trl tide_trls[TIDE_trainer_COUNT] = {
+static const tide_trl tide_trls[TIDE_trainer_COUNT] = {
     [TIDE_trainer_sft] = {.name = "sft", .counts_labels = true, .sees_images = true},
     [TIDE_trainer_dpo] = {.name = "dpo", .has_reference = true, .sees_images = true},
     [TIDE_trainer_kto] = {.name = "kto", .has_reference = true, .sees_images = true},
@@ -15,6 +15,12 @@ const tide_trl tide_trls[TIDE_trainer_COUNT] = {
     [TIDE_trainer_gkd] = {.name = "gkd", .counts_labels = true, .has_teacher = true, .builds_logits = true},
     [TIDE_trainer_rloo] = {.name = "rloo", .has_reference = true, .sees_images = true},
 };
+
+const tide_trl *tide_trl_of(const tide_job *job) {
+    static const tide_trl pairwise = {.name = "pairwise",
+                                      .builds_logits = true}; /* LLaMA-Factory: train/rm/trainer.py */
+    return tide_trainer_has_value_head(job) ? &pairwise : &tide_trls[job->trainer];
+}
 
 tide_function *tide_trainer_function(tide_trainer_run *t, const char *name) {
     tide_function *found = tide_function_find(t->run->model.descriptions, NULL, tide_text_of(name));

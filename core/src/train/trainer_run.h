@@ -48,7 +48,7 @@ typedef struct tide_trainer_run {
     tide_value whole_batch; /* for DeepSpeed's Ulysses: what the loader keeps on the device until its next batch */
 } tide_trainer_run;
 
-extern const tide_trl tide_trls[TIDE_trainer_COUNT];
+const tide_trl *tide_trl_of(const tide_job *job);
 
 /* The dtype of torch.amp.autocast("cuda") around compute_loss(): float16 by default. Inside of it accelerate uses its
  * own, except for FSDP2. */

@@ -314,7 +314,7 @@ class Trainer:
     steps_per_generation: int | None = None  # grpo, rloo: micro-batches made by one generation (grad_accum)
     temperature: float = 1.0
     trl: str | None = None  # dpo, kto: the version (the installed one)
-    program: Literal["trl", "llama_factory"] = "trl"  # hf, dpo and kto of adapters: whose trainers; it loads the model too
+    program: Literal["trl", "llama_factory"] = "trl"  # hf, reward, dpo and kto of adapters: whose trainers; it loads the model too
     pure_bf16: bool = False  # llama_factory: what trains keeps its dtype
     logging_steps: int = 500
     eval_samples: int = 0  # of the data that is evaluated where args say so: eval_strategy, eval_steps, ...
@@ -340,7 +340,7 @@ READ_BY: dict[str, tuple[str, ...]] = {  # fields of a Trainer that not every ki
     "completion": (*GENERATE, *DISTIL),
     **dict.fromkeys(("teacher", "teacher_dtype", "teacher_quant"), DISTIL),
     "trl": ("dpo", "kto"),
-    **dict.fromkeys(("program", "pure_bf16"), ("hf", "dpo", "kto")),
+    **dict.fromkeys(("program", "pure_bf16"), ("hf", "dpo", "kto", "reward")),
     "preprocess": ("hf",),
     "resume": ("hf", "sft", *PREFERENCES),
 }

@@ -142,7 +142,7 @@ static const own_trainer *own_trainer_of(const tide_claims *c, const char *said)
         /* train/dpo/trainer.py, train/kto/trainer.py, train/rm/trainer.py */
         {TIDE_PROGRAM_llama_factory, "dpo", "dpo", NULL},
         {TIDE_PROGRAM_llama_factory, "kto", "kto", NULL},
-        {TIDE_PROGRAM_llama_factory, "rm", "reward", "has a value head in addition to the language model's head"},
+        {TIDE_PROGRAM_llama_factory, "rm", "reward", NULL},
         /* swift/rlhf_trainers, requirements.txt */
         {TIDE_PROGRAM_ms_swift, "dpo", "dpo", BEFORE_1},
         {TIDE_PROGRAM_ms_swift, "kto", "kto", BEFORE_1},
@@ -210,7 +210,7 @@ static void settle_axolotl(tide_claims *c, const char *kind) {
 }
 
 /* LLaMA-Factory: hparams/finetuning_args.py (RLHFArguments); train/dpo/trainer.py, compute_preference_loss(). */
-static void settle_factory(tide_claims *c, const char *kind) {
+static void settle_factory(tide_claims *c) {
     static const struct {
         const char *key, *usual;
     } rows[] = {{"pref_loss", "sigmoid"}, {"pref_ftx", "0"}, {"pref_bco_weight", "0"}, {"ld_alpha", ""}};
@@ -227,7 +227,7 @@ static void settle_factory(tide_claims *c, const char *kind) {
                    "leave it out, or run the program with `tidemark dry-run`");
         return;
     }
-    if (strcmp(kind, "dpo") == 0 || strcmp(kind, "kto") == 0) tide_imply(c, TIDE_SET_trainer_program, "llama_factory");
+    tide_imply(c, TIDE_SET_trainer_program, "llama_factory");
 }
 
 void tide_own_trainer_settle(tide_claims *c, const char *said) {
@@ -239,7 +239,7 @@ void tide_own_trainer_settle(tide_claims *c, const char *said) {
     if (strcmp(said, "simpo") == 0 || strcmp(said, "ipo") == 0)
         tide_settle(c, TIDE_FACT_trl, TIDE_SET_trainer_loss_type, said);
     if (tide_claims_have(c, TIDE_PROGRAM_axolotl)) settle_axolotl(c, kind);
-    if (tide_claims_have(c, TIDE_PROGRAM_llama_factory)) settle_factory(c, kind);
+    if (tide_claims_have(c, TIDE_PROGRAM_llama_factory)) settle_factory(c);
     if (strcmp(kind, "grpo") == 0 || strcmp(kind, "rloo") == 0) tide_rollouts_settle(c);
 }
 

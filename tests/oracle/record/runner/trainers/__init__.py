@@ -56,7 +56,7 @@ def import_libraries(kinds: Iterable[str]) -> None:
 
 def prepare_config(config: Config, case: Case) -> None:
     assert case.trainer
-    if case.trainer.kind == "reward":
+    if case.trainer.kind == "reward" and not arguments.is_of_factory(case):
         from transformers.models.auto.modeling_auto import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES as NAMES
 
         name = config["architectures"][0]

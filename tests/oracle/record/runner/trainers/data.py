@@ -13,6 +13,7 @@ from ...plans import GENERATE, SEE_IMAGES
 WORDS = 2000  # size of the made-up vocabulary
 SPECIAL = ("<unk>", "<s>", "</s>", "<pad>")
 FIRST_WORD = len(SPECIAL)
+PAIRED = ("dpo", "reward")  # of trainers that see images: rows of the chosen and of the rejected
 CHAT = (  # words of the assistant between the marks that assistant_only_loss wants
     "{% for m in messages %}{% if m['role'] == 'assistant' %}{% generation %}{{ m['content'] }}{% endgeneration %}"
     "{% else %}{{ m['content'] }}{% endif %}{{ ' ' }}{% endfor %}"
@@ -55,9 +56,12 @@ def is_of_media(case: Case, model: Model) -> bool:
     """Whether samples are more than a row of tokens each: images, and for transformers' Trainer sounds, or a text to write
     that has a length of its own."""
     from .. import batches, multimodal
+    from . import added_image
 
     assert case.trainer
     if model.type in multimodal.MAKERS:
+        if added_image.is_added(case, model):
+            return True
         return bool(case.images or case.video) and case.trainer.kind in ("hf", *SEE_IMAGES, *GENERATE)
     if case.trainer.kind != "hf":
         return False
@@ -141,20 +145,21 @@ def media_collator(case: Case, model: Model) -> Callable[[list[Any]], dict[str, 
     import torch
 
     from .. import batches
+    from . import added_image, llama_factory
 
     assert case.trainer
     kind, prompt = case.trainer.kind, case.trainer.prompt
 
     def collate(samples: list[Any]) -> dict[str, Any]:
-        of = dataclasses.replace(case, batch=len(samples) * (2 if kind == "dpo" else 1))
+        of = dataclasses.replace(case, batch=len(samples) * (2 if kind in PAIRED else 1))
         if kind != "hf":
             of = dataclasses.replace(of, padding=False)  # rows are alike: it says that their mask is kept
+        if added_image.is_added(case, model):
+            return llama_factory.media_batch(case, model, added_image.batch(case, model, of.batch))
         made = batches.maker_of(model)(batches.Maker(of, model, device="cpu", is_raw=True))
         if "input_ids" in made and not model.type.startswith("siglip"):  # whose tokenizer gives none
             made.setdefault("attention_mask", torch.ones_like(made["input_ids"]))
         if case.trainer.program == "llama_factory":
-            from . import llama_factory
-
             return llama_factory.media_batch(case, model, made)
         if kind == "hf":
             return made

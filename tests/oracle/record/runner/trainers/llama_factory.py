@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """LLaMA-Factory 0.9: how it loads a model (model/loader.py, model/adapter.py, model/model_utils/checkpointing.py), and its
 trainers for preferences (train/dpo/trainer.py, train/kto/trainer.py, train/trainer_utils.py), which inherit from TRL's before
-1.0 what is written here as well: the same operations on transformers' Trainer.
+1.0 what is written here as well: the same operations on transformers' Trainer. Rewards: value_head.py.
 
 Adapters are there before the trainer; without them the reference would be another model."""
 
@@ -21,9 +21,12 @@ from ...case import Case
 from ...catalogue import Config, Model
 from ...plans import Zero3
 from .. import adapters, models
-from . import data
+from . import data, value_head
+from .value_head import RewardTrainer as RewardTrainer
 
 IGNORED = -100
+TEXTS = ("input_ids", "attention_mask", "token_type_ids")
+SEEN = ("pixel_values", "image_sizes", "image_grid_thw")  # what kto passes on of images
 BETA = 0.1
 
 
@@ -44,7 +47,7 @@ def load(case: Case, config: Config, partition: Any = None, on_host: bool = Fals
     for p in net.parameters():
         if p.requires_grad and not keeps:
             p.data = p.data.to(torch.float32)
-    return net
+    return value_head.of(net, on_host) if case.trainer.kind == "reward" else net
 
 
 def of_trainable_layers(checkpointed: Any) -> Any:
@@ -72,9 +75,14 @@ def media_batch(case: Case, model: Model, batch: dict[str, Any]) -> dict[str, An
         batch.pop("mm_token_type_ids", None)
         batch["position_ids"] = torch.zeros(4, *batch["input_ids"].shape, dtype=torch.int64)
         batch["rope_deltas"] = torch.zeros(len(batch["input_ids"]), 1, dtype=torch.int64)
-    if case.trainer.kind == "dpo":
+    if case.trainer.kind in data.PAIRED:
         batch["labels"][:, : case.trainer.prompt] = IGNORED
         return batch
+    if case.trainer.kind == "kto":
+        batch["labels"][:, : case.trainer.prompt] = IGNORED
+        texts = [k for k in ("input_ids", "attention_mask", "labels", "token_type_ids") if k in batch]
+        tags = torch.tensor([i % 2 == 0 for i in range(len(batch["labels"]))])
+        return batch | {f"kl_{k}": batch[k].clone() for k in texts} | {"kto_tags": tags}
     computed = models.DTYPES[case.autocast or case.dtype]
     return {k: v.to(computed) if torch.is_floating_point(v) else v for k, v in batch.items()}
 
@@ -82,7 +90,7 @@ def media_batch(case: Case, model: Model, batch: dict[str, Any]) -> dict[str, An
 def collator(case: Case) -> Any:
     """PairwiseDataCollatorWithPadding and KTODataCollatorWithPadding: rows of one length, chosen before rejected."""
     assert case.trainer
-    rows = 2 * case.batch if case.trainer.kind == "dpo" else case.batch
+    rows = 2 * case.batch if case.trainer.kind in data.PAIRED else case.batch
 
     def collate(features: list[dict[str, Any]]) -> dict[str, Any]:
         ids = torch.tensor([features[i % len(features)]["input_ids"] for i in range(rows)])
@@ -181,7 +189,7 @@ class KTOTrainer(Factory):
 
     def rows(self, model: Any, batch: Any, prefix: str = "") -> tuple[Any, Any, Any]:
         batch = {key: value.detach().clone() for key, value in batch.items()}
-        inputs = {key: batch[f"{prefix}{key}"] for key in ("input_ids", "attention_mask")}
+        inputs = {key: batch[f"{prefix}{key}"] for key in TEXTS if f"{prefix}{key}" in batch} | {k: batch[k] for k in SEEN if k in batch}
         logits = model(**inputs, return_dict=True, use_cache=False).logits.to(torch.float32)
         logps, lengths = self.log_probabilities(logits, batch[f"{prefix}labels"])
         return logits, logps, logps / lengths
