@@ -94,13 +94,31 @@ static void remember_matrices(tide_node *node, const tide_tensor *a, const tide_
     memcpy(node->of.mm.mat2, b->shape->dim, sizeof node->of.mm.mat2);
 }
 
+/* As C++ calls them (c10/core/ScalarType.h). */
+static const char *cpp_name(const tide_tensor *t) {
+    switch (t->dtype) {
+    case TIDE_FP32:
+        return "float";
+    case TIDE_BF16:
+        return "c10::BFloat16";
+    case TIDE_FP16:
+        return "c10::Half";
+    case TIDE_INT8:
+        return "signed char";
+    case TIDE_UINT8:
+        return "unsigned char";
+    default:
+        return tide_dtype_names[t->dtype];
+    }
+}
+
 static bool fits(tide_machine *m, const tide_tensor *a, const tide_tensor *b) {
     if (a->shape->dims == 2 && b->shape->dims == 2 && a->shape->dim[1].size == b->shape->dim[0].size &&
         a->dtype == b->dtype)
         return true;
     if (a->dtype != b->dtype)
-        tide_fail(m, TIDE_ERR_SHAPE, "%s: %s times %s: the dtypes differ", m->op, tide_dtype_names[a->dtype],
-                  tide_dtype_names[b->dtype]);
+        tide_fail(m, TIDE_ERR_CONFLICT, "\"expected mat1 and mat2 to have the same dtype, but got: %s != %s\"",
+                  cpp_name(a), cpp_name(b));
     else
         tide_fail(m, TIDE_ERR_SHAPE, "%s: shapes %s and %s do not multiply", m->op, tide_shape_text(m, a->shape),
                   tide_shape_text(m, b->shape));
