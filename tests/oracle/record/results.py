@@ -4,7 +4,8 @@
 results/FAMILY.jsonl        one device: training and inference, by the configuration's model_type
 results/parallel/KIND.jsonl one rank of a distributed job; KIND_fp8.jsonl of those in FP8,
                             native_experts.jsonl and megatron_experts.jsonl of those with ranks of experts,
-                            native_cp.jsonl and megatron_cp.jsonl of other ones with context parallel ranks
+                            native_cp.jsonl and megatron_cp.jsonl of other ones with context parallel ranks,
+                            megatron_arguments.jsonl of models that the training script's arguments make
 results/trainers/KIND.jsonl a training library's trainer on one device; KIND_ranks.jsonl one rank of its distributed jobs
 """
 
@@ -91,7 +92,8 @@ def place(given: Given, folders: Iterable[Path] = ()) -> Path:
     if given.get("trainer"):
         return Path("trainers") / f"{given['trainer']['kind']}{'_ranks' if given.get('parallel') else ''}.jsonl"
     if given.get("parallel"):
-        return Path("parallel") / f"{kind_of(given['parallel'])}.jsonl"
+        is_of_arguments = (given.get("config") or {}).get("model_type") == "gpt_model"
+        return Path("parallel") / f"{'megatron_arguments' if is_of_arguments else kind_of(given['parallel'])}.jsonl"
     if (
         any(given.get(k) for k in KERNELS)
         or str(given.get("quant", "")).endswith("wo")

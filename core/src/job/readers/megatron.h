@@ -12,7 +12,7 @@
     "moe_router_enable_expert_bias|moe_router_topk_scaling_factor|moe_z_loss_coeff|moe_layer_freq|"                    \
     "moe_shared_expert_intermediate_size|moe_shared_expert_gate|qk_layernorm|rotary_percent|rotary_interleaved|"       \
     "multi_latent_attention|q_lora_rank|kv_lora_rank|qk_head_dim|qk_pos_emb_head_dim|v_head_dim|rope_type|"            \
-    "original_max_position_embeddings"
+    "original_max_position_embeddings|mtp_num_layers"
 
 /* A GPTModel in terms of TransformerConfig; a size of 0: the framework's default. */
 typedef struct tide_gpt {

@@ -56,7 +56,7 @@ static const char *layers_of_letters(tide_arena *arena, const letters *all, int6
         char c = i < all->length ? all->at[i] : '|';
         bool is_first = !count, is_last = !memchr(all->at + i, '|', all->length - i);
         if (c == 't') layers++;
-        if ((c == 'E' && !is_first) || (c == 'L' && !is_last) || !strchr("tEL|", c)) return NULL;
+        if ((c == 'E' && !is_first) || (strchr("mL", c) && !is_last) || !strchr("tEmL|", c)) return NULL;
         if (c != '|') continue;
         if (!layers) return NULL;
         made = tide_format(arena, "%s%s%" PRId64, made, count ? "," : "", layers);
@@ -80,8 +80,8 @@ void tide_megatron_settle_stages(tide_claims *c, int64_t ranks) {
     if (!layers) {
         tide_error(c->diags, TIDE_ERR_UNSUPPORTED, place,
                    tide_format(c->arena,
-                               "%s: stages without layers, with layers that predict further tokens, or separate "
-                               "ones for the embedding and the loss are not described",
+                               "%s: stages without layers, or separate ones for the embedding, the loss and layers "
+                               "that predict further tokens are not described",
                                said),
                    "give parallel.stage_layers instead");
         return;

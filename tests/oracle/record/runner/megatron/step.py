@@ -76,6 +76,7 @@ def make_chunk(case: Case, plan: Megatron, config: Config, settings: Any, stage:
             fp16_lm_cross_entropy=False,
             parallel_output=True,
             vp_stage=vp,
+            mtp_block_spec=further_tokens(settings, spec, plan, vp),
             **configuration.model_options(config, case),
         )
 
@@ -87,6 +88,15 @@ def make_chunk(case: Case, plan: Megatron, config: Config, settings: Any, stage:
             settings, use_transformer_engine=plan.impl == "te", vp_stage=vp, normalization=settings.normalization
         )
     )
+
+
+def further_tokens(settings: Any, spec: Any, plan: Megatron, vp: int | None) -> Any:
+    """The layers of the last stage that predict further tokens."""
+    from megatron.core.models.gpt.gpt_layer_specs import get_gpt_mtp_block_spec
+
+    if not settings.mtp_num_layers:
+        return None
+    return get_gpt_mtp_block_spec(settings, spec, use_transformer_engine=plan.impl == "te", vp_stage=vp)
 
 
 def wrap(chunks: Any, case: Case) -> Step:
@@ -217,9 +227,10 @@ class MegatronStep(Step):
         if not (first or last):
             return [None] * len(BATCH)
         host = next(batches)
+        predicts = ps.is_pipeline_last_stage() and self.chunks[-1].config.mtp_num_layers
         wanted = (
             set(BATCH)
-            if self.plan.pp == 1
+            if self.plan.pp == 1 or predicts
             else {
                 "attention_mask",
                 *(("tokens", "position_ids") if ps.is_pipeline_first_stage() else ()),
@@ -242,7 +253,8 @@ class MegatronStep(Step):
         self.mark("chunk")
         stage = get_attr_wrapped_model(model, "vp_stage")
         tokens, labels, loss_mask, attention_mask, positions = self.get_batch(batches, stage)
-        out = model(tokens, positions, attention_mask, labels=labels)
+        further = {"loss_mask": loss_mask} if self.chunks[-1].config.mtp_num_layers else {}
+        out = model(tokens, positions, attention_mask, labels=labels, **further)
         self.mark("chunk forward")
         return out, functools.partial(loss_of, loss_mask)
 
