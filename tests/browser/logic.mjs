@@ -19,6 +19,7 @@ import { closest, firstThatRun, nearValues } from '../../web/src/nearest.js';
 import { PANELS } from '../../web/src/panels.js';
 import { aligned, phases } from '../../web/src/phases.js';
 import { bandAt, categoryOf, difference, flameOf, outline, ownFrame, placed } from '../../web/src/stacks.js';
+import { readsSize } from '../../web/src/sizes.js';
 import { grows, inOrderOfPlay, readValues, usualValues, walkEdge } from '../../web/src/sweep.js';
 import { readView, toSel, toSweep } from '../../web/src/viewtext.js';
 import { toCommand } from '../../web/src/words.js';
@@ -41,6 +42,16 @@ test('job: a setting is read where it is assumed, or given and not said to have 
   assert.ok(!reads(job('default', [], []), 'seq'), 'a default of a model of images');
   assert.ok(reads(job('user', [], []), 'seq'));
   assert.ok(!reads(job('user', [], said), 'seq'));
+});
+
+test('job: fields are those of the sizes that the model reads', () => {
+  const job = (/** @type {string} */ part, /** @type {string[]} */ read) =>
+    /** @type {any} */ ({ model: { parameters: { parts: [{ name: part }] } }, settings: [], diagnostics: [], assumptions: read.map((setting) => ({ setting, value: '', text: '' })) });
+  const shown = (/** @type {any} */ of) => ['batch', 'seq', 'lengths', 'images', 'image_size'].filter((name) => readsSize(of, name));
+  assert.deepEqual(shown(job('model', ['seq'])), ['batch', 'seq', 'lengths']);
+  assert.deepEqual(shown(job('model', [])), ['batch', 'seq', 'lengths'], 'lengths in place of seq');
+  assert.deepEqual(shown(job('transformer_blocks', ['image_size'])), ['batch', 'image_size'], 'a denoiser');
+  assert.deepEqual(shown(job('vision_tower', ['seq', 'images', 'image_size'])), ['batch', 'seq', 'lengths', 'images', 'image_size']);
 });
 
 test('sources: no file of the page imports one that imports it back, behind a click neither', async () => {

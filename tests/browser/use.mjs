@@ -42,6 +42,13 @@ export default function ({ visit, field, fromCore, exampleWords, tab, bytesIn, c
     await page.waitForFunction(() => /model=bert-base[^&]*&gpu=t4/.test(location.hash) && /seq=128/.test(location.hash));
   }));
 
+  test('a denoiser has a field for the size of its images, and none for tokens', () => visit(async (page) => {
+    await page.locator('#model').fill('flux.2-klein-4b');
+    await changed(page, () => page.keyboard.press('Enter'));
+    await field(page, 'image_size').waitFor();
+    assert.equal(await field(page, 'seq').count(), 0);
+  }));
+
   test('a command is read in the palette as the file that holds it', () => visit(async (page) => {
     await palette(page, 'trl dpo --model_name_or_path Qwen/Qwen3-0.6B \\   --per_device_train_batch_size 2');
     await page.locator('.palette .at', { hasText: 'Estimate' }).waitFor();

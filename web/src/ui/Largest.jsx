@@ -2,6 +2,7 @@
 /* The largest of the settings that can grow with which the present job fits. */
 import { fixed } from '../format.js';
 import { shown as report, shownValue as valueOf } from '../shown.js';
+import { readsSize } from '../sizes.js';
 import { titleOf } from './Field.jsx';
 import { Bytes } from './marks.jsx';
 import { apply, NoAnswer, RETRIES, useAnswers } from './played.jsx';
@@ -12,8 +13,8 @@ import { apply, NoAnswer, RETRIES, useAnswers } from './played.jsx';
 /* Whole-numbered settings that can grow, where the job has them. */
 const KNOBS = [
   { name: 'batch', has: () => true },
-  { name: 'seq', has: () => true },
-  { name: 'images', has: () => !!report.value?.model.parameters.parts.some((part) => /vision|image|visual/i.test(part.name)) },
+  { name: 'seq', has: () => !report.value || readsSize(report.value, 'seq') },
+  { name: 'images', has: () => !!report.value && readsSize(report.value, 'images') },
   { name: 'adapter.r', has: () => valueOf('adapter') === 'lora' },
 ];
 

@@ -12,6 +12,7 @@ import { closeRecording, isRecording, openRecording, recording } from '../record
 import { chooseKind, chooseModel, goesTo, isExampleModel, isQuestion, justOpened, openFiles, openQuestion, past, reset, setWord, setWords, undo } from '../changes.js';
 import { describe, editing, errorAt, files, isIdle, kind, models, moreOpen, notices, report, settingsOpen, unit, valueOf, wordOf } from '../state.js';
 import { JOBS, KINDS } from '../kinds.js';
+import { readsSize } from '../sizes.js';
 import { recompute } from '../play.js';
 import { Field } from './Field.jsx';
 import { Looks, Segmented } from './Header.jsx';
@@ -19,7 +20,6 @@ import { Icon } from './marks.jsx';
 import { Picker } from './Picker.jsx';
 import { verdictOf } from './Verdict.jsx';
 
-const OF_IMAGES = ['images', 'image_size'];
 const GROUPS = { batch: 'Data', memory: 'Memory', training: 'Training', precision: 'Precision', attention: 'Attention', advanced: 'Advanced',
   model: 'Recipe', adapter: 'Adapters and quantised weights', serving: 'Serving', parallel: 'Several GPUs' };
 /* Shown by fields of their own. */
@@ -166,7 +166,8 @@ function GpuField() {
   );
 }
 
-const seesImages = computed(() => report.value?.model.parameters.parts.some((part) => /vision|image|visual/i.test(part.name)) ?? true);
+/** Sizes that the model does not read are left out, unless they are given. @param {string} name */
+const isShown = (name) => !report.value || wordOf(name) !== undefined || readsSize(report.value, name);
 
 /** The verdict above the settings of a phone. */
 function SheetVerdict() {
@@ -183,7 +184,7 @@ export function Settings() {
   const { groups: shown, gpus, more } = kind.value;
   const main = shown.map(({ title, settings: names }) => ({
     title,
-    settings: names.flatMap((name) => all.find((s) => s.name === name && (seesImages.value || !OF_IMAGES.includes(name))) ?? []),
+    settings: names.flatMap((name) => all.find((s) => s.name === name && isShown(name)) ?? []),
   }));
   const inMain = new Set([...gpus, ...shown.flatMap(({ settings }) => settings)]);
   const rest = all.filter((s) => !inMain.has(s.name) && !APART.includes(s.name) && (s.name !== 'undescribed' || wordOf(s.name) !== undefined) && (!more || more.includes(s.group)) && (s.choices?.length ?? 2) !== 1);
