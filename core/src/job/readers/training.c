@@ -277,23 +277,50 @@ static int64_t context_ranks(const tide_claims *c) {
     return ranks > 1 && ranks <= MOST_PROCESSES ? ranks : 1;
 }
 
-/* accelerate/parallelism_config.py, __post_init__ and _validate_accelerator: shards within a group, over the joint mesh
- * of dp_shard and cp, and replicas across groups. */
-static void settle_groups(tide_claims *c) {
+/* The first size of a ParallelismConfig in the files; TIDE_FACT_NONE: there is none. */
+static tide_fact parallelism_size(const tide_claims *c) {
+    static const tide_fact sizes[] = {TIDE_FACT_dp_replicate, TIDE_FACT_dp_shard, TIDE_FACT_sequence_ranks,
+                                      TIDE_FACT_context_ranks};
+    for (size_t i = 0; i < TIDE_COUNT_OF(sizes); i++)
+        if (c->facts[sizes[i]] && strstr(c->fact_places[sizes[i]], "parallelism_config")) return sizes[i];
+    return TIDE_FACT_NONE;
+}
+
+/* accelerate/parallelism_config.py, _validate_accelerator(): whether the sizes are not those of the ranks. */
+static bool refuses_sizes(tide_claims *c) {
     int64_t copies = tide_fact_int(c, TIDE_FACT_dp_replicate, 1), shards = tide_fact_int(c, TIDE_FACT_dp_shard, 1),
-            ranks = shards * context_ranks(c), processes = tide_fact_int(c, TIDE_FACT_processes, 0);
-    if (copies <= 1) return;
-    if (ranks <= 1)
-        tide_error(c->diags, TIDE_ERR_CONFLICT, c->fact_places[TIDE_FACT_dp_replicate],
+            processes = tide_fact_int(c, TIDE_FACT_processes, 0);
+    tide_fact said = parallelism_size(c);
+    bool is_sane = copies <= MOST_PROCESSES && shards <= MOST_PROCESSES;
+    int64_t total = is_sane ? copies * shards * context_ranks(c) : 0;
+    if (!said) return false;
+    if (tide_fact_int(c, TIDE_FACT_sequence_ranks, 1) > 1) {
+        tide_error(c->diags, TIDE_ERR_UNSUPPORTED, c->fact_places[TIDE_FACT_sequence_ranks],
+                   "sp_size cuts the sequence by DeepSpeed's Ulysses; what accelerate does with it under FSDP and DDP "
+                   "is not described",
+                   "distributed_type: DEEPSPEED, or cp_size with FSDP");
+        return true;
+    }
+    if (processes < 1 || total == 1 || total == processes) return false;
+    tide_error(c->diags, TIDE_ERR_CONFLICT, c->fact_places[said],
+               tide_format(c->arena,
+                           "\"ParallelismConfig total_size (%" PRId64 ") does not match num_processes (%" PRId64 ").\"",
+                           total, processes),
+               "\"Please adjust dp_replicate_size/ dp_shard_size/tp_size/cp_size/sp_size.\"");
+    return true;
+}
+
+/* Shards within a group, over the joint mesh of dp_shard and cp, and replicas across groups. */
+static void settle_groups(tide_claims *c) {
+    int64_t copies = tide_fact_int(c, TIDE_FACT_dp_replicate, 1),
+            ranks = tide_fact_int(c, TIDE_FACT_dp_shard, 1) * context_ranks(c);
+    tide_fact said = parallelism_size(c);
+    if (!said || refuses_sizes(c)) return;
+    if (ranks <= 1 && (copies > 1 || tide_fact_int(c, TIDE_FACT_processes, 0) > 1))
+        tide_error(c->diags, TIDE_ERR_CONFLICT, c->fact_places[said],
                    "\"FSDP is enabled but the parallelism config has no dimension for FSDP to shard across\"",
                    "give dp_shard_size, or parallel.kind=ddp for replicas only");
-    else if (processes > 0 && (copies > MOST_PROCESSES || shards > MOST_PROCESSES || copies * ranks != processes))
-        tide_error(c->diags, TIDE_ERR_CONFLICT, c->fact_places[TIDE_FACT_dp_replicate],
-                   tide_format(c->arena,
-                               "%" PRId64 " copies of %" PRId64 " ranks are not the %" PRId64 " of num_processes",
-                               copies, ranks, processes),
-                   NULL);
-    else
+    else if (copies > 1)
         tide_settle(c, TIDE_FACT_dp_replicate, TIDE_SET_parallel_hybrid, tide_format(c->arena, "%" PRId64, ranks));
 }
 
@@ -475,6 +502,7 @@ static void settle_strategy(tide_claims *c) {
         /* accelerate launch, and Ray Train: several processes are DDP unless something else is said */
         bool is_ddp = type ? tide_fact_is(c, TIDE_FACT_distributed, "multi_gpu")
                            : tide_fact_int(c, TIDE_FACT_processes, 1) > 1 || is_launched_by_factory(c);
+        if (is_ddp) refuses_sizes(c);
         if (is_ddp) settle_ddp(c, type != NULL);
         settle_autocast(c);
         settle_clip(c);
