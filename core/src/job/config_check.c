@@ -79,10 +79,12 @@ static bool is_within(const tide_json *value, int64_t least, int64_t most) {
     return value->kind == TIDE_JSON_NUMBER && value->is_integer && value->integer >= least && value->integer <= most;
 }
 
-/* [height, width] */
+/* [height, width], or a number for each stage */
 static bool are_sides(const tide_json *entry, int64_t least, int64_t most) {
-    return entry->kind == TIDE_JSON_ARRAY && entry->count == 2 && is_within(entry->first, least, most) &&
-           is_within(entry->first->next, least, most);
+    bool fit = entry->kind == TIDE_JSON_ARRAY && (entry->count == 2 || entry->count == 4);
+    for (const tide_json *side = fit ? entry->first : NULL; side; side = side->next)
+        fit = fit && is_within(side, least, most);
+    return fit;
 }
 
 static bool entry_check(tide_arena *arena, const tide_job *job, const tide_json *entry, size_t rule,

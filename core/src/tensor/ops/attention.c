@@ -403,12 +403,15 @@ static bool cudnn_can(const tide_machine *m, const tide_tensor *q, const tide_te
     return a->width % 8 == 0 && is_width_known && a->value_width % 8 == 0 && a->dropout <= 0 && a->keys > 1;
 }
 
-/* sdp_utils.cpp: priority_order. cuDNN comes first on these GPUs, and last, after math, on all others. */
-static kernel choose(const tide_machine *m, const tide_tensor *q, const tide_tensor *mask, bool trains,
+/* sdp_utils.cpp: priority_order, check_last_dim_stride_equals_1_dense. cuDNN comes first on these GPUs, and last, after
+ * math, on all others. */
+static kernel choose(const tide_machine *m, tide_tensor *const *all, const tide_tensor *mask, bool trains,
                      const attention *a) {
+    const tide_tensor *q = all[0];
     bool prefers_cudnn = (m->sdpa == TIDE_SDPA_CUDNN || m->sdpa == TIDE_SDPA_DEFAULT) && is_hopper_or_blackwell(m);
     bool allows_flash = m->sdpa == TIDE_SDPA_FLASH || m->sdpa == TIDE_SDPA_DEFAULT;
     bool allows_efficient = allows_flash || m->sdpa == TIDE_SDPA_EFFICIENT;
+    if (q->stride[3] != 1 || all[1]->stride[3] != 1 || all[2]->stride[3] != 1) return KERNEL_MATH;
     if (prefers_cudnn && cudnn_can(m, q, mask, trains, a)) return KERNEL_CUDNN;
     if (allows_flash && flash_can(m, q, mask, a)) return KERNEL_FLASH;
     if (allows_efficient && efficient_can(m, q, a)) return KERNEL_EFFICIENT;
@@ -488,7 +491,7 @@ static tide_value op_sdpa(tide_machine *m, tide_value *arguments) {
     a.dropout = tide_arg_number(m, arguments[4]);
     tide_tensor *all[3] = {q, k, v};
     if (!attention_sizes(m, "scaled_dot_product_attention", all, &a)) return tide_none();
-    kernel chosen = choose(m, q, mask, tide_needs_node(m, all, 3), &a);
+    kernel chosen = choose(m, all, mask, tide_needs_node(m, all, 3), &a);
     if (chosen == KERNEL_FLASH) return tide_of_tensor(padded_flash(m, q, k, v, &a));
     tide_tensor *bias = mask ? additive(m, mask, (tide_dtype)q->dtype) : NULL, *out;
     if (chosen == KERNEL_CUDNN) {

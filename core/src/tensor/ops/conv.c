@@ -21,10 +21,6 @@ static bool is_channels_last(const tide_tensor *x) {
     return x->shape->dims == 4 && has_channels_last(x);
 }
 
-static bool prefers_channels_last(const tide_tensor *x) {
-    return is_channels_last(x) && !tide_is_contiguous(x);
-}
-
 tide_tensor *tide_image_like(tide_machine *m, const tide_shape *shape, tide_dtype dtype, bool channels_last) {
     if (!channels_last) return tide_empty(m, shape, dtype);
     int64_t stride[TIDE_MAX_DIMS] = {shape->dim[1].size * shape->dim[2].size * shape->dim[3].size, 1,
@@ -49,6 +45,11 @@ bool tide_suggests_channels_last(const tide_tensor *x) {
         least = size > 1 ? stride * size : stride;
     }
     return true;
+}
+
+/* Convolution.cpp, cudnn_conv_suggest_memory_format: as the strides of input or weight say, also of single samples. */
+static bool prefers_channels_last(const tide_tensor *x) {
+    return tide_suggests_channels_last(x) && !tide_is_contiguous(x);
 }
 
 /* cudnn/ConvShared.cpp, cudnn_convolution_backward: grad_output.to(input.suggest_memory_format()). */

@@ -75,7 +75,13 @@ def prompt_of(case: Case, model: Any, batch: Batch) -> tuple[Batch, str]:
     """What the first call is given, and which argument a new token is."""
     if model.config.is_encoder_decoder:
         prompt = (case.target_seq or SPOKEN_PROMPT) if "input_features" in batch else 1
-        encoded = model.get_encoder()(**{k: v for k, v in batch.items() if not k.startswith("decoder_")})
+        given = {k: v for k, v in batch.items() if not k.startswith("decoder_")}
+        if "pixel_values" in given:  # its features take places of the text before the encoder runs
+            ids = given.pop("input_ids")
+            prepare = model._maybe_prepare_encoder_kwargs_for_generation
+            encoded = prepare(ids, given, "input_ids", model.generation_config)["encoder_outputs"]
+        else:
+            encoded = model.get_encoder()(**given)
         return {
             "encoder_outputs": encoded,
             "attention_mask": batch.get("attention_mask"),

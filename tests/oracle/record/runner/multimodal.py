@@ -389,6 +389,21 @@ def llama4_batch(make: Maker) -> Batch:
     return batch
 
 
+def florence2_batch(make: Maker) -> Batch:
+    """An image of each text, as rows and columns of 32 pixels and one token of all; texts of their own are predicted."""
+    case, config = make.case, make.config
+    height, width = case.image_size or (768, 768)
+    tokens = [1 + height // 32 * (width // 32)] * case.images
+    vocabulary = text_vocabulary(config)
+    batch = with_images(make, vocabulary, image_token(config), tokens)
+    batch["labels"] = make.tokens(vocabulary, case.target_seq or case.seq)
+    if not case.labels and case.mode == "train":
+        batch["decoder_input_ids"] = batch["labels"].clone()
+    if case.images:
+        batch["pixel_values"] = make.floats(case.batch, 3, height, width, cast=False)
+    return batch
+
+
 def blip2_batch(make: Maker) -> Batch:
     side = make.config["vision_config"]["image_size"]
     config = make.config
@@ -432,6 +447,7 @@ MAKERS: dict[str, Callable[[Maker], Batch]] = {
     "smolvlm": idefics3_batch,
     "internvl": internvl_batch,
     "blip-2": blip2_batch,
+    "florence2": florence2_batch,
     "llama4": llama4_batch,
     "voxtral": voxtral_batch,
     "aya_vision": aya_vision_batch,

@@ -23,7 +23,7 @@ from ..case import Case
 from ..catalogue import Model
 from . import speech, vision_grids
 
-FINITE_IN_FP16 = ("bart", "plbart", "marian", "mbart", "pegasus", "m2m_100", "blenderbot")
+FINITE_IN_FP16 = ("bart", "florence2", "plbart", "marian", "mbart", "pegasus", "m2m_100", "blenderbot")
 
 
 def install(case: Case, model: Model) -> None:
