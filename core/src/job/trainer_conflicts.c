@@ -347,10 +347,12 @@ static void check_trl_version(tide_job_builder *b, const char *kind) {
 static void check_factory_reference(tide_job_builder *b, const char *who) {
     const tide_job *job = b->job;
     const char *loss = job->trainer_loss_type ? job->trainer_loss_type : "";
-    bool is_usual = !*loss || strcmp(loss, job->trainer == TIDE_trainer_dpo ? "sigmoid" : "kto") == 0;
+    bool is_usual = !*loss || strcmp(loss, job->trainer == TIDE_trainer_dpo ? "sigmoid" : "kto") == 0,
+         is_fully_sharded =
+             job->parallel_kind == TIDE_parallel_kind_fsdp1 || job->parallel_kind == TIDE_parallel_kind_fsdp2;
     const trainer_limit limits[] = {
-        {job->adapter == TIDE_adapter_none, TIDE_SET_adapter,
-         "none: the second model that LLaMA-Factory loads as reference", "use adapter=lora, or trainer.program=trl"},
+        {job->adapter == TIDE_adapter_none && is_fully_sharded, TIDE_SET_adapter,
+         "none: the second model that LLaMA-Factory loads as reference, under FSDP,", "use adapter=lora, or zero3"},
         {!is_usual, TIDE_SET_trainer_loss_type, loss, "leave it out, or use trainer.program=trl"},
         {job->trainer_precompute_ref_log_probs, TIDE_SET_trainer_precompute_ref_log_probs, "true", "leave it out"},
         {job->trainer_f_divergence_type != TIDE_trainer_f_divergence_type_reverse_kl,

@@ -81,6 +81,7 @@ typedef struct tide_parameter_row {
     uint32_t module;
     const char *name; /* "model.layers.3.mlp.up_proj.weight" */
     int64_t count;    /* what its packed data stand for, once the model is loaded */
+    bool is_upcast;   /* to fp32, after it was loaded in the model's dtype */
 } tide_parameter_row;
 
 struct tide_model {

@@ -51,7 +51,7 @@ void tide_reference_swap(tide_reference *r) {
     model->setting_changes++;
 }
 
-/* Makes weights without memory, in the policy's current dtypes. */
+/* Makes weights without memory, in the dtypes that the policy was loaded in. */
 static void make_weights(tide_reference *r) {
     tide_model *model = r->wrapper.model;
     tide_machine *m = model->m;
@@ -59,7 +59,8 @@ static void make_weights(tide_reference *r) {
     r->weights = TIDE_NEW(m->arena, tide_tensor *, r->count + 1);
     for (uint32_t i = 0; i < r->count; i++) {
         const tide_tensor *of = weight_at(model, i);
-        r->weights[i] = tide_empty_host(m, of->shape, (tide_dtype)of->dtype);
+        bool is_upcast = i < model->parameter_count && model->parameters[i].is_upcast;
+        r->weights[i] = tide_empty_host(m, of->shape, is_upcast ? model->state.dtype : (tide_dtype)of->dtype);
         r->weights[i]->requires_grad = of->requires_grad;
         r->weights[i]->is_leaf = of->is_leaf;
     }

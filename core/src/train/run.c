@@ -132,7 +132,9 @@ static void cast_trainable_to_fp32(tide_run *run, const uint32_t *order) {
     m->state.factor = TIDE_FACTOR_PARAMETER;
     for (uint32_t i = 0; i < run->model.parameter_count; i++) {
         tide_parameter_row *row = &run->model.parameters[order ? order[i] : i];
-        if (row->tensor->dtype != TIDE_FP32 && row->tensor->requires_grad) cast_parameter(m, row, TIDE_FP32);
+        if (row->tensor->dtype == TIDE_FP32 || !row->tensor->requires_grad) continue;
+        cast_parameter(m, row, TIDE_FP32);
+        row->is_upcast = true;
     }
     m->module = 0;
     m->state.factor = TIDE_FACTOR_TEMPORARY;

@@ -125,7 +125,8 @@ def play(case: Case, model: Model, meter: Meter, state: dict[str, Any]) -> None:
         trainer = trainer_class(model=net, args=settings, train_dataset=data.dataset(case, model, data.training_rows(case)), **arguments.given(case, model))
         if trainer.train_dataset is not None and plan.reference == "precomputed":
             meter.phase(None)
-        mark_references([*reference, *(m for m in [getattr(trainer, "teacher_model", None)] if m is not None)], meter)
+        others = [getattr(trainer, name, None) for name in ("teacher_model", "ref_model")]
+        mark_references([*reference, *(m for m in others if m is not None)], meter)
         reference.clear()
         if plan.kind in (*GENERATE, *DISTIL) and not generates_elsewhere:
             stand_ins.completions_reach_their_length(trainer, plan.completion)

@@ -186,6 +186,8 @@ def given(case: Case, model: Model) -> dict[str, Any]:
     if has_factory_trainer(case):
         from . import llama_factory
 
+        if plan.kind in ("dpo", "kto"):
+            made["ref_model"] = llama_factory.reference(case, model.config, deepspeed.partition(case), ranks.is_on_host(case))
         return made | {"data_collator": data.media_collator(case, model) if is_of_media else llama_factory.collator(case)}
     if is_of_media and plan.kind not in GENERATE:
         made["data_collator"] = data.media_collator(case, model)

@@ -50,6 +50,12 @@ def load(case: Case, config: Config, partition: Any = None, on_host: bool = Fals
     return value_head.of(net, on_host) if case.trainer.kind == "reward" else net
 
 
+def reference(case: Case, config: Config, partition: Any = None, on_host: bool = False) -> Any:
+    """create_ref_model(): as load_model() leaves what does not train; none beside adapters."""
+    bare = dataclasses.replace(case, lora=None, checkpointing="none", kbit_prepare=False, freeze=[], train_only=[])
+    return None if case.lora else models.build(bare, config, partition, on_host).requires_grad_(False).eval()
+
+
 def of_trainable_layers(checkpointed: Any) -> Any:
     """get_custom_gradient_checkpointing_func"""
 
@@ -108,9 +114,18 @@ def collator(case: Case) -> Any:
 class Factory(Trainer):
     """What both have: reference, log-probabilities, metrics."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, ref_model: Any = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.model_accepts_loss_kwargs = False
+        self.ref_model = ref_model
+        if ref_model is not None:
+            if self.is_deepspeed_enabled:
+                from trl.models.utils import prepare_deepspeed
+
+                self.ref_model = prepare_deepspeed(ref_model, self.accelerator)
+            else:
+                self.ref_model = self.accelerator.prepare_model(ref_model, evaluation_mode=True)
+                self.ref_model.eval()
         for module in self.model.modules():  # disable_dropout_in_model
             if isinstance(module, torch.nn.Dropout):
                 module.p = 0
@@ -125,6 +140,9 @@ class Factory(Trainer):
         return (per_token * is_scored).sum(-1), lengths
 
     def call_reference(self, model: Any, batch: Any) -> Any:
+        if self.ref_model is not None:
+            with torch.no_grad():
+                return self.call_policy(self.ref_model, batch)
         with torch.no_grad(), self.accelerator.unwrap_model(model).disable_adapter():
             return self.call_policy(model, batch)
 
