@@ -14,7 +14,8 @@ static bool is_kept(tide_text path, tide_text pattern, tide_arena *arena) {
 }
 
 /* quantizers/base.py, get_keys_to_not_convert, if nothing is named: the output head, modules with shared weights, and
- * the last module. In manual quantisation, only the head besides what is named. */
+ * the last module. In manual quantisation, only the head besides what is named; in diffusers nothing
+ * (quantizers/bitsandbytes/bnb_quantizer.py). */
 static bool is_left(tide_model *model, const tide_job *job, uint32_t instance, uint32_t head) {
     const tide_instance *of = &model->instances[instance];
     const tide_name_list *skip = &job->quant_skip;
@@ -22,6 +23,7 @@ static bool is_left(tide_model *model, const tide_job *job, uint32_t instance, u
     bool is_head = instance == head || (!job->quant_from_pretrained && tide_text_is(of->name, "lm_head"));
     for (uint32_t i = 0; i < skip->count; i++)
         if (is_kept(tide_text_of(of->path), tide_text_of(skip->names[i]), model->m->arena)) return true;
+    if (tide_job_is_of_diffusers(job)) return false;
     if (!job->quant_from_pretrained || skip->count) return is_head && !job->quant_from_pretrained;
     return is_head ||
            (last && last->module == instance && tide_text_ends(tide_text_of(last->name), TIDE_TEXT(".weight")));
