@@ -55,8 +55,7 @@ static const char *way_out(const tide_machine *m, tide_status status, const char
                "transformers' own plan, and fsdp2 and zero3 run the model as it is";
     if (status == TIDE_ERR_CONFLICT)
         return "autocast casts both; of a quantised model, quant.skip (llm_int8_skip_modules) names what stays as it "
-               "is "
-               "by the beginning or end of its path, such as model.vision_tower,model.embed_vision,lm_head";
+               "is by the beginning or end of its path, such as model.vision_tower,model.embed_vision,lm_head";
     if (status == TIDE_ERR_LIMIT) return "give less of it: fewer tokens (seq), layers (num_hidden_layers) or steps";
     if (status == TIDE_ERR_SHAPE)
         return "sizes do not agree there: give the whole config.json, or run the program by `tidemark dry-run`";
