@@ -42,51 +42,57 @@ def latent_like(make: Maker) -> Any:
     return torch.empty(shape, dtype=make.floats(0).dtype, device="cuda")
 
 
-def flux_batch(make: Maker) -> Batch:
+def packed_inputs(make: Maker, prompt_tokens: int) -> Batch:
     case, config = make.case, make.config
     height, width = packed_sides(make)
-    latent = make.floats(case.batch, height * width, config["in_channels"])
+    return {
+        "hidden_states": make.floats(case.batch, height * width, config["in_channels"]),
+        "encoder_hidden_states": make.floats(case.batch, prompt_tokens, config["joint_attention_dim"]),
+    }
+
+
+def with_target(make: Maker, batch: Batch) -> Batch:
+    """And with the guidance, for a model that embeds it."""
+    batch = {**batch, "target": torch.empty_like(batch["hidden_states"])}
+    return {**batch, "guidance": make.floats(make.case.batch)} if make.config["guidance_embeds"] else batch
+
+
+def flux_batch(make: Maker) -> Batch:
+    height, width = packed_sides(make)
     batch = {
-        "hidden_states": latent,
-        "encoder_hidden_states": make.floats(case.batch, FLUX_PROMPT_TOKENS, config["joint_attention_dim"]),
-        "pooled_projections": make.floats(case.batch, config["pooled_projection_dim"]),
-        "timestep": make.floats(case.batch),
+        **packed_inputs(make, FLUX_PROMPT_TOKENS),
+        "pooled_projections": make.floats(make.case.batch, make.config["pooled_projection_dim"]),
+        "timestep": make.floats(make.case.batch),
         "img_ids": make.floats(height * width, 3),
         "txt_ids": make.floats(FLUX_PROMPT_TOKENS, 3),
-        "target": torch.empty_like(latent),
     }
-    return {**batch, "guidance": make.floats(case.batch)} if config["guidance_embeds"] else batch
+    return with_target(make, batch)
 
 
 def flux2_batch(make: Maker) -> Batch:
     """Positions are integers of four axes, for each sample: Flux2Pipeline._prepare_latent_ids()."""
-    case, config = make.case, make.config
     height, width = packed_sides(make)
-    latent = make.floats(case.batch, height * width, config["in_channels"])
+    axes = len(make.config["axes_dims_rope"])
     batch = {
-        "hidden_states": latent,
-        "encoder_hidden_states": make.floats(case.batch, FLUX_PROMPT_TOKENS, config["joint_attention_dim"]),
-        "timestep": make.floats(case.batch),
-        "img_ids": torch.zeros(case.batch, height * width, len(config["axes_dims_rope"]), dtype=torch.long),
-        "txt_ids": torch.zeros(case.batch, FLUX_PROMPT_TOKENS, len(config["axes_dims_rope"]), dtype=torch.long),
-        "target": torch.empty_like(latent),
+        **packed_inputs(make, FLUX_PROMPT_TOKENS),
+        "timestep": make.floats(make.case.batch),
+        "img_ids": torch.zeros(make.case.batch, height * width, axes, dtype=torch.long),
+        "txt_ids": torch.zeros(make.case.batch, FLUX_PROMPT_TOKENS, axes, dtype=torch.long),
     }
-    return {**batch, "guidance": make.floats(case.batch)} if config["guidance_embeds"] else batch
+    return with_target(make, batch)
 
 
 def qwen_image_batch(make: Maker) -> Batch:
     """With a mask of the prompt if samples are padded: the pipeline leaves out one that is all true."""
-    case, config = make.case, make.config
     height, width = packed_sides(make)
-    latent = make.floats(case.batch, height * width, config["in_channels"])
     batch = {
-        "hidden_states": latent,
-        "encoder_hidden_states": make.floats(case.batch, QWEN_PROMPT_TOKENS, config["joint_attention_dim"]),
-        "timestep": make.floats(case.batch),
-        "img_shapes": [[(1, height, width)]] * case.batch,
-        "target": torch.empty_like(latent),
+        **packed_inputs(make, QWEN_PROMPT_TOKENS),
+        "timestep": make.floats(make.case.batch),
+        "img_shapes": [[(1, height, width)]] * make.case.batch,
     }
-    return {**batch, "encoder_hidden_states_mask": make.attention_mask(QWEN_PROMPT_TOKENS)} if case.padding else batch
+    if make.case.padding:
+        return with_target(make, {**batch, "encoder_hidden_states_mask": make.attention_mask(QWEN_PROMPT_TOKENS)})
+    return with_target(make, batch)
 
 
 def unet_batch(make: Maker) -> Batch:
