@@ -89,8 +89,6 @@ static void list_parameters(tide_model *model, uint32_t instance, int depth) {
         list_within(model, of->slots[of->of->parameter_count + i], depth + 1);
 }
 
-enum { FACTORY_MULTIPLE = 8 /* LLaMA-Factory's pad_to_multiple_of: train/sft/workflow.py and others */ };
-
 /* A default sequence holds text only; what images and the like need of it ("media_tokens") is added, and always for an
  * image that LLaMA-Factory adds. */
 static void make_room_for_media(tide_model *model, uint32_t scope) {
@@ -110,7 +108,7 @@ static void make_room_for_media(tide_model *model, uint32_t scope) {
     if (tokens.kind != TIDE_VALUE_INT || tokens.integer < 1 || tokens.integer > INT64_C(1) << 40) return;
     if (adds_image) {
         int64_t all = seq->integer + tokens.integer + tide_model_setting(model, "added_markers")->integer;
-        tokens.integer = TIDE_CEIL_DIV(all, FACTORY_MULTIPLE) * FACTORY_MULTIPLE - seq->integer;
+        tokens.integer = TIDE_ROUND_UP(all, tide_model_setting(model, "added_multiple")->integer) - seq->integer;
     }
     tide_report(m->diags, TIDE_ASSUMPTION, TIDE_OK, place,
                 tide_format(m->arena,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The settings of a job as forward() reads them. */
+#include "base/invariant.h"
 #include "base/rounding.h"
 #include "base/units.h"
 #include "train/run.h"
@@ -116,7 +117,7 @@ static uint32_t add_variables(tide_machine *m, const tide_job *job, tide_setting
 
 /* LLaMA-Factory's image beside texts: its tokens are masked, and make_room_for_media() has a place for them. */
 static uint32_t show_added_image(tide_machine *m, const tide_job *job, tide_setting_value *s, uint32_t n) {
-    enum { SIDE = 64 };
+    enum { SIDE = 64, PAD_TO_MULTIPLE_OF = 8 /* train/sft/workflow.py and others */ };
     const struct {
         const char *name;
         tide_value value;
@@ -129,6 +130,13 @@ static uint32_t show_added_image(tide_machine *m, const tide_job *job, tide_sett
             if (strcmp(s[i].name, seen[k].name) == 0) s[i].value = seen[k].value;
     s[n++] = (tide_setting_value){.name = "adds_image", .value = tide_of_bool(job->added_image.is_added)};
     s[n++] = number_of(m, "added_markers", job->added_image.markers);
+    s[n++] = number_of(m, "added_multiple", PAD_TO_MULTIPLE_OF);
+    return n;
+}
+
+static uint32_t add_unset(tide_setting_value *s, uint32_t n) {
+    for (size_t i = 0; i < TIDE_COUNT_OF(unset); i++)
+        s[n++] = (tide_setting_value){.name = unset[i], .value = tide_none()};
     return n;
 }
 
@@ -167,9 +175,11 @@ static tide_dtype processed_dtype(const tide_run *run, const tide_job *job) {
     return job->autocast.is_set ? job->autocast.dtype : run->model.state.dtype;
 }
 
+enum { MOST_SETTINGS = TIDE_VARIABLES_MOST + TIDE_COUNT_OF(unset) + 48 /* of functions here */ };
+
 void tide_set_model_settings(tide_run *run, const tide_job *job, bool uses_cache) {
     tide_machine *m = &run->machine;
-    tide_setting_value *s = TIDE_NEW(m->arena, tide_setting_value, TIDE_VARIABLES_MOST + 48);
+    tide_setting_value *s = TIDE_NEW(m->arena, tide_setting_value, MOST_SETTINGS);
     uint32_t n = 0;
 #define NUMBER(name_, value_)                                                                                          \
     s[n++] = (tide_setting_value) {                                                                                    \
@@ -196,8 +206,7 @@ void tide_set_model_settings(tide_run *run, const tide_job *job, bool uses_cache
     NUMBER("logits_to_keep", is_training || !keeps_cache ? 0 : job->logits_to_keep);
     NUMBER("past_length", 0);
     NUMBER("transformers_version", tide_version_number(job->values[TIDE_SET_transformers])); /* 4.45 as 4045 */
-    for (size_t i = 0; i < TIDE_COUNT_OF(unset); i++)
-        s[n++] = (tide_setting_value){.name = unset[i], .value = tide_none()};
+    n = add_unset(s, n);
     TRUTH("loss_is_fused", false);
     TRUTH("loss_is_read", false); /* by functions of library/losses.json that know loss_function */
     TRUTH("use_cache", uses_cache);
@@ -222,6 +231,7 @@ void tide_set_model_settings(tide_run *run, const tide_job *job, bool uses_cache
 #undef NUMBER
 #undef TRUTH
 #undef DTYPE
+    TIDE_INVARIANT(n <= MOST_SETTINGS);
     run->model.settings = s;
     run->model.setting_count = n;
     if (is_training) /* forward() makes a DynamicCache; generate() makes others */
