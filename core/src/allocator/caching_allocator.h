@@ -166,6 +166,10 @@ void tide_caching_reset_accumulated(tide_caching_allocator *a);
 uint64_t tide_caching_address(const tide_caching_allocator *a, tide_block block);
 uint64_t tide_caching_block_bytes(const tide_caching_allocator *a, tide_block block);
 uint64_t tide_caching_requested_bytes(const tide_caching_allocator *a, tide_block block);
+/* Fetches the record of a block that is freed soon into the processor's cache; once it is there, those of its
+ * neighbours. The block may be 0. */
+void tide_caching_fetch(const tide_caching_allocator *a, tide_block block);
+void tide_caching_fetch_neighbours(const tide_caching_allocator *a, tide_block block);
 
 /* The size of the block for a request, and of the segment created when nothing cached fits. */
 uint64_t tide_caching_round(const tide_alloc_conf *conf, uint64_t bytes);

@@ -63,6 +63,15 @@ uint64_t tide_caching_requested_bytes(const tide_caching_allocator *a, tide_bloc
     return caching_is_live(a, block) ? a->blocks[block].requested : 0;
 }
 
+void tide_caching_fetch(const tide_caching_allocator *a, tide_block block) {
+    CACHING_FETCH(&a->blocks[block]);
+}
+
+void tide_caching_fetch_neighbours(const tide_caching_allocator *a, tide_block block) {
+    CACHING_FETCH(&a->blocks[a->blocks[block].prev]);
+    CACHING_FETCH(&a->blocks[a->blocks[block].next]);
+}
+
 tide_caching_counts tide_caching_counters(const tide_caching_allocator *a) {
     return (tide_caching_counts){.alloc_retries = a->alloc_retries,
                                  .ooms = a->ooms,

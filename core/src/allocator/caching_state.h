@@ -143,6 +143,7 @@ static inline uint32_t block_new(tide_caching_allocator *a) {
     if (n) {
         a->spare_block = a->blocks[n].left;
         a->spare_blocks--;
+        CACHING_FETCH(&a->blocks[a->spare_block]);
     } else {
         n = a->block_used++;
     }

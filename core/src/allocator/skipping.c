@@ -269,6 +269,18 @@ static void keep_slots(tide_player *p, const tide_repetition *of, bool back) {
     }
 }
 
+/* How many iterations ahead the records of what a backward frees are fetched, and those of their neighbours. */
+enum { RECORDS_AHEAD = 12, NEIGHBOURS_AHEAD = 6 };
+
+/* What iterations saved lies far apart, and there can be more of it than the processor caches. */
+static void fetch_saved(const tide_player *p, const tide_repetition *of) {
+    uint32_t count = of->unwinds ? (of - of->unwinds)->saved_count : 0, iteration = p->repeating.iteration;
+    for (uint32_t i = 0; i < count && iteration + RECORDS_AHEAD <= of->times; i++) {
+        tide_caching_fetch(p->allocator, p->blocks[tide_unwound_slot(of, i, iteration + RECORDS_AHEAD)]);
+        tide_caching_fetch_neighbours(p->allocator, p->blocks[tide_unwound_slot(of, i, iteration + NEIGHBOURS_AHEAD)]);
+    }
+}
+
 /* False when a request failed. */
 static bool skip_round(tide_player *p, const tide_repetition *of, uint32_t round) {
     tide_repeating *r = &p->repeating;
@@ -280,6 +292,7 @@ static bool skip_round(tide_player *p, const tide_repetition *of, uint32_t round
         tide_player_hand_on(p, of, played_pool(of));
         tide_player_set_aside(p, of);
         tide_player_take_back(p, of);
+        fetch_saved(p, of);
         if (next == r->kept + r->kept_count) next = r->kept;
         next = skip_iteration(p, of, next);
         if (!next) return false;
@@ -301,7 +314,7 @@ static bool try_round(tide_player *p, const tide_repetition *of, uint32_t round)
     p->figures = figures;
     p->phase_peak = phase_peak;
     r->iteration = iteration;
-    r->then_iteration = 0; /* the small pool may differ now */
+    r->has_then = false; /* the small pool may differ now */
     return false;
 }
 
@@ -321,14 +334,15 @@ void tide_player_skip(tide_player *p, const tide_repetition *of, uint32_t round)
     bool stops = of->first_event < p->stop_event && p->stop_event <= of->last_event, goes_on = true;
     uint32_t end = stops && p->stop_iteration < of->times ? p->stop_iteration : of->times; /* must be played */
     if (!has_lists(p, of, round)) return;
-    r->then_iteration = 0;
+    r->has_then = false;
     while (goes_on && r->iteration + round < end) {
         goes_on = tide_caching_room(p->allocator) >= r->kept_bytes * round ? skip_round(p, of, round)
                                                                            : try_round(p, of, round);
-        uint32_t both = goes_on && leaves_what_it_finds(of) ? tide_player_recurs(p, of, TIDE_POOL_SMALL, round) : 0;
+        uint32_t both = goes_on && leaves_what_it_finds(of) ? tide_player_recurs(p, of, TIDE_POOL_SMALL) : 0;
         if (both && r->iteration < end) r->iteration += (end - r->iteration - 1) / both * both;
     }
-    r->round = r->then_iteration = 0;
+    r->round = 0;
+    r->has_then = false;
     p->figures.events = p->cursor.event = of->last_event;
 }
 
