@@ -237,7 +237,10 @@ static const char *const scans[] = {
     "model=qwen3.5-27b-text seq=1500 batch=2 steps=2 " FIVE_LAYERS,
     "model=qwen3.5-27b-text seq=1300 checkpointing=full " FIVE_LAYERS,
     "model=qwen3-next-80b-a3b seq=1200 overrides.num_hidden_layers=4 parallel.kind=fsdp2 parallel.dp=4",
-    "model=mamba-370m seq=80 trainer=dpo overrides.num_hidden_layers=3"};
+    "model=mamba-370m seq=80 trainer=dpo overrides.num_hidden_layers=3",
+    "model=mamba-130m seq=60 trainer=sft grad_accum=11 steps=2 overrides.num_hidden_layers=3",
+    "model=mamba-130m seq=60 batch=2 trainer=sft grad_accum=12 checkpointing=full overrides.num_hidden_layers=3",
+    "model=jamba-1.5-mini seq=50 trainer=sft adapter=lora grad_accum=9 steps=2 overrides.num_hidden_layers=5"};
 
 /* ---- runs of many steps, of which one is kept once ---- */
 

@@ -143,7 +143,9 @@ static bool note_status(tide_player *p, tide_caching_status status) {
 static uint32_t next_stop(const tide_player *p, uint32_t until) {
     const tide_event_source *s = p->source;
     uint32_t next = p->next;
+    const tide_repetition *outer = tide_player_next_outer(p);
     if (until <= p->figures.events) until = s->repetitions[next].last_event;
+    if (outer && p->figures.events < outer->first_event && outer->first_event < until) until = outer->first_event;
     if (next < s->repetition_count && s->repetitions[next].growth &&
         p->figures.events < s->repetitions[next].first_event && s->repetitions[next].first_event < until)
         until = s->repetitions[next].first_event;

@@ -76,7 +76,8 @@ typedef struct tide_repeating {
     tide_carried *carried; /* the loop-carried slots */
     uint32_t carried_count, carried_capacity;
     tide_words now, then;     /* the allocator's state after this iteration, and after an earlier one */
-    uint32_t then_iteration;  /* which one that was; 0: none */
+    bool has_then;            /* there is one */
+    uint32_t then_iteration;  /* after how many iterations that was */
     uint64_t then_key;        /* a digest of the carried addresses then */
     uint64_t then_retries;    /* the allocator's retries then */
     uint64_t retries;         /* since then, if the state recurs */
@@ -91,7 +92,7 @@ typedef struct tide_repeating {
     tide_caching_saved before; /* the state before a round that may fail, */
     tide_block *blocks_before; /* with the blocks of its own and of the carried slots */
     uint64_t *bytes_before;
-    uint32_t looked_from; /* states are compared from this iteration on */
+    uint32_t looks; /* states that were compared */
     bool is_known, can_skip;
 } tide_repeating;
 
@@ -144,9 +145,13 @@ bool tide_player_is_small(const tide_player *p, uint32_t slot);
 bool tide_player_is_of(const tide_player *p, uint32_t slot, tide_pool_kind pool);
 /* Reads the state of a pool. False: it cannot be compared. */
 bool tide_player_look(tide_player *p, const tide_repetition *of, tide_pool_kind pool);
-/* How many iterations ago the pool's state was the same, looking after each so many; 0: it is not known. */
-uint32_t tide_player_recurs(tide_player *p, const tide_repetition *of, tide_pool_kind pool, uint32_t each);
-/* repeating.c. At the end of a repetition's events: whether the player went back for another iteration. */
+/* Reads it before the first iteration, for the function below. */
+void tide_player_note_start(tide_player *p, tide_pool_kind pool);
+/* How many iterations ago the pool's state was the same; 0: it is not known. */
+uint32_t tide_player_recurs(tide_player *p, const tide_repetition *of, tide_pool_kind pool);
+/* repeating.c. The next repetition with inner ones, if it has not begun; else NULL. */
+const tide_repetition *tide_player_next_outer(const tide_player *p);
+/* At the end of a repetition's events: whether the player went back for another iteration. */
 bool tide_player_repeats(tide_player *p);
 /* skipping.c. Whether from the next iteration on only one pool has to be played, because the state of the other recurs;
  * and playing on like this, in rounds of so many iterations, up to the last one at most. */

@@ -71,7 +71,7 @@ static void leave_out_rounds(tide_player *p, const tide_repetition *of) {
         tide_player_skip(p, of, 1);
         return;
     }
-    uint32_t round = tide_player_recurs(p, of, pool, 1), rounds = round ? left / round : 0;
+    uint32_t round = tide_player_recurs(p, of, pool), rounds = round ? left / round : 0;
     if (pool != TIDE_POOL_ALL) {
         if (round && (of->growth || !r->retries)) tide_player_skip(p, of, round);
     } else if (rounds) {
@@ -102,7 +102,8 @@ static void end_repetition(tide_player *p, const tide_repetition *of) {
     for (uint32_t i = 0; i < r->carried_count; i++)
         if (!p->blocks[r->carried[i].slot]) p->figures.block_bytes[r->carried[i].slot] = r->carried[i].block_bytes;
     p->next++;
-    r->iteration = r->then_iteration = 0;
+    r->iteration = 0;
+    r->has_then = false;
     p->cursor.growing = NULL;
     tide_player_forget_skipping(p);
 }
@@ -138,10 +139,28 @@ static void exchange_states(tide_player *p) {
     p->outer = inner;
 }
 
+const tide_repetition *tide_player_next_outer(const tide_player *p) {
+    const tide_event_source *s = p->source;
+    uint32_t i = p->next;
+    if (p->repeating.iteration || p->outer.iteration || p->outer.has_then) return NULL;
+    while (i < s->repetition_count && !s->repetitions[i].inner) i++;
+    return i < s->repetition_count && s->repetitions[i].first_event >= p->figures.events ? &s->repetitions[i] : NULL;
+}
+
+/* What iterations leave alive may take turns in two places: then the state before the first one is the first to recur.
+ */
+static void begin_outer(tide_player *p, const tide_repetition *of) {
+    exchange_states(p);
+    find_carried(p, of);
+    tide_player_note_start(p, pool_of_rounds(p, of));
+    exchange_states(p);
+}
+
 bool tide_player_repeats(tide_player *p) {
     const tide_event_source *s = p->source;
     if (p->next == s->repetition_count) return false;
-    const tide_repetition *of = &s->repetitions[p->next];
+    const tide_repetition *of = &s->repetitions[p->next], *outer = tide_player_next_outer(p);
+    if (outer && p->figures.events == outer->first_event) begin_outer(p, outer);
     if (of->growth && p->figures.events == of->first_event && !p->cursor.growing) {
         p->cursor.growing = of;
         p->cursor.to_come = of->times;
