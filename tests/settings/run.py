@@ -84,6 +84,7 @@ ALIKE = {
     "parallel.stage3_max_reuse_distance": ("zero3", "so small a model is kept as a whole"),
     "parallel.reduce_scatter": ("zero3", "where ranks divide all parameters, the joined gradients are as large as the bucket"),
     "parallel.overlap_grad_reduce": ("megatron", "all gradients are in one bucket"),
+    "parallel.decoupled_lr": ("megatron", "states of its group take what they did, in another order"),
     "parallel.bias_dropout_fusion": ("megatron", "the layers have neither biases nor dropout"),
 }
 

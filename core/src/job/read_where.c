@@ -242,6 +242,7 @@ static const struct {
      " with parallel.tp=1: \"Disabling sequence parallelism because tensor model parallelism is disabled\""},
     {MEGATRON, TIDE_SET_parallel_cp_comm_type, has_context_ranks, " with parallel.cp=1"},
     {MEGATRON, TIDE_SET_parallel_overlap_p2p, is_interleaved, " without parallel.virtual_stages"},
+    {MEGATRON, TIDE_SET_parallel_microbatch_group, is_interleaved, " without parallel.virtual_stages"},
     {MEGATRON, TIDE_SET_parallel_account_embedding, is_pipelined, " with parallel.pp=1"},
     {MEGATRON, TIDE_SET_parallel_first_stage_layers, is_pipelined, " with parallel.pp=1"},
     {MEGATRON, TIDE_SET_parallel_last_stage_layers, is_pipelined, " with parallel.pp=1"},
@@ -273,6 +274,8 @@ static const struct {
     {MEGATRON, TIDE_SET_parallel_router_groups, has_experts, ": the model has no experts"},
     {MEGATRON, TIDE_SET_parallel_router_groups, limits_groups, " without parallel.router_group_topk"},
     {MEGATRON, TIDE_SET_parallel_router_group_topk, groups_experts, " without parallel.router_groups"},
+    {MEGATRON, TIDE_SET_parallel_input_jitter_eps, has_experts, ": the model has no experts"},
+    {MEGATRON, TIDE_SET_parallel_force_load_balancing, has_experts, ": the model has no experts"},
     {MEGATRON, TIDE_SET_parallel_imbalance, has_experts, ": the model has no experts"}};
 
 void tide_check_read_where(tide_job_builder *b) {

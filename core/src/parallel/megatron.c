@@ -127,7 +127,6 @@ static bool clips_unknown_grads(const tide_megatron *g) {
 static void megatron_wrap(tide_wrapper *w) {
     tide_machine *m = w->model->m;
     tide_megatron *g = TIDE_NEW(m->arena, tide_megatron, 1);
-    const char *why = "";
     *g = (tide_megatron){.w = w,
                          .is_te = w->job->parallel_impl == TIDE_parallel_impl_te,
                          .is_sgd = tide_job_is_sgd(w->job),
@@ -137,10 +136,7 @@ static void megatron_wrap(tide_wrapper *w) {
                          .has_fp32_grads = w->job->parallel_grad_reduce_in_fp32};
     g->has_decoupled_grad = has_decoupled_grad(w->job);
     w->state = m->wrapper = g;
-    if (!tide_topology_of(&g->topology, w->job, w->rank, &why, m->arena)) {
-        tide_fail(m, TIDE_ERR_CONFLICT, "%s", why);
-        return;
-    }
+    if (!tide_topology_of(&g->topology, m, w->job, w->rank)) return;
     if (clips_unknown_grads(g)) {
         tide_fail_setting(m, TIDE_ERR_CONFLICT, "clip",
                           "\"assert param.decoupled_grad.dtype in [torch.float32, torch.bfloat16]\": a precision-aware "
@@ -150,6 +146,7 @@ static void megatron_wrap(tide_wrapper *w) {
     g->is_interleaved = w->job->parallel_virtual_stages > 0;
     g->chunk_count = g->is_interleaved ? w->job->parallel_virtual_stages : 1;
     g->microbatches = w->job->parallel_microbatches ? w->job->parallel_microbatches : 2 * g->topology.pp;
+    g->microbatch_group = w->job->parallel_microbatch_group ? w->job->parallel_microbatch_group : g->topology.pp;
     g->input_tensors = TIDE_NEW(m->arena, tide_tensor *, (size_t)g->chunk_count);
     int64_t rows = w->job->seq / g->topology.cp;
     if (w->job->parallel_sequence_parallel) rows /= g->topology.tp;
@@ -175,8 +172,10 @@ static void megatron_step(tide_wrapper *w, unsigned step) {
     tide_megatron_zero_grad(g);
     if (w->job->parallel_fp8 != TIDE_parallel_fp8_none) set_is_first_microbatch(w->model);
     tide_megatron_forward_backward(g);
+    if (w->job->parallel_empty_unused_memory_level > 0) tide_timeline_empty_cache(timeline);
     tide_timeline_mark(timeline, step, TIDE_PHASE_BACKWARD);
     tide_megatron_optimizer_step(g);
+    if (w->job->parallel_empty_unused_memory_level > 1) tide_timeline_empty_cache(timeline);
     tide_timeline_mark(timeline, step, TIDE_PHASE_OPTIMIZER);
 }
 
@@ -185,7 +184,7 @@ static uint32_t megatron_in_flight(const tide_wrapper *w) {
     const tide_megatron *g = w->state;
     uint32_t total = (uint32_t)(g->microbatches * g->chunk_count), pp = (uint32_t)g->topology.pp;
     uint32_t warmup = tide_schedule_warmup(pp, (uint32_t)g->topology.pp_rank, (uint32_t)g->microbatches,
-                                           (uint32_t)g->chunk_count, pp, g->is_interleaved);
+                                           (uint32_t)g->chunk_count, (uint32_t)g->microbatch_group, g->is_interleaved);
     return warmup < total ? warmup + 1 : total;
 }
 

@@ -6,12 +6,16 @@
 #include "parallel/parallel.h"
 #include "parallel/topology.h"
 
+/* Groups of an optimizer, in order (optimizer/__init__.py: get_standard_config_overrides): matrices; with decoupled_lr
+ * the embedding and the output layer; biases and vectors, which have no weight decay. */
+typedef enum tide_megatron_group { GROUP_MATRICES, GROUP_DECOUPLED, GROUP_VECTORS, GROUP_COUNT } tide_megatron_group;
+
 /* The range of a parameter in a buffer, and its bucket. */
 typedef struct tide_megatron_param {
     uint32_t row;       /* index into model->parameters */
     int64_t start, end; /* elements of the buffer */
     uint32_t bucket;
-    bool has_decay; /* belongs to the optimizer's first group: matrices */
+    tide_megatron_group group;
     bool is_expert;
 } tide_megatron_param;
 
@@ -48,14 +52,14 @@ typedef struct tide_megatron_main {
 /* One of the chained optimizers: for dense parameters, or for experts. */
 typedef struct tide_megatron_optimizer {
     tide_megatron_main *mains; /* by group */
-    uint32_t count, first_group;
+    uint32_t count, group_ends[GROUP_COUNT];
     tide_tensor *loss_scale, *fp8_range, *fp16_range;
 } tide_megatron_optimizer;
 
 typedef struct tide_megatron {
     tide_wrapper *w;
     tide_topology topology;
-    int64_t chunk_count, microbatches;
+    int64_t chunk_count, microbatches, microbatch_group;
     bool is_interleaved, is_te, is_sgd, is_distributed, is_precision_aware, has_fp32_grads, offloads;
     bool has_decoupled_grad; /* the optimizer gets the parameters themselves, and their gradients separately */
     tide_megatron_buffer *buffers;
@@ -89,7 +93,7 @@ void tide_megatron_zero_grad(tide_megatron *g);
 
 /* ---- megatron_adam.c ---- */
 
-/* FusedAdam.step or FusedSGD.step: both groups; the first step creates the states. */
+/* FusedAdam.step or FusedSGD.step: all groups; the first step creates the states. */
 void tide_megatron_fused_step(const tide_megatron *g, tide_megatron_optimizer *o);
 
 /* ---- megatron_schedules.c ---- */

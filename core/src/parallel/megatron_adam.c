@@ -183,13 +183,18 @@ static void hybrid_grads(const tide_megatron *g, const tide_megatron_optimizer *
 }
 
 void tide_megatron_fused_step(const tide_megatron *g, tide_megatron_optimizer *o) {
-    uint32_t first = o->first_group, count = o->count;
+    adam_widened *before = NULL;
+    uint32_t from = 0, count_before = 0;
     hybrid_grads(g, o);
-    adam_widened *matrices = adam_widen(g, o, 0, first), *vectors;
-    adam_scale(g, o, matrices, 0, first);
-    vectors = adam_widen(g, o, first, count);
-    adam_drop_widened(g, matrices, first); /* tensor_lists referred to them until it was rebound for the second group */
-    adam_scale(g, o, vectors, first, count);
-    adam_drop_widened(g, vectors, count - first);
+    for (int group = 0; group < GROUP_COUNT; from = o->group_ends[group++]) {
+        uint32_t to = o->group_ends[group];
+        if (from == to) continue;
+        adam_widened *wide = adam_widen(g, o, from, to);
+        if (before) adam_drop_widened(g, before, count_before); /* tensor_lists referred to them until it was rebound */
+        adam_scale(g, o, wide, from, to);
+        before = wide;
+        count_before = to - from;
+    }
+    if (before) adam_drop_widened(g, before, count_before);
     adam_copy_back(g, o);
 }

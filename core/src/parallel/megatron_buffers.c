@@ -117,6 +117,13 @@ static void make_buffer(tide_megatron *g, tide_megatron_buffer *b, int64_t bucke
         tide_set_data(m, g->w->model->parameters[b->params[i].row].tensor, b->param_data);
 }
 
+/* language_module.py, setup_embeddings_and_output_layer(): is_embedding_or_output_parameter. */
+static bool is_decoupled(const tide_megatron *g, int64_t chunk, const char *name) {
+    bool is_first = chunk == 0 && g->topology.pp_rank == 0;
+    return g->w->job->parallel_decoupled_lr > 0 &&
+           (strstr(name, "output_layer.weight") || (is_first && strstr(name, "embedding.word_embeddings.weight")));
+}
+
 /* The trainable parameters of a chunk in reverse order; is_expert: those of its experts. */
 static uint32_t params_of(const tide_megatron *g, int64_t chunk, bool is_expert, tide_megatron_param *params) {
     const tide_model *model = g->w->model;
@@ -125,9 +132,10 @@ static uint32_t params_of(const tide_megatron *g, int64_t chunk, bool is_expert,
         const tide_parameter_row *row = &model->parameters[i];
         bool of_expert = is_false(tide_megatron_attribute(g->w->model, i, "allreduce"));
         if (!row->tensor->requires_grad || chunk_of_path(row->name) != chunk || of_expert != is_expert) continue;
-        /* optimizer/__init__.py: get_standard_config_overrides: no weight decay for biases and vectors */
-        bool has_decay = row->tensor->shape->dims > 1;
-        params[count++] = (tide_megatron_param){.row = i, .has_decay = has_decay, .is_expert = is_expert};
+        tide_megatron_group group = row->tensor->shape->dims < 2        ? GROUP_VECTORS
+                                    : is_decoupled(g, chunk, row->name) ? GROUP_DECOUPLED
+                                                                        : GROUP_MATRICES;
+        params[count++] = (tide_megatron_param){.row = i, .group = group, .is_expert = is_expert};
     }
     return count;
 }
@@ -164,9 +172,9 @@ void tide_megatron_wrap_ddp(tide_megatron *g) {
     for (int64_t chunk = 0; chunk < g->chunk_count; chunk++)
         for (int kind = 0; kind < 2; kind++) {
             tide_megatron_buffer *b = &g->buffers[g->buffer_count];
-            *b = (tide_megatron_buffer){.is_expert = kind,
-                                        .ranks = kind ? t->expert_dp : t->dp_cp,
-                                        .rank = kind ? t->expert_dp_rank : t->dp_cp_rank};
+            int64_t ranks = (kind ? t->expert_dp : t->dp_cp) / job->parallel_optimizer_instances;
+            *b = (tide_megatron_buffer){
+                .is_expert = kind, .ranks = ranks, .rank = (kind ? t->expert_dp_rank : t->dp_cp_rank) % ranks};
             b->params = TIDE_NEW(m->arena, tide_megatron_param, all + 1);
             b->buckets = TIDE_NEW(m->arena, tide_megatron_bucket, all + 2);
             b->count = params_of(g, chunk, kind, b->params);
@@ -218,7 +226,13 @@ static void update_router_expert_bias(const tide_megatron *g) {
     model->m->module = model->m->statement = 0;
 }
 
+/* scale_gradients(1.0 / num_tokens), in place, for each chunk. */
+static void divide_by_tokens(const tide_megatron *g) {
+    for (int64_t chunk = 0; chunk < g->chunk_count; chunk++) tide_alloc_and_free(g->w->model->m, sizeof(float));
+}
+
 void tide_megatron_finalize_model_grads(const tide_megatron *g) {
     reduce_over_tp(g);
     update_router_expert_bias(g);
+    if (g->w->job->parallel_per_token_loss) divide_by_tokens(g);
 }

@@ -27,17 +27,21 @@ static int64_t shard_of(const tide_megatron *g, const tide_megatron_buffer *b, c
 
 /* Adds the parameters of a group in the order of the buffers, or in their own order without the distributed optimizer.
  */
-static void add_param_group(tide_megatron *g, tide_megatron_optimizer *o, bool is_expert, bool has_decay) {
+static void add_param_group(tide_megatron *g, tide_megatron_optimizer *o, bool is_expert, tide_megatron_group group) {
     for (uint32_t i = 0; i < g->buffer_count; i++) {
         const tide_megatron_buffer *b = &g->buffers[i];
         if (b->is_expert != is_expert) continue;
         for (uint32_t k = 0; k < b->count; k++) {
             const tide_megatron_param *p = &b->params[g->is_distributed ? k : b->count - 1 - k];
             int64_t count = shard_of(g, b, p);
-            if (p->has_decay == has_decay && count)
-                o->mains[o->count++] = (tide_megatron_main){.row = p->row, .count = count};
+            if (p->group == group && count) o->mains[o->count++] = (tide_megatron_main){.row = p->row, .count = count};
         }
     }
+    o->group_ends[group] = o->count;
+}
+
+static void add_param_groups(tide_megatron *g, tide_megatron_optimizer *o, bool is_expert) {
+    for (int group = 0; group < GROUP_COUNT; group++) add_param_group(g, o, is_expert, (tide_megatron_group)group);
 }
 
 static tide_tensor *flat(const tide_megatron *g, const tide_megatron_main *p, tide_dtype dtype, tide_factor factor) {
@@ -99,8 +103,7 @@ static hybrid hybrid_of_model(tide_megatron *g, bool is_expert) {
         .mains = TIDE_NEW(g->w->model->m->arena, tide_megatron_main, g->w->model->parameter_count + 1)};
     bool is_distributed = g->is_distributed;
     g->is_distributed = false;
-    add_param_group(g, &whole, is_expert, true);
-    add_param_group(g, &whole, is_expert, false);
+    add_param_groups(g, &whole, is_expert);
     g->is_distributed = is_distributed;
     return make_hybrid(g, whole.mains, whole.count, g->w->model->state.dtype);
 }
@@ -126,9 +129,7 @@ static void make_one(tide_megatron *g, tide_megatron_optimizer *o, bool is_exper
     hybrid before = {NULL, 0, NULL};
     for (uint32_t i = 0; i < g->buffer_count; i++) all += g->buffers[i].count;
     o->mains = TIDE_NEW(m->arena, tide_megatron_main, all + 1);
-    add_param_group(g, o, is_expert, true);
-    o->first_group = o->count;
-    add_param_group(g, o, is_expert, false);
+    add_param_groups(g, o, is_expert);
     if (g->offloads)
         before = hybrid_of_model(g, is_expert);
     else if (g->is_te)
@@ -141,6 +142,12 @@ static void make_one(tide_megatron *g, tide_megatron_optimizer *o, bool is_exper
         drop_hybrid(g, &before);
     }
     m->module = 0;
+}
+
+static unsigned group_of_main(const tide_megatron_optimizer *o, uint32_t main) {
+    unsigned group = 0;
+    while (main >= o->group_ends[group]) group++;
+    return group;
 }
 
 void tide_megatron_make_optimizer(tide_megatron *g) {
@@ -157,7 +164,7 @@ void tide_megatron_make_optimizer(tide_megatron *g) {
         const tide_megatron_main *p = &g->optimizers[0].mains[i];
         const tide_parameter_row *row = &g->w->model->parameters[p->row];
         members[i] =
-            (tide_optimized){.tensor = p->param, .module = row->module, .group = i >= g->optimizers[0].first_group};
+            (tide_optimized){.tensor = p->param, .module = row->module, .group = group_of_main(&g->optimizers[0], i)};
     }
     tide_optimizer_replace(g->w->optimizer, members, g->optimizers[0].count);
 }

@@ -224,12 +224,14 @@ static void without_interleaving(tide_megatron *g) {
 typedef struct interleaved {
     tide_megatron *g;
     tide_schedule_entry *table;
-    uint32_t pp, pp_rank, chunks, total, warmup;
+    uint32_t pp, pp_rank, chunks, group, total, warmup;
     queue *inputs, *outputs, *grads; /* by chunk */
     queue recv_next_wait_handles;    /* a handle refers to what is received */
     tide_tensor *total_num_tokens;
     tide_tensor *output, *input_grad, *input, *output_grad; /* local names of the function */
-    tide_tensor *bwd_recv_buffer, *recv_next_wait_handle;
+    tide_tensor **fwd_recv_buffer, **bwd_recv_buffer;       /* owned; slots that are filled in turn */
+    uint32_t fwd_recv_buffer_size, bwd_recv_buffer_size;
+    tide_tensor *recv_next_wait_handle;
     tide_tensor *send_prev_wait_handle; /* refers to what was last sent while passes overlapped */
 } interleaved;
 
@@ -306,11 +308,20 @@ static void warm_up_schedule(interleaved *s, bool overlaps) {
         if (recv_prev) push_tensor(g, &s->inputs[next], tide_retain(s->input));
         deallocate_output_tensor(g, s->output);
         if (overlaps && recv_next) {
-            set(g, &s->bwd_recv_buffer, received(g));
-            push_tensor(g, &s->grads[s->chunks - 1], tide_retain(s->bwd_recv_buffer));
-            push_tensor(g, &s->recv_next_wait_handles, tide_retain(s->bwd_recv_buffer));
+            tide_tensor **last = &s->bwd_recv_buffer[s->bwd_recv_buffer_size - 1];
+            set(g, last, received(g));
+            push_tensor(g, &s->grads[s->chunks - 1], tide_retain(*last));
+            push_tensor(g, &s->recv_next_wait_handles, tide_retain(*last));
         }
     }
+}
+
+/* What comes is put in its slot, and the next slot is cleared for what follows. */
+static tide_tensor *receive_into(interleaved *s, tide_tensor **slots, uint32_t count, uint32_t k, bool comes) {
+    tide_tensor *t = comes ? received(s->g) : NULL;
+    set(s->g, &slots[k % count], tide_retain(t));
+    if (comes) set(s->g, &slots[(k + 1) % count], NULL);
+    return t;
 }
 
 /* One forward and one backward pass, each followed by its communication: pp_post_forward(), pp_post_backward(). */
@@ -320,14 +331,15 @@ static void steady_overlapped(interleaved *s, uint32_t k, uint32_t remaining) {
     deallocate_output_tensor(g, s->output);
     tide_tensor *output = forward_helper(s, forward_k);
     if (is_last_stage(g, get_model_chunk_id(s, forward_k, true))) set(g, &output, NULL);
-    if (receives(s, forward_k, true, &next) && k != remaining - 1) push_tensor(g, &s->inputs[next], received(g));
+    bool recv_prev = receives(s, forward_k, true, &next) && k != remaining - 1;
+    tide_tensor *input = receive_into(s, s->fwd_recv_buffer, s->fwd_recv_buffer_size, forward_k, recv_prev);
+    if (recv_prev) push_tensor(g, &s->inputs[next], input);
     if (!is_last_stage(g, get_model_chunk_id(s, k, false)))
         tide_release(g->w->model->m, pop(&s->recv_next_wait_handles)); /* pp_pre_backward() */
     tide_tensor *input_grad = backward_helper(s, k);
     if (is_first_stage(g, get_model_chunk_id(s, k, false))) set(g, &input_grad, NULL);
     bool recv_next = receives(s, k, false, &next);
-    tide_tensor *grad = recv_next ? received(g) : NULL;
-    set(g, &s->bwd_recv_buffer, NULL);
+    tide_tensor *grad = receive_into(s, s->bwd_recv_buffer, s->bwd_recv_buffer_size, k, recv_next);
     if (recv_next) push_tensor(g, &s->recv_next_wait_handles, tide_retain(grad));
     if (recv_next) push_tensor(g, &s->grads[next], grad);
     set(g, &s->output, output);
@@ -351,11 +363,11 @@ static void steady(interleaved *s, uint32_t k, uint32_t remaining) {
     if (recv_next) push_tensor(g, &s->grads[next_backward], tide_retain(grad));
 }
 
-/* A round is as many micro-batches as there are ranks, through all chunks. If rounds are folded, the schedule is that
+/* A round is a group of micro-batches, through all chunks. If rounds are folded, the schedule is that
  * of fewer micro-batches: get_schedule_table() starts with whole rounds. Returns the number of passes. */
 static uint32_t run_steady(interleaved *s, bool overlaps) {
     tide_megatron *g = s->g;
-    uint32_t round = s->pp * s->chunks, losses = 0;
+    uint32_t round = s->group * s->chunks, losses = 0;
     tide_steady_state rounds = {.w = g->w};
     for (uint32_t k = 0; k < s->total - s->warmup && !tide_is_aborting(g->w->model->m); k++) {
         if (k % round == 0) losses = g->forward_data_store.list->count;
@@ -366,7 +378,7 @@ static uint32_t run_steady(interleaved *s, bool overlaps) {
         uint32_t fewer = fold_rounds(g, &rounds, losses, (whole - next - 1) / round);
         if (!fewer) continue;
         s->total -= fewer * round;
-        tide_schedule_table(s->table, s->total / s->chunks, s->chunks, s->pp);
+        tide_schedule_table(s->table, s->total / s->chunks, s->chunks, s->group);
     }
     return s->total - s->warmup;
 }
@@ -394,12 +406,17 @@ static void with_interleaving(tide_megatron *g) {
     interleaved s = {.g = g,
                      .pp = (uint32_t)g->topology.pp,
                      .pp_rank = (uint32_t)g->topology.pp_rank,
-                     .chunks = (uint32_t)g->chunk_count};
-    uint32_t microbatches = (uint32_t)g->microbatches;
+                     .chunks = (uint32_t)g->chunk_count,
+                     .group = (uint32_t)g->microbatch_group};
+    uint32_t slots = s.group - s.pp + 1, microbatches = (uint32_t)g->microbatches;
     s.total = microbatches * s.chunks;
     s.table = TIDE_NEW(arena, tide_schedule_entry, s.total);
-    tide_schedule_table(s.table, microbatches, s.chunks, s.pp);
-    s.warmup = tide_schedule_warmup(s.pp, s.pp_rank, microbatches, s.chunks, s.pp, true);
+    tide_schedule_table(s.table, microbatches, s.chunks, s.group);
+    s.warmup = tide_schedule_warmup(s.pp, s.pp_rank, microbatches, s.chunks, s.group, true);
+    s.fwd_recv_buffer_size = s.pp_rank == 0 ? slots : 1;
+    s.bwd_recv_buffer_size = s.pp_rank == s.pp - 1 ? slots : 1;
+    s.fwd_recv_buffer = TIDE_NEW(arena, tide_tensor *, s.fwd_recv_buffer_size);
+    s.bwd_recv_buffer = TIDE_NEW(arena, tide_tensor *, s.bwd_recv_buffer_size);
     s.inputs = TIDE_NEW(arena, queue, s.chunks);
     s.outputs = TIDE_NEW(arena, queue, s.chunks);
     s.grads = TIDE_NEW(arena, queue, s.chunks);
@@ -412,9 +429,12 @@ static void with_interleaving(tide_megatron *g) {
     cool_down(&s, remaining);
     tide_megatron_finalize_model_grads(g);
     /* locals are released in the order of their first assignment, those shared with inner functions after the others */
-    tide_tensor **names[] = {&s.input_grad,      &s.input,  &s.output_grad,          &s.recv_next_wait_handle,
-                             &s.bwd_recv_buffer, &s.output, &s.send_prev_wait_handle};
+    tide_tensor **names[] = {&s.input_grad, &s.input, &s.output_grad, &s.recv_next_wait_handle},
+                **shared[] = {&s.output, &s.send_prev_wait_handle};
     for (unsigned i = 0; i < TIDE_COUNT_OF(names); i++) set(g, names[i], NULL);
+    for (unsigned i = 0; i < s.fwd_recv_buffer_size; i++) set(g, &s.fwd_recv_buffer[i], NULL);
+    for (unsigned i = 0; i < s.bwd_recv_buffer_size; i++) set(g, &s.bwd_recv_buffer[i], NULL);
+    for (unsigned i = 0; i < TIDE_COUNT_OF(shared); i++) set(g, shared[i], NULL);
     end(g, s.total_num_tokens, NULL);
 }
 

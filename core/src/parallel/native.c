@@ -148,13 +148,9 @@ static void wrap_stages(tide_wrapper *w, native *n) {
 static void native_wrap(tide_wrapper *w) {
     tide_machine *m = w->model->m;
     const tide_job *job = w->job;
-    const char *why = "";
     native *n = TIDE_NEW(m->arena, native, 1);
     if (!refuse_what_is_not_described(w) || !check_weights_without_gradient(w)) return;
-    if (!tide_topology_of(&n->topology, job, w->rank, &why, m->arena)) {
-        tide_fail(m, TIDE_ERR_CONFLICT, "%s", why);
-        return;
-    }
+    if (!tide_topology_of(&n->topology, m, job, w->rank)) return;
     int64_t micro = job->parallel_microbatches ? job->parallel_microbatches : 2 * job->parallel_pp;
     tide_pipeline *p = &n->pipeline;
     *p = (tide_pipeline){.ranks = (uint32_t)n->topology.pp,

@@ -190,8 +190,9 @@ bool tide_pipeline_init(tide_pipeline *p, tide_wrapper *w) {
         return false;
     }
     if (layers < p->stage_count) {
-        tide_fail(m, TIDE_ERR_CONFLICT, "%u layers are fewer than the %u stages of the pipeline", layers,
-                  p->stage_count);
+        tide_fail_setting(m, TIDE_ERR_CONFLICT, "parallel.pp",
+                          "%u layers are fewer than the %u stages of the pipeline; give at most one stage per layer",
+                          layers, p->stage_count);
         return false;
     }
     if (!check_stage_layers(p, layers)) return false;

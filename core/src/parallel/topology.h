@@ -4,6 +4,9 @@
 #define TIDE_PARALLEL_TOPOLOGY_H
 
 #include "job/job.h"
+#include "tensor/tensor.h"
+
+enum { TIDE_RANKS_MOST = 65536 };
 
 /* Sizes of process groups, and this rank's index in each. Dense ranks are laid out as tensor, context, data, pipeline,
  * from adjacent to farthest apart: Megatron-Core's order "tp-cp-ep-dp-pp" (parallel_state.py: RankGenerator) and
@@ -16,7 +19,7 @@ typedef struct tide_topology {
     int64_t expert_dp, expert_dp_rank, ep_rank;
 } tide_topology;
 
-/* From the options parallel.*; false if they do not fit together, and *why says so. */
-bool tide_topology_of(tide_topology *t, const tide_job *job, int64_t rank, const char **why, tide_arena *arena);
+/* From the options parallel.*; fails if they do not fit together. */
+bool tide_topology_of(tide_topology *t, tide_machine *m, const tide_job *job, int64_t rank);
 
 #endif

@@ -53,7 +53,7 @@ static const char *way_out(const tide_machine *m, tide_status status, const char
     if (status == TIDE_ERR_SHAPE && m->has_dtensors)
         return "what the plan cuts does not fit to what it leaves whole: parallel.kind=tp parallel.tp_plan=auto has "
                "transformers' own plan, and fsdp2 and zero3 run the model as it is";
-    if (status == TIDE_ERR_CONFLICT)
+    if (status == TIDE_ERR_CONFLICT && strstr(text, "the same dtype"))
         return "autocast casts both; of a quantised model, quant.skip (llm_int8_skip_modules) names what stays as it "
                "is by the beginning or end of its path, such as model.vision_tower,model.embed_vision,lm_head";
     if (status == TIDE_ERR_LIMIT) return "give less of it: fewer tokens (seq), layers (num_hidden_layers) or steps";

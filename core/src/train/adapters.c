@@ -527,12 +527,17 @@ static void choose_biases(tide_model *model, const aim *a) {
                     "has no effect: none of these layers has a bias", NULL);
 }
 
-/* The copy below modules_to_save trains, the original does not. */
+static bool is_below_module(const char *name, const char *module) {
+    const char *at = strstr(name, module);
+    return at && (at == name || at[-1] == '.');
+}
+
+/* ModulesToSaveWrapper.update(): the copy trains, the original does not, not even its biases. */
 static void choose_saved(tide_model *model) {
     for (uint32_t i = 0; i < model->parameter_count; i++) {
         tide_parameter_row *p = &model->parameters[i];
-        if (strstr(p->name, ".modules_to_save.") || strncmp(p->name, "modules_to_save.", 16) == 0)
-            p->tensor->requires_grad = true;
+        if (is_below_module(p->name, "modules_to_save.")) p->tensor->requires_grad = true;
+        if (is_below_module(p->name, "original_module.")) p->tensor->requires_grad = false;
     }
 }
 
@@ -580,8 +585,8 @@ bool tide_adapt(tide_model *model, const tide_job *job) {
         return false;
     if (tide_job_casts_adapters(job)) cast_adapters(model);
     tide_model_list_parameters(model);
-    choose_saved(model);
     choose_biases(model, &a);
+    choose_saved(model);
     if (job->adapter_merged) merge_and_unload(model);
     return !model->m->has_failed;
 }

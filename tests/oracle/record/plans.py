@@ -266,6 +266,15 @@ class Megatron(Plan):
     router_groups: int | None = None  # experts are chosen within that many groups
     router_group_topk: int | None = None
     imbalance: float = 1.0  # tokens that come to this rank's experts, over the mean
+    shared_expert_overlap: bool = False  # shared experts run on a stream of their own
+    input_jitter_eps: float | None = None  # noise on what the router sees
+    force_load_balancing: bool = False  # random logits in place of the router's
+    optimizer_instances: int = 1  # replicas of the distributed optimizer's shards
+    microbatch_group: int | None = None  # micro-batches that a chunk runs in a row (pp)
+    per_token_loss: bool = False  # gradients are divided by tokens after backward
+    decoupled_lr: float | None = None  # of the embedding and the head
+    fp8_param: bool = False  # parameters are kept in FP8
+    empty_unused_memory_level: Literal[0, 1, 2] = 0  # empty the cache after backward (1) and after the step (2)
 
 
 KINDS: dict[str, type[Plan]] = {

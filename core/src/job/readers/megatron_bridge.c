@@ -28,7 +28,7 @@ static const tide_key_row bridge_train_rows[] = {
     KEY_SETS("micro_batch_size", batch, ""),
     KEY_SAYS("global_batch_size", generation_batch, ""),
     KEY_REFUSED("skip_train", "evaluates and does not train", ""),
-    KEY_MATTERS("empty_unused_memory_level", "empties the cache: less is reserved", "0"),
+    KEY_SETS("empty_unused_memory_level", parallel_empty_unused_memory_level, ""),
     KEY_NEUTRAL("*"),
 };
 
@@ -43,6 +43,7 @@ static const tide_key_row bridge_optimizer_rows[] = {
     KEY_SETS("exp_avg_sq_dtype", parallel_exp_avg_sq_dtype,
              "torch.float32=fp32|torch.float16=fp16|torch.bfloat16=bf16|torch.uint8=fp8"),
     KEY_SETS("optimizer_offload_fraction", parallel_offload_fraction, ""),
+    KEY_SETS("decoupled_lr", parallel_decoupled_lr, ""),
     KEY_REFUSED("overlap_param_gather_with_optimizer_step", "gathers parameters during the optimizer step", ""),
     KEY_MATTERS("store_param_remainders", "keeps whole fp32 parameters", "true"),
     KEY_MATTERS("log_num_zeros_in_grad", "copies what it looks at", ""),
@@ -60,7 +61,7 @@ static const tide_key_row bridge_ddp_rows[] = {
     KEY_SETS("bucket_size", parallel_bucket_size, ""),
     KEY_REFUSED("use_megatron_fsdp|use_custom_fsdp|data_parallel_sharding_strategy|outer_dp_sharding_strategy",
                 "shards the parameters", "no_shard"),
-    KEY_REFUSED("num_distributed_optimizer_instances", "replicates shards", "1"),
+    KEY_SETS("num_distributed_optimizer_instances", parallel_optimizer_instances, ""),
     KEY_REFUSED("nccl_ub|reduce_scatter_with_fp32_accumulation|pad_buckets_for_high_nccl_busbw|num_buckets|"
                 "param_name_patterns_for_fp32_local_accumulation|delay_wgrad_compute",
                 "reduces in another way", ""),

@@ -176,19 +176,14 @@ static void settle_microbatches(tide_claims *c, int64_t ranks) {
         tide_imply(c, TIDE_SET_parallel_microbatches, "1");
 }
 
-/* ModelParallelConfig: how many micro-batches a chunk computes in a row; only the number of stages, the default in
- * saved configurations, is described. */
-static void check_group(tide_claims *c, int64_t stages) {
+/* ModelParallelConfig: how many micro-batches a chunk computes in a row; saved configurations have the default, which
+ * is the number of stages. */
+static void settle_group(tide_claims *c, int64_t stages) {
     int64_t group = tide_fact_int(c, TIDE_FACT_microbatch_group, stages);
     bool interleaves = size_said(c, TIDE_SET_parallel_virtual_stages) > 1;
     if (c->facts[TIDE_FACT_microbatch_group]) c->facts[TIDE_FACT_microbatch_group]->effect = TIDE_KEY_USED;
     if (interleaves && group != stages)
-        tide_error(c->diags, TIDE_ERR_UNSUPPORTED, c->fact_places[TIDE_FACT_microbatch_group],
-                   tide_format(c->arena,
-                               "groups of %" PRId64 " micro-batches on %" PRId64
-                               " stages are ordered in a way that is not described",
-                               group, stages),
-                   "as many as there are stages is described");
+        tide_imply(c, TIDE_SET_parallel_microbatch_group, tide_format(c->arena, "%" PRId64, group));
 }
 
 void tide_megatron_settle_layout(tide_claims *c) {
@@ -216,7 +211,7 @@ void tide_megatron_settle_layout(tide_claims *c) {
     tide_imply(c, TIDE_SET_parallel_dp, tide_format(c->arena, "%" PRId64, ranks));
     if (processes <= 0 || processes % others == 0 || c->arguments->asked[TIDE_SET_parallel_dp])
         settle_microbatches(c, ranks);
-    check_group(c, size_said(c, TIDE_SET_parallel_pp));
+    settle_group(c, size_said(c, TIDE_SET_parallel_pp));
     tide_megatron_settle_stages(c, size_said(c, TIDE_SET_parallel_pp));
 }
 

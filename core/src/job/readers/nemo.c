@@ -20,7 +20,7 @@ static const tide_key_row nemo_optim_rows[] = {
     KEY_SETS("overlap_grad_sync", parallel_overlap_grad_reduce, ""),
     KEY_SETS("overlap_param_sync", parallel_overlap_param_gather, ""),
     KEY_SETS("ddp_bucket_size", parallel_bucket_size, ""),
-    KEY_REFUSED("num_distributed_optimizer_instances", "replicates shards", "1"),
+    KEY_SETS("num_distributed_optimizer_instances", parallel_optimizer_instances, ""),
     KEY_REFUSED("overlap_param_gather_with_optimizer_step", "gathers parameters during the optimizer step", ""),
     KEY_NEUTRAL("*"),
 };

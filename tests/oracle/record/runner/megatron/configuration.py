@@ -114,6 +114,8 @@ def layout_of(case: Case, plan: Megatron) -> dict[str, Any]:
         "batch_p2p_comm": not overlaps,
         "deallocate_pipeline_outputs": True,
         "cp_comm_type": plan.cp_comm_type if plan.cp > 1 else None,
+        "microbatch_group_size_per_vp_stage": plan.microbatch_group or plan.pp,
+        "calculate_per_token_loss": plan.per_token_loss,
     }
 
 
@@ -144,6 +146,7 @@ def layers_of(plan: Megatron, config: Config) -> dict[str, Any]:
         "transformer_impl": "transformer_engine" if te else "local",
         "fp8": "hybrid" if plan.fp8 else None,
         "fp8_recipe": plan.fp8 or "delayed",
+        "fp8_param": plan.fp8_param,
         "perform_initialization": True,
     }
 
@@ -217,6 +220,9 @@ def routing_of(plan: Megatron) -> dict[str, Any]:
         "moe_router_dtype": plan.router_dtype,
         "moe_router_num_groups": plan.router_groups,
         "moe_router_group_topk": plan.router_group_topk,
+        "moe_shared_expert_overlap": plan.shared_expert_overlap,
+        "moe_input_jitter_eps": plan.input_jitter_eps,
+        "moe_router_force_load_balancing": plan.force_load_balancing,
     }
 
 

@@ -39,6 +39,7 @@ def build(case: Case, config: Config) -> Any:
         context_parallel_size=plan.cp,
         expert_model_parallel_size=plan.ep,
         expert_tensor_parallel_size=plan.etp,
+        num_distributed_optimizer_instances=plan.optimizer_instances,
         create_gloo_process_groups=False,
     )
     tensor_parallel.model_parallel_cuda_manual_seed(case.seed + 1)
@@ -113,6 +114,8 @@ def wrap(chunks: Any, case: Case) -> Step:
         use_distributed_optimizer=plan.distributed_optimizer,
         check_for_nan_in_grad=False,
         average_in_collective=False,
+        num_distributed_optimizer_instances=plan.optimizer_instances,
+        fp8_param_gather=plan.fp8_param,
     )
     replicas = parallel_state.get_data_parallel_world_size(with_context_parallel=True)
     options.bucket_size = (
@@ -162,6 +165,7 @@ def make_optimizer(wrapped: list[Any], case: Case, plan: Megatron, settings: Any
             sgd_momentum=0.9 if case.optimizer == "sgd_momentum" else 0.0,
             lr=1e-4,
             min_lr=1e-5,
+            decoupled_lr=plan.decoupled_lr,
             weight_decay=0.1,
             bf16=settings.bf16,
             fp16=settings.fp16,
@@ -274,8 +278,12 @@ class MegatronStep(Step):
             decoder_seq_length=self.case.seq,
             forward_only=False,
         )
+        if self.plan.empty_unused_memory_level:
+            torch.cuda.empty_cache()
         self.mark("backward")
         self.optimizer.step()
+        if self.plan.empty_unused_memory_level > 1:
+            torch.cuda.empty_cache()
         self.mark("step")
 
     # -- who owns what --
