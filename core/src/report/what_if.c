@@ -149,8 +149,17 @@ bool tide_plays_others(const tide_run *run, const tide_job *job) {
 }
 
 /* Whether micro-batches after the second need what the second needs, and nothing else depends on how many there are. */
-static bool can_leave_out_micro_batches(const tide_job *job) {
+static bool has_alike_micro_batches(const tide_job *job) {
     return job->grad_accum > 2 && !tide_job_has_lengths(job) && !tide_trainer_generates(job);
+}
+
+/* The job with another setting, as far as it must be played: one micro-batch shows that most need more than
+ * `allocated_peak`. */
+static tide_what_if play_plainer(const tide_query *q, const tide_job *job, const char *word, uint64_t allocated_peak) {
+    const char *const words[] = {word, "grad_accum=1", "steps=1"}, *const two[] = {word, "grad_accum=2"};
+    if (!has_alike_micro_batches(job)) return tide_what_if_play(q, &word, 1);
+    tide_what_if first = tide_what_if_play(q, words, 3);
+    return first.status == TIDE_OK && first.allocated < allocated_peak ? tide_what_if_play(q, two, 2) : first;
 }
 
 void tide_warn_of_more(const tide_query *q, const tide_run *run, const tide_job *job, uint64_t allocated_peak,
@@ -165,8 +174,8 @@ void tide_warn_of_more(const tide_query *q, const tide_run *run, const tide_job 
                   "model itself"}};
     bool is_quantised = job->quant != TIDE_quant_none;
     if (!has_plainer(job) || allocated_peak <= least_of_plainer(run, job)) return; /* no need to play it */
-    const char *word = plain[!is_quantised].word, *const words[] = {word, "grad_accum=2"};
-    tide_what_if v = tide_what_if_play(q, words, can_leave_out_micro_batches(job) ? 2 : 1);
+    const char *word = plain[!is_quantised].word;
+    tide_what_if v = play_plainer(q, job, word, allocated_peak);
     if (v.status == TIDE_OK && v.allocated < allocated_peak)
         tide_report(diags, TIDE_WARNING, TIDE_ERR_CONFLICT, plain[!is_quantised].place,
                     tide_format(q->arena, "needs more than %s: %s allocated at most, instead of %s", word,
