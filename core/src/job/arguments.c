@@ -145,6 +145,16 @@ static const char *remedy_in_group(tide_arena *arena, tide_text group, tide_text
     return tide_format(arena, "did you mean %s?", is_key ? full : near);
 }
 
+/* For a library whose version cannot be chosen. */
+static const char *remedy_of_library(tide_arena *arena, tide_text name) {
+    tide_library library = tide_library_of_package(name);
+    return library.title ? tide_format(arena,
+                                       "leave it out: the figures are those of %s %s, with which a requirements.txt "
+                                       "among the job's files is compared",
+                                       library.title, library.version)
+                         : NULL;
+}
+
 static void unknown_read(tide_job_arguments *arguments, tide_text name) {
     tide_arena *arena = arguments->arena;
     tide_text key = name, group;
@@ -152,6 +162,7 @@ static void unknown_read(tide_job_arguments *arguments, tide_text name) {
     bool is_dotted = key.at != NULL, is_of_group = is_dotted && tide_setting_is_object(group);
     const char *remedy = remedy_of_switch(arena, is_of_group ? key : name);
     if (!remedy) remedy = tide_word_remedy(name);
+    if (!remedy) remedy = remedy_of_library(arena, name);
     if (!remedy && is_of_group)
         remedy = remedy_in_group(arena, tide_setting_method(name).length ? TIDE_TEXT("adapter") : group, key);
     if (!remedy && is_dotted && (tide_text_is(group, "config") || tide_text_is(group, "model")))
