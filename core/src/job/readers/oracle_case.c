@@ -200,6 +200,14 @@ static bool case_entry(case_reader *r, const tide_json *entry) {
     return true;
 }
 
+/* Models by their names are recorded without YaRN in Megatron-Core, unless the case asks for it. */
+static void case_rotary(case_reader *r, const tide_json *of_case) {
+    bool is_of_name = !tide_json_at(of_case, "config"),
+         is_megatron = tide_json_is_text(tide_json_at(tide_json_at(of_case, "parallel"), "kind"), "megatron");
+    if (is_megatron && is_of_name && !tide_json_at(tide_json_at(of_case, "overrides"), "rope_type"))
+        case_word(r, "overrides.rope_type", "rope");
+}
+
 /* Defaults of a case that differ from those of settings. */
 static const struct {
     tide_setting_id id;
@@ -225,6 +233,7 @@ bool tide_job_arguments_of_case(tide_arena *arena, const tide_json *of_case, tid
         case_word(&r, "quant.from_pretrained", "false");
     bool is_of_trl = trainer && !tide_json_is_text(trainer, "hf"); /* whose data are texts here */
     if (is_case && is_of_trl && !tide_json_at(of_case, "images")) case_word(&r, "images", "0");
+    if (is_case) case_rotary(&r, of_case);
     if (!is_case) {
         *reason = r.reason;
         return false;

@@ -2,7 +2,7 @@
 """config.json as Megatron's configuration.
 
 gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen3_moe, deepseek v2 and v3 shapes, and the families of bridge.py; rope
-scaling and the windows of Mistral are left out. One of model_type gpt_model has fields of TransformerConfig itself, as
+scaling (but YaRN of latent attention with rope_type) and the windows of Mistral are left out. One of model_type gpt_model has fields of TransformerConfig itself, as
 the training script's arguments make them.
 """
 
@@ -238,7 +238,7 @@ def shape_of_mla(config: Config) -> dict[str, Any]:
         "qk_head_dim": config["qk_nope_head_dim"],
         "qk_pos_emb_head_dim": config["qk_rope_head_dim"],
         "v_head_dim": config["v_head_dim"],
-        "rope_type": "rope",
+        "rope_type": config.get("rope_type", "rope"),
         "multi_latent_attention": True,
         "qk_layernorm": True,
         "num_query_groups": None,
