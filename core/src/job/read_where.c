@@ -274,6 +274,7 @@ static const struct {
     {MEGATRON, TIDE_SET_parallel_router_groups, has_experts, ": the model has no experts"},
     {MEGATRON, TIDE_SET_parallel_router_groups, limits_groups, " without parallel.router_group_topk"},
     {MEGATRON, TIDE_SET_parallel_router_group_topk, groups_experts, " without parallel.router_groups"},
+    {MEGATRON, TIDE_SET_parallel_shared_expert_overlap, has_experts, ": the model has no experts"},
     {MEGATRON, TIDE_SET_parallel_input_jitter_eps, has_experts, ": the model has no experts"},
     {MEGATRON, TIDE_SET_parallel_force_load_balancing, has_experts, ": the model has no experts"},
     {MEGATRON, TIDE_SET_parallel_imbalance, has_experts, ": the model has no experts"}};

@@ -72,7 +72,7 @@ static void make_node(const replay *k, const tide_node *from, tide_node *made) {
     memcpy(made, from, from->bytes);
     tide_node_lay_out(made);
     made->serial = ++k->m->serial;
-    made->order += k->m->node_order - k->of->first_order;
+    if (made->order != TIDE_ORDER_EARLY) made->order += k->m->node_order - k->of->first_order;
     made->module = k->modules[made->module];
     for (unsigned i = 0; i < made->edge_count; i++) made->edges[i].node = node_at(k, made->edges[i].node);
     for (unsigned i = 0; i < made->saved_count; i++) {

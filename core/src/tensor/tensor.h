@@ -116,9 +116,11 @@ typedef struct tide_meta {
     bool is_dtensor; /* gradients are accumulated out of place, and may have another placement */
 } tide_meta;
 
+enum { TIDE_ORDER_EARLY = INT32_MAX }; /* Node._set_sequence_nr() */
+
 struct tide_node {
     uint32_t references;
-    uint32_t order;  /* sequence number; AccumulateGrad: UINT32_MAX */
+    uint32_t order;  /* sequence number; AccumulateGrad: UINT32_MAX; TIDE_ORDER_EARLY: as soon as it is ready */
     uint32_t serial; /* see memo/layer_memo.c */
     uint32_t walk;   /* the last walk over the graph that visited it, counted by machine.walk_count */
     const tide_backward *backward;

@@ -175,13 +175,22 @@ static tide_value op_norm_workspace(tide_machine *m, tide_value *a) {
     return tide_none();
 }
 
+enum { STREAMS = 32 }; /* c10/cuda/CUDAStream.cpp: kStreamsPerPool */
+
 /* with torch.cuda.stream(): later allocations belong to that stream; 0 is the default one. */
 static tide_value op_use_stream(tide_machine *m, tide_value *a) {
     int64_t stream = tide_arg_int(m, a[0]);
-    if (stream < 0 || stream > 3)
-        tide_fail(m, TIDE_ERR_DESCRIPTION, "use_stream(%lld): 0 to 3", (long long)stream);
+    if (stream < 0 || stream >= STREAMS)
+        tide_fail(m, TIDE_ERR_DESCRIPTION, "use_stream(%lld): 0 to %d", (long long)stream, STREAMS - 1);
     else
         m->state.stream = (uint32_t)stream;
+    return tide_none();
+}
+
+/* x.grad_fn._set_sequence_nr(torch.iinfo(torch.int).max): it runs as soon as it is ready. */
+static tide_value op_run_early(tide_machine *m, tide_value *a) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]);
+    if (!m->has_failed && x->node) x->node->order = TIDE_ORDER_EARLY;
     return tide_none();
 }
 
@@ -190,6 +199,7 @@ static const tide_op transformer_engine_ops[] = {
     {"flash_attn_backward", "q, k", TIDE_CAST_NONE, op_flash_attn_backward},
     {"get_qkv_layout", "q, k, v", TIDE_CAST_NONE, op_get_qkv_layout},
     {"use_stream", "stream", TIDE_CAST_NONE, op_use_stream},
+    {"run_early", "x", TIDE_CAST_NONE, op_run_early},
     {"norm_workspace", "x, is_layer_norm, is_backward", TIDE_CAST_NONE, op_norm_workspace},
 };
 TIDE_OP_TABLE(transformer_engine)

@@ -154,6 +154,14 @@ OPTIONS: dict[str, Table] = {
         "main_params_dtype": ["fp16"],
         "first_stage_layers": [2, 3],
         "router_groups": [2],
+        "shared_expert_overlap": [True],
+        "input_jitter_eps": [0.001],
+        "force_load_balancing": [True],
+        "optimizer_instances": [2],
+        "microbatch_group": [4, 6],
+        "per_token_loss": [True],
+        "decoupled_lr": [0.001],
+        "empty_unused_memory_level": [1, 2],
     },
 }
 OF_EXPERTS = {
@@ -169,6 +177,9 @@ OF_EXPERTS = {
     "router_groups",
     "imbalance",
     "spmd_backend",
+    "shared_expert_overlap",
+    "input_jitter_eps",
+    "force_load_balancing",
 }
 MODELS = {
     "megatron": ["llama-2-7b", "qwen2.5-0.5b", "smollm2-135m"],
@@ -181,6 +192,8 @@ NEEDS = {  # more than so many of another
     "loss_parallel": ("tp", 1),
     "virtual_stages": ("pp", 1),
     "account_embedding": ("pp", 1),
+    "microbatch_group": ("virtual_stages", 1),
+    "optimizer_instances": ("dp", 1),
     "account_loss": ("pp", 1),
     "overlap_p2p": ("virtual_stages", 1),
     "rotate": ("cp", 1),
