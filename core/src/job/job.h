@@ -421,5 +421,7 @@ bool tide_trl_fuses_head(const tide_job *job);
 bool tide_trainer_is_of_factory(const tide_job *job);
 /* LLaMA-Factory's rewards, of a decoder that keeps its head beside a value head. */
 bool tide_trainer_has_value_head(const tide_job *job);
+/* Its preferences without a reference model: orpo and simpo. */
+bool tide_trainer_has_odds(const tide_job *job);
 
 #endif

@@ -46,10 +46,16 @@ static void check_loss_type(tide_job_builder *b, const char *kind) {
         [TIDE_trainer_cpo] = "sigmoid|hinge|ipo|simpo",
         [TIDE_trainer_grpo] = "dapo|grpo|bnpo|dr_grpo|cispo|sapo|luspo|vespo",
     };
-    const char *given = b->job->trainer_loss_type, *played = losses[b->job->trainer];
+    static const char *const of_factory[TIDE_trainer_COUNT] = {/* hparams/finetuning_args.py: one of them */
+                                                               [TIDE_trainer_dpo] = "sigmoid|hinge|ipo|kto_pair|orpo|"
+                                                                                    "simpo",
+                                                               [TIDE_trainer_kto] = "kto"};
+    bool is_of_factory = tide_trainer_is_of_factory(b->job);
+    const char *given = b->job->trainer_loss_type, *played = (is_of_factory ? of_factory : losses)[b->job->trainer];
     check_label_smoothing(b);
     check_f_divergence(b);
-    if (!given || !given[0] || !played || are_all_among(given, played)) return;
+    if (!given || !given[0] || !played) return;
+    if (is_of_factory ? tide_text_is_among(tide_text_of(given), played) : are_all_among(given, played)) return;
     tide_builder_refuse(
         b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_loss_type,
         tide_format(b->arena, "%s is not described with %s", tide_shown(b->arena, tide_text_of(given)), kind),
@@ -346,14 +352,11 @@ static void check_trl_version(tide_job_builder *b, const char *kind) {
 /* LLaMA-Factory: train/dpo/workflow.py, train/trainer_utils.py (create_ref_model), train/kto/trainer.py. */
 static void check_factory_reference(tide_job_builder *b, const char *who) {
     const tide_job *job = b->job;
-    const char *loss = job->trainer_loss_type ? job->trainer_loss_type : "";
-    bool is_usual = !*loss || strcmp(loss, job->trainer == TIDE_trainer_dpo ? "sigmoid" : "kto") == 0,
-         is_fully_sharded =
-             job->parallel_kind == TIDE_parallel_kind_fsdp1 || job->parallel_kind == TIDE_parallel_kind_fsdp2;
+    bool has_second = !tide_trainer_has_odds(job), is_fully_sharded = job->parallel_kind == TIDE_parallel_kind_fsdp1 ||
+                                                                      job->parallel_kind == TIDE_parallel_kind_fsdp2;
     const trainer_limit limits[] = {
-        {job->adapter == TIDE_adapter_none && is_fully_sharded, TIDE_SET_adapter,
+        {has_second && job->adapter == TIDE_adapter_none && is_fully_sharded, TIDE_SET_adapter,
          "none: the second model that LLaMA-Factory loads as reference, under FSDP,", "use adapter=lora, or zero3"},
-        {!is_usual, TIDE_SET_trainer_loss_type, loss, "leave it out, or use trainer.program=trl"},
         {job->trainer_precompute_ref_log_probs, TIDE_SET_trainer_precompute_ref_log_probs, "true", "leave it out"},
         {job->trainer_f_divergence_type != TIDE_trainer_f_divergence_type_reverse_kl,
          TIDE_SET_trainer_f_divergence_type, job->values[TIDE_SET_trainer_f_divergence_type], "leave it out"},
@@ -385,8 +388,8 @@ static void check_factory(tide_job_builder *b, const char *kind) {
         {job->offload_activations != TIDE_offload_activations_none, TIDE_SET_offload_activations,
          job->values[TIDE_SET_offload_activations], "leave it out"},
         {tide_job_has_lengths(job), TIDE_SET_lengths, "a list of lengths", "give seq, the longest row's"},
-        {job->trainer_eval_strategy != TIDE_trainer_eval_strategy_no, TIDE_SET_trainer_eval_strategy, "evaluation",
-         "leave it out"},
+        {tide_trainer_has_value_head(job) && job->trainer_eval_strategy != TIDE_trainer_eval_strategy_no,
+         TIDE_SET_trainer_eval_strategy, "evaluation", "leave it out"},
     };
     if (!tide_trainer_is_of_factory(job) || job->trainer == TIDE_trainer_hf) return;
     (tide_trainer_has_value_head(job) ? check_value_head : check_factory_reference)(b, who);

@@ -141,6 +141,12 @@ bool tide_trainer_has_value_head(const tide_job *job) {
     return tide_trainer_is_of_factory(job) && job->trainer == TIDE_trainer_reward;
 }
 
+bool tide_trainer_has_odds(const tide_job *job) {
+    const char *loss = job->trainer_loss_type;
+    return tide_trainer_is_of_factory(job) && job->trainer == TIDE_trainer_dpo && loss &&
+           (strcmp(loss, "orpo") == 0 || strcmp(loss, "simpo") == 0);
+}
+
 bool tide_trl_builds_logits(const tide_job *job) {
     enum { FUSED_SINCE = 1014 }; /* as tide_version_number() returns it */
     int number = tide_version_number(job->values[TIDE_SET_trl]);

@@ -18,7 +18,9 @@ static const tide_trl tide_trls[TIDE_trainer_COUNT] = {
 
 const tide_trl *tide_trl_of(const tide_job *job) {
     static const tide_trl pairwise = {.name = "pairwise",
-                                      .builds_logits = true}; /* LLaMA-Factory: train/rm/trainer.py */
+                                      .builds_logits = true};           /* LLaMA-Factory: train/rm/trainer.py */
+    static const tide_trl odds = {.name = "odds", .sees_images = true}; /* train/dpo/trainer.py, use_ref_model */
+    if (tide_trainer_has_odds(job)) return &odds;
     return tide_trainer_has_value_head(job) ? &pairwise : &tide_trls[job->trainer];
 }
 

@@ -209,25 +209,31 @@ static void settle_axolotl(tide_claims *c, const char *kind) {
                     "axolotl empties the cache after each micro-batch, which is not played: less is reserved", NULL);
 }
 
+/* A key as text; NULL if it is not there, or 0. */
+static const char *text_of_key(const tide_claims *c, const tide_claims_file *file, const char *key) {
+    const tide_json *value = tide_json_at(file->root, key);
+    bool is_there = value && value->kind != TIDE_JSON_NULL && !(value->kind == TIDE_JSON_NUMBER && value->number == 0);
+    return is_there ? tide_argument_value(c->arena, value) : NULL;
+}
+
 /* LLaMA-Factory: hparams/finetuning_args.py (RLHFArguments); train/dpo/trainer.py, compute_preference_loss(). */
-static void settle_factory(tide_claims *c) {
-    static const struct {
-        const char *key, *usual;
-    } rows[] = {{"pref_loss", "sigmoid"}, {"pref_ftx", "0"}, {"pref_bco_weight", "0"}, {"ld_alpha", ""}};
+static void settle_factory(tide_claims *c, const char *kind) {
+    static const char *const others[] = {"pref_ftx", "pref_bco_weight", "ld_alpha"};
     const tide_claims_file *file = c->first;
     while (file->reader->program != TIDE_PROGRAM_llama_factory) file = file->next;
-    for (size_t i = 0; i < TIDE_COUNT_OF(rows); i++) {
-        const tide_json *value = tide_json_at(file->root, rows[i].key);
-        const char *text = value && value->kind != TIDE_JSON_NULL ? tide_argument_value(c->arena, value) : NULL;
-        bool is_number = text && value->kind == TIDE_JSON_NUMBER, is_zero = is_number && value->number == 0;
-        if (!text || strcmp(text, rows[i].usual) == 0 || (is_zero && *rows[i].usual == '0')) continue;
-        tide_error(c->diags, TIDE_ERR_UNSUPPORTED, tide_format(c->arena, "%s/%s", file->place, rows[i].key),
+    const char *loss = text_of_key(c, file, "pref_loss");
+    tide_imply(c, TIDE_SET_trainer_program, "llama_factory");
+    if (strcmp(kind, "dpo") != 0) return;
+    if (loss) tide_settle(c, TIDE_FACT_own_preference, TIDE_SET_trainer_loss_type, loss);
+    for (size_t i = 0; i < TIDE_COUNT_OF(others); i++) {
+        const char *text = text_of_key(c, file, others[i]);
+        if (!text) continue;
+        tide_error(c->diags, TIDE_ERR_UNSUPPORTED, tide_format(c->arena, "%s/%s", file->place, others[i]),
                    tide_format(c->arena, "%s=%s changes LLaMA-Factory's loss in a way which is not described",
-                               rows[i].key, text),
+                               others[i], text),
                    "leave it out, or run the program with `tidemark dry-run`");
         return;
     }
-    tide_imply(c, TIDE_SET_trainer_program, "llama_factory");
 }
 
 void tide_own_trainer_settle(tide_claims *c, const char *said) {
@@ -239,7 +245,7 @@ void tide_own_trainer_settle(tide_claims *c, const char *said) {
     if (strcmp(said, "simpo") == 0 || strcmp(said, "ipo") == 0)
         tide_settle(c, TIDE_FACT_trl, TIDE_SET_trainer_loss_type, said);
     if (tide_claims_have(c, TIDE_PROGRAM_axolotl)) settle_axolotl(c, kind);
-    if (tide_claims_have(c, TIDE_PROGRAM_llama_factory)) settle_factory(c);
+    if (tide_claims_have(c, TIDE_PROGRAM_llama_factory)) settle_factory(c, kind);
     if (strcmp(kind, "grpo") == 0 || strcmp(kind, "rloo") == 0) tide_rollouts_settle(c);
 }
 

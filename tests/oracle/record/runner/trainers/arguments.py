@@ -160,7 +160,7 @@ def of_kind(case: Case) -> dict[str, Any]:
             "steps_per_generation": plan.steps_per_generation,
             "temperature": plan.temperature,
         }
-    if plan.loss_type:
+    if plan.loss_type and not has_factory_trainer(case):
         made["loss_type"] = plan.loss_type.split(",") if plan.kind == "dpo" else plan.loss_type
     return made
 
@@ -187,6 +187,7 @@ def given(case: Case, model: Model) -> dict[str, Any]:
         from . import llama_factory
 
         if plan.kind in ("dpo", "kto"):
+            made["loss_type"] = plan.loss_type
             made["ref_model"] = llama_factory.reference(case, model.config, deepspeed.partition(case), ranks.is_on_host(case))
         return made | {"data_collator": data.media_collator(case, model) if is_of_media else llama_factory.collator(case)}
     if is_of_media and plan.kind not in GENERATE:

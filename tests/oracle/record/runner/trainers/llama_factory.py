@@ -28,6 +28,8 @@ IGNORED = -100
 TEXTS = ("input_ids", "attention_mask", "token_type_ids")
 SEEN = ("pixel_values", "image_sizes", "image_grid_thw")  # what kto passes on of images
 BETA = 0.1
+AVERAGED = ("ipo", "orpo", "simpo")  # losses of log-probabilities per token
+WITHOUT_REFERENCE = ("orpo", "simpo")
 
 
 def load(case: Case, config: Config, partition: Any = None, on_host: bool = False) -> Any:
@@ -53,7 +55,8 @@ def load(case: Case, config: Config, partition: Any = None, on_host: bool = Fals
 def reference(case: Case, config: Config, partition: Any = None, on_host: bool = False) -> Any:
     """create_ref_model(): as load_model() leaves what does not train; none beside adapters."""
     bare = dataclasses.replace(case, lora=None, checkpointing="none", kbit_prepare=False, freeze=[], train_only=[])
-    return None if case.lora else models.build(bare, config, partition, on_host).requires_grad_(False).eval()
+    has_none = case.lora or (case.trainer and case.trainer.loss_type in WITHOUT_REFERENCE)
+    return None if has_none else models.build(bare, config, partition, on_host).requires_grad_(False).eval()
 
 
 def of_trainable_layers(checkpointed: Any) -> Any:
@@ -96,9 +99,9 @@ def media_batch(case: Case, model: Model, batch: dict[str, Any]) -> dict[str, An
 def collator(case: Case) -> Any:
     """PairwiseDataCollatorWithPadding and KTODataCollatorWithPadding: rows of one length, chosen before rejected."""
     assert case.trainer
-    rows = 2 * case.batch if case.trainer.kind in data.PAIRED else case.batch
 
     def collate(features: list[dict[str, Any]]) -> dict[str, Any]:
+        rows = 2 * len(features) if case.trainer.kind in data.PAIRED else len(features)
         ids = torch.tensor([features[i % len(features)]["input_ids"] for i in range(rows)])
         labels = ids.clone()
         labels[:, : case.trainer.prompt] = IGNORED
@@ -114,8 +117,9 @@ def collator(case: Case) -> Any:
 class Factory(Trainer):
     """What both have: reference, log-probabilities, metrics."""
 
-    def __init__(self, *args: Any, ref_model: Any = None, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, ref_model: Any = None, loss_type: Any = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.loss_type = loss_type or "sigmoid"
         self.model_accepts_loss_kwargs = False
         self.ref_model = ref_model
         if ref_model is not None:
@@ -139,6 +143,11 @@ class Factory(Trainer):
         lengths = is_scored.sum(-1)
         return (per_token * is_scored).sum(-1), lengths
 
+    def prediction_step(self, model: Any, inputs: Any, prediction_loss_only: bool, ignore_keys: Any = None) -> Any:
+        with torch.no_grad():
+            loss, _ = self.loss_and_metrics(model, inputs)
+        return loss.detach(), None, None
+
     def call_reference(self, model: Any, batch: Any) -> Any:
         if self.ref_model is not None:
             with torch.no_grad():
@@ -148,14 +157,21 @@ class Factory(Trainer):
 
 
 class DPOTrainer(Factory):
+    """With TRL 0.24, whose dpo_loss() is not told of hinge and ipo: "ipo" averages, and the loss is the sigmoid."""
+
+    beta, simpo_gamma = BETA, 0.5
+
     def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **kwargs: Any) -> Any:
         return self.loss_and_metrics(model, inputs)[0]
 
     def call_policy(self, model: Any, batch: Any) -> dict[str, Any]:
-        batch = {key: value.detach().clone() for key, value in batch.items()}
+        if self.loss_type not in WITHOUT_REFERENCE:
+            batch = {key: value.detach().clone() for key, value in batch.items()}
         labels = batch.pop("labels")
         logits = model(**batch, return_dict=True, use_cache=False).logits.to(torch.float32)
         logps, lengths = self.log_probabilities(logits, labels)
+        if self.loss_type in AVERAGED:
+            logps = logps / lengths
         pairs = batch["input_ids"].size(0) // 2
         chosen, rejected = logps.split(pairs, dim=0)
         chosen_logits, rejected_logits = logits.split(pairs, dim=0)
@@ -164,10 +180,12 @@ class DPOTrainer(Factory):
             "rejected": rejected,
             "chosen_logits": chosen_logits,
             "rejected_logits": rejected_logits,
-            "average": chosen / lengths.split(pairs, dim=0)[0],
+            "average": chosen if self.loss_type in AVERAGED else chosen / lengths.split(pairs, dim=0)[0],
         }
 
     def reference(self, model: Any, batch: Any) -> tuple[Any, Any]:
+        if self.loss_type in WITHOUT_REFERENCE:
+            return None, None
         found = self.call_reference(model, batch)
         return found["chosen"], found["rejected"]
 
@@ -176,7 +194,6 @@ class DPOTrainer(Factory):
         reference = self.reference(model, batch)
         losses, chosen_rewards, rejected_rewards = self.pair_loss(found, *reference)
         sft_loss = -found["average"]
-        del sft_loss
         metrics = [
             chosen_rewards.mean().item(),
             rejected_rewards.mean().item(),
@@ -187,9 +204,26 @@ class DPOTrainer(Factory):
             found["chosen_logits"].mean().item(),
             found["rejected_logits"].mean().item(),
         ]
+        if self.loss_type == "orpo":
+            metrics += [sft_loss.mean().item(), ((losses - sft_loss) / self.beta).mean().item()]
         return losses.mean(), dict.fromkeys(map(str, metrics), 0.0)
 
+    def odds_ratio_loss(self, chosen: Any, rejected: Any) -> Any:
+        log_odds = (chosen - rejected) - (torch.log1p(-torch.exp(chosen)) - torch.log1p(-torch.exp(rejected)))
+        sft_loss = -chosen
+        odds_ratio_loss = -F.logsigmoid(log_odds)
+        return sft_loss + self.beta * odds_ratio_loss
+
+    def simpo_loss(self, chosen: Any, rejected: Any) -> Any:
+        pi_logratios = chosen - rejected
+        logits = pi_logratios - self.simpo_gamma / self.beta
+        return -F.logsigmoid(self.beta * logits)
+
     def pair_loss(self, found: Any, ref_chosen: Any, ref_rejected: Any) -> tuple[Any, Any, Any]:
+        if self.loss_type in WITHOUT_REFERENCE:
+            loss = self.odds_ratio_loss if self.loss_type == "orpo" else self.simpo_loss
+            losses = loss(found["chosen"], found["rejected"])
+            return losses, self.beta * found["chosen"].detach(), self.beta * found["rejected"].detach()
         chosen_logratios = found["chosen"] - True * ref_chosen
         rejected_logratios = found["rejected"] - True * ref_rejected
         logratios = found["chosen"] - found["rejected"]

@@ -101,7 +101,7 @@ def hidden_size(config: Config) -> int | None:
     from transformers import CONFIG_MAPPING
 
     of = CONFIG_MAPPING[config["model_type"]].attribute_map.get("hidden_size", "hidden_size")
-    found: int | None = config.get(of) or config.get("n_embd")
+    found: int | None = config.get(of) or config.get("n_embd") or config.get("text_config", {}).get("hidden_size")
     return found
 
 
