@@ -23,9 +23,13 @@ const char *tide_builder_place(const tide_job_builder *b, tide_setting_id id);
 void tide_builder_refuse(tide_job_builder *b, tide_status status, tide_setting_id id, const char *message,
                          const char *remedy);
 
-/* versions.c */
+/* read_versions.c */
 void tide_read_recipe(tide_job_builder *b);
 void tide_read_versions(tide_job_builder *b);
+
+/* versions.c */
+/* By how much a peak may be off, in percent, with this version of a library; 0 for the recorded one. */
+int64_t tide_unrecorded_percent(tide_setting_id library, int number);
 /* Warns of versions that files pin and no run is recorded of; for a complete job. */
 void tide_warn_of_pins(tide_job_builder *b);
 
