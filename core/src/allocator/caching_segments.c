@@ -45,7 +45,7 @@ uint32_t tide_caching_segment_new(tide_caching_allocator *a, uint64_t address, u
         s = a->segment_used++;
     }
     memmove(a->order + position + 1, a->order + position, (a->segment_count - position) * sizeof *a->order);
-    a->order[position] = s;
+    a->order[position] = flags & BLOCK_SMALL ? s | SEGMENT_SMALL : s;
     a->segment_count++;
     if (position < a->packed) a->packed++;
     a->segments[s] = (caching_segment){.address = address, .size = size, .flags = flags};

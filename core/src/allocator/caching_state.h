@@ -20,6 +20,8 @@ typedef struct caching_segment {
     uint32_t flags;
 } caching_segment;
 
+#define SEGMENT_SMALL UINT32_C(0x80000000)
+
 /* A stream that uses a block: listed with the block while that is live, then queued with the stream. */
 typedef struct caching_use {
     uint32_t block, next, stream;
@@ -41,7 +43,7 @@ struct tide_caching_allocator {
     caching_block *blocks;
     uint32_t block_capacity, block_used, spare_block, spare_blocks;
     caching_segment *segments;
-    uint32_t *order; /* segments by address */
+    uint32_t *order; /* segments by address; those of the small pool have SEGMENT_SMALL */
     uint32_t segment_capacity, order_capacity, segment_used, spare_segment, segment_count;
     uint32_t births; /* segments created so far */
     uint32_t packed; /* the first `packed` of order leave no gap for cudaMalloc */
@@ -120,7 +122,7 @@ static inline bool block_is_idle(const tide_caching_allocator *a, uint32_t n) {
 }
 
 static inline const caching_segment *segment_at(const tide_caching_allocator *a, uint32_t position) {
-    return &a->segments[a->order[position]];
+    return &a->segments[a->order[position] & ~SEGMENT_SMALL];
 }
 
 static inline bool caching_is_live(const tide_caching_allocator *a, tide_block block) {
@@ -143,16 +145,23 @@ static inline uint32_t block_new(tide_caching_allocator *a) {
     if (n) {
         a->spare_block = a->blocks[n].left;
         a->spare_blocks--;
-        CACHING_FETCH(&a->blocks[a->spare_block]);
+        CACHING_FETCH(&a->blocks[a->blocks[n].next]);
     } else {
         n = a->block_used++;
     }
     return n;
 }
 
+/* A spare record has the next four: left, right, prev and next. They lie apart, so the last of them is fetched ahead.
+ */
 static inline void block_delete(tide_caching_allocator *a, uint32_t n) {
-    a->blocks[n].flags = 0;
-    a->blocks[n].left = a->spare_block;
+    caching_block *b = &a->blocks[n];
+    const caching_block *spare = &a->blocks[a->spare_block];
+    b->flags = 0;
+    b->left = a->spare_block;
+    b->right = spare->left;
+    b->prev = spare->right;
+    b->next = spare->prev;
     a->spare_block = n;
     a->spare_blocks++;
 }

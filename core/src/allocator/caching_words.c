@@ -52,7 +52,7 @@ static void add_events(tide_words *to, const tide_caching_allocator *a, tide_poo
 
 /* Whether a segment belongs to the pool. */
 static bool is_of_pool(const tide_caching_allocator *a, uint32_t segment, tide_pool_kind pool) {
-    bool is_small = segment_at(a, segment)->flags & BLOCK_SMALL;
+    bool is_small = a->order[segment] & SEGMENT_SMALL;
     return pool == TIDE_POOL_ALL || is_small == (pool == TIDE_POOL_SMALL);
 }
 
@@ -65,7 +65,8 @@ bool tide_caching_words(const tide_caching_allocator *a, tide_pool_kind pool, ti
         births[count++] = a->blocks[segment_at(a, i)->head].born;
         for (uint32_t n = segment_at(a, i)->head; n; n = a->blocks[n].next) add_block(to, &a->blocks[n], arena);
     }
-    rank_births(to, first, births, count);
+    bool are_all_there = a->births == a->segment_count; /* none was released: the same ones have the same births */
+    if (!are_all_there) rank_births(to, first, births, count);
     tide_arena_drop(arena, births);
     if (a->pending_events) add_events(to, a, pool, arena);
     return true;

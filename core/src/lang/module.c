@@ -90,7 +90,7 @@ static void list_parameters(tide_model *model, uint32_t instance, int depth) {
 }
 
 /* A default sequence holds text only; what images and the like need of it ("media_tokens") is added, and always for an
- * image that LLaMA-Factory adds. */
+ * image that a collator adds. */
 static void make_room_for_media(tide_model *model, uint32_t scope) {
     tide_machine *m = model->m;
     tide_value *seq = tide_model_setting(model, "seq"), *cache = tide_model_setting(model, "cache_length");
@@ -113,7 +113,7 @@ static void make_room_for_media(tide_model *model, uint32_t scope) {
     tide_report(m->diags, TIDE_ASSUMPTION, TIDE_OK, place,
                 tide_format(m->arena,
                             adds_image ? "%lld tokens in each row: %lld of text, and %lld for an image of 64 x 64 "
-                                         "pixels that LLaMA-Factory adds to a batch without images"
+                                         "pixels that the collator adds to a batch without images"
                                        : "%lld tokens per sample: %lld of text, and %lld of images",
                             (long long)(seq->integer + tokens.integer), (long long)seq->integer,
                             (long long)tokens.integer),

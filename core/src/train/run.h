@@ -80,7 +80,7 @@ typedef struct tide_alike {
 
 void tide_alike_begins(tide_alike *a);
 /* Called after micro-batch `micro`, from 0: how many of the following ones are folded into it. leaves_state: it is
- * known to end in the state in which it started. */
+ * known to end in the state in which it started, and the last one of a step does the same. */
 uint32_t tide_alike_ends(tide_alike *a, uint32_t micro, bool leaves_state);
 /* The same for a step, where a->count are steps: how many of the `left` steps that may be like it are folded. */
 uint32_t tide_alike_step_ends(tide_alike *a, uint32_t left);

@@ -407,14 +407,14 @@ static void play_training_steps(tide_trainer_run *t, unsigned step) {
     bool generates = tide_trainer_generates(job), has_lengths = tide_job_has_lengths(job),
          is_one = !generates ||
                   (t->micro % tide_steps_per_generation(job) == 0 && tide_steps_per_generation(job) >= job->grad_accum);
-    bool is_one_gpu = t->strategy == &tide_one_gpu;
+    bool last_is_alike = t->strategy == &tide_one_gpu && !generates; /* keep_entropy_stats() */
     for (uint32_t i = 0; i < alike.count && !t->run->machine.has_failed; i++) {
         tide_alike_begins(&alike);
         tide_take_micro_batch(t->run, job, first_of_step(t, step) + i);
         t->wrapper.micro = i;
         t->wrapper.is_last = i + 1 == alike.count;
         training_step(t, step, &t->batch_samples[i]);
-        uint32_t repeated = is_one && !has_lengths ? tide_alike_ends(&alike, i, is_one_gpu) : 0;
+        uint32_t repeated = is_one && !has_lengths ? tide_alike_ends(&alike, i, last_is_alike) : 0;
         t->micro += generates ? repeated : 0;
         i += repeated;
     }
