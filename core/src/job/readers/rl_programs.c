@@ -38,6 +38,8 @@ typedef struct rl_sizes {
     int64_t step_rows, generation_rows, gpus;
 } rl_sizes;
 
+enum { RL_GPUS = 8 }; /* where neither the file nor the job gives their number */
+
 static rl_sizes verl_sizes(const tide_json *root) {
     const tide_json *roles = tide_json_at(root, "actor_rollout_ref");
     int64_t copies = rl_number_at(roles, "rollout", "n", 1), rows = rl_number_at(root, "data", "train_batch_size", 0);
@@ -74,6 +76,8 @@ static rl_sizes rl_sizes_of(const tide_claims *c, const tide_json *root) {
     rl_sizes s = tide_claims_have(c, TIDE_PROGRAM_verl)       ? verl_sizes(root)
                  : tide_claims_have(c, TIDE_PROGRAM_openrlhf) ? openrlhf_sizes(root)
                                                               : nemo_rl_sizes(root);
+    const char *asked = c->arguments->asked[TIDE_SET_parallel_dp];
+    if (asked) tide_text_to_i64(&s.gpus, tide_text_of(asked));
     if (!s.gpus) s.gpus = tide_fact_int(c, TIDE_FACT_processes, 0); /* from its launcher */
     return s;
 }
@@ -83,9 +87,9 @@ static void imply_number(tide_claims *c, tide_setting_id id, int64_t number) {
 }
 
 static void settle_rl_sizes(tide_claims *c, const rl_sizes *s, bool generates) {
-    const tide_file_key *said = c->settings[TIDE_SET_batch];
-    int64_t batch = 1, ranks = s->gpus ? s->gpus : 1;
-    if (said) tide_text_to_i64(&batch, tide_text_of(said->taken));
+    const char *known = tide_known_of(c, TIDE_SET_batch);
+    int64_t batch = 1, ranks = s->gpus ? s->gpus : RL_GPUS;
+    if (known) tide_text_to_i64(&batch, tide_text_of(known));
     if (batch < 1) return;
     if (s->step_rows >= batch * ranks) imply_number(c, TIDE_SET_grad_accum, s->step_rows / (batch * ranks));
     if (generates && s->generation_rows >= batch * ranks)
@@ -138,12 +142,13 @@ static void settle_rl_ranks(tide_claims *c, const tide_json *root, const rl_size
     bool has_deepspeed = tide_claims_have(c, TIDE_PROGRAM_openrlhf), is_alone = s->gpus == 1 && !has_deepspeed;
     if (!s->gpus && !c->arguments->is_spread)
         tide_report(c->diags, TIDE_WARNING, TIDE_ERR_FIELD_MISSING, "/settings/parallel.dp",
-                    "the file does not give the number of GPUs: 8 is assumed", "give parallel.dp");
+                    tide_format(c->arena, "the file does not give the number of GPUs: %d is assumed", RL_GPUS),
+                    "give parallel.dp");
     if (has_deepspeed)
         settle_rl_deepspeed(c);
     else
         settle_rl_fsdp(c, root, is_alone);
-    if (!is_alone) imply_number(c, TIDE_SET_parallel_dp, s->gpus ? s->gpus : 8);
+    if (!is_alone) imply_number(c, TIDE_SET_parallel_dp, s->gpus ? s->gpus : RL_GPUS);
 }
 
 static const tide_claims_file *rl_file(const tide_claims *c) {
