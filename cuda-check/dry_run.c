@@ -208,6 +208,10 @@ static const cJSON *last_oom(const cJSON *processes, const cJSON **of) {
     return NULL;
 }
 
+static bool has_failed(const dry_run *d) {
+    return !WIFEXITED(d->launch.status) || WEXITSTATUS(d->launch.status) != 0;
+}
+
 static void verdict_add(const dry_run *d, cJSON *answer, const cJSON *processes, int64_t device, int64_t retries) {
     cJSON *verdict = cJSON_AddObjectToObject(answer, "verdict");
     const cJSON *of = NULL, *oom = last_oom(processes, &of);
@@ -217,10 +221,16 @@ static void verdict_add(const dry_run *d, cJSON *answer, const cJSON *processes,
         cli_format(&text, "out of memory in step %" PRId64 ", %s: %s asked for, %s of %s free", cli_int_at(oom, "step"),
                    cli_text_at(oom, "phase"), cli_size(used, cli_int_at(oom, "bytes")),
                    cli_size(spare, cli_int_at(oom, "free")), cli_size(whole, d->bytes));
+    else if (has_failed(d))
+        cli_format(&text, "%s of %s up to where the program failed: cannot tell whether it fits",
+                   cli_size(used, device), cli_size(whole, d->bytes));
     else
         cli_format(&text, "%s of %s: fits, %s to spare", cli_size(used, device), cli_size(whole, d->bytes),
                    cli_size(spare, d->bytes - device));
-    cJSON_AddBoolToObject(verdict, "fits", !oom);
+    if (!oom && has_failed(d))
+        cJSON_AddNullToObject(verdict, "fits");
+    else
+        cJSON_AddBoolToObject(verdict, "fits", !oom);
     cJSON_AddNumberToObject(verdict, "device_bytes", (double)device);
     cJSON_AddNumberToObject(verdict, "gpu_bytes", (double)d->bytes);
     cJSON_AddNumberToObject(verdict, "margin_bytes", (double)(d->bytes - device));
@@ -278,7 +288,6 @@ static int explain_nothing(const dry_run *d, const cJSON *processes, const cJSON
     const cJSON *seen = cJSON_GetArrayItem(processes, 0), *note;
     cli_buffer end = {0};
     launch_end_text(&d->launch, &end);
-    bool has_failed = !WIFEXITED(d->launch.status) || WEXITSTATUS(d->launch.status) != 0;
     int64_t device = device_peak(&d->launch, d->gpus);
     int status = OBSERVED_CANNOT;
     static const char no_hook[] = "run python without -I, -E and -S, and add to PYTHONPATH in place of setting it: "
@@ -296,7 +305,7 @@ static int explain_nothing(const dry_run *d, const cJSON *processes, const cJSON
     } else if (seen && strcmp(cli_text_at(seen, "cuda"), "None") == 0) {
         cli_complain("install PyTorch with CUDA (pip's default on Linux); no GPU and no driver are needed",
                      "this PyTorch (%s) is built without CUDA", cli_text_at(seen, "torch"));
-    } else if (has_failed) {
+    } else if (has_failed(d)) {
         cli_complain("what it wrote is above; run it again without dry-run to see whether it runs at all",
                      "%s ended with %s before it used a GPU", d->launch.command[0], end.at);
         status = OBSERVED_FAILED;
@@ -323,7 +332,7 @@ static int report(dry_run *d) {
         cJSON_Delete(notes);
     } else {
         cJSON *answer = answer_make(d, processes, notes);
-        bool fits = cli_true_at(cli_at(answer, "verdict"), "fits");
+        bool is_full = cJSON_IsFalse(cli_at(cli_at(answer, "verdict"), "fits"));
         if (d->is_json) {
             char *text = cJSON_Print(answer);
             puts(text ? text : "");
@@ -332,11 +341,10 @@ static int report(dry_run *d) {
             putchar('\n');
             observed_show(answer, d->shows_bytes);
         }
-        status = fits ? OBSERVED_OK : OBSERVED_NO;
+        status = is_full ? OBSERVED_NO : OBSERVED_OK;
         if (d->out && recording_write(&d->launch, processes, d->out, d->bytes, d->context_bytes) != CLI_OK)
             status = CLI_NO_FILE;
-        bool has_failed = !WIFEXITED(d->launch.status) || WEXITSTATUS(d->launch.status) != 0;
-        if (fits && has_failed) {
+        if (!is_full && has_failed(d)) {
             cli_buffer end = {0};
             launch_end_text(&d->launch, &end);
             cli_complain("the figures above hold up to there", "%s ended with %s%s%s", d->launch.command[0], end.at,

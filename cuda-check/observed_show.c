@@ -135,7 +135,7 @@ void observed_show(const cJSON *answer, bool is_exact) {
     if (cli_at(answer, "smallest_device_bytes")) {
         cli_number smallest;
         printf("  runs on a device of %s or more\n", cli_size(smallest, cli_int_at(answer, "smallest_device_bytes")));
-    } else if (cli_at(cli_at(answer, "verdict"), "fits") && !cli_true_at(cli_at(answer, "verdict"), "fits")) {
+    } else if (cJSON_IsFalse(cli_at(cli_at(answer, "verdict"), "fits"))) {
         puts("  the program ended there: a larger --gpu shows what it needs after that");
     }
     factors_show(answer, unit);
