@@ -240,13 +240,29 @@ static bool entry_has_word(tide_arena *arena, const char *words, tide_text word)
     return false;
 }
 
+/* 8b, 1.5b, 135m. */
+static bool names_size(tide_text word) {
+    return word.length > 1 && is_figure(word.at[0]) && strchr("bm", word.at[word.length - 1]) &&
+           strspn(word.at, "0123456789.") == word.length - 1;
+}
+
+/* Whether an entry has each word of a name, or with `only_sizes` each size in it: "deepseek-r1" has no 8b. Every entry
+ * is asked about many names, so what it is read into is freed. */
+static bool entry_has(tide_arena *arena, const tide_source *source, const char *name, bool only_sizes) {
+    tide_arena scratch;
+    tide_arena_init(&scratch, tide_arena_memory(arena), arena->escape);
+    const char *words = entry_words(&scratch, source);
+    tide_text rest = tide_text_of(dashed(&scratch, name)), word;
+    bool has_all = true;
+    while (has_all && tide_piece_next(&rest, '-', &word))
+        if (!only_sizes || names_size(word)) has_all = entry_has_word(&scratch, words, word);
+    tide_arena_free(&scratch);
+    return has_all;
+}
+
 /* Whether an entry has each word of a name: "llama 8b". */
 static bool entry_has_all(tide_arena *arena, const tide_source *source, const char *name) {
-    const char *words = entry_words(arena, source);
-    tide_text rest = tide_text_of(dashed(arena, name)), word;
-    while (tide_piece_next(&rest, '-', &word))
-        if (!entry_has_word(arena, words, word)) return false;
-    return true;
+    return entry_has(arena, source, name, false);
 }
 
 /* The same, or the entry begins with the name: "mixtral". */
@@ -276,9 +292,7 @@ static const char *near_by_words(tide_arena *arena, const char *name) {
 
 /* 8b, 135m, large: models of one family that differ only in such words need the same. */
 bool tide_is_size_word(tide_text word) {
-    bool counts = word.length > 1 && is_figure(word.at[0]) && strchr("bm", word.at[word.length - 1]) &&
-                  strspn(word.at, "0123456789.") == word.length - 1;
-    return counts || tide_text_is_among(word, "tiny|mini|small|base|medium|large|xl|xxl|huge|giant");
+    return names_size(word) || tide_text_is_among(word, "tiny|mini|small|base|medium|large|xl|xxl|huge|giant");
 }
 
 /* 3.1, v2: replaced in newer models. */
@@ -382,18 +396,6 @@ const tide_source *tide_catalogue_meant(tide_arena *arena, const char *name, con
     return NULL;
 }
 
-/* Whether an entry has all sizes in a name: "deepseek-r1" has no 8b. */
-static bool entry_has_sizes(tide_arena *arena, const tide_source *source, const char *name) {
-    const char *words = entry_words(arena, source);
-    tide_text rest = tide_text_of(dashed(arena, name)), word;
-    while (tide_piece_next(&rest, '-', &word)) {
-        bool is_size = word.length > 1 && is_figure(word.at[0]) && strchr("bm", word.at[word.length - 1]) &&
-                       strspn(word.at, "0123456789.") == word.length - 1;
-        if (is_size && !entry_has_word(arena, words, word)) return false;
-    }
-    return true;
-}
-
 /* The beginning of a name: its first word, "qwen3.5", or only its letters, "qwen". */
 static tide_text beginning(const char *name, bool is_letters) {
     size_t length = strcspn(name, is_letters ? "0123456789.-_ " : "-_ ");
@@ -454,7 +456,7 @@ const char *tide_catalogue_near(tide_arena *arena, const char *name) {
     if (!base) base = catalogue_base(arena, name);
     if (!base) base = tide_catalogue_find(arena, last);
     if (!base) base = catalogue_base(arena, last);
-    const char *sized = base && !entry_has_sizes(arena, base, last) ? near_by_words(arena, last) : NULL;
+    const char *sized = base && !entry_has(arena, base, last, true) ? near_by_words(arena, last) : NULL;
     if (base) return sized ? sized : base->name;
     const char *list = near_by_words(arena, last);
     if (!list) list = near_by_letters(arena, dotted(arena, read.base));
