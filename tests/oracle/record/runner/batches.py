@@ -11,6 +11,7 @@ import torch
 
 from ..case import Case
 from ..catalogue import Config, Model
+from ..schema import CaseError
 from .models import DTYPES
 
 Batch = dict[str, Any]
@@ -95,6 +96,8 @@ def maker_of(model: Model) -> Callable[[Maker], Batch]:
         return contrastive_batch
     if architecture.endswith("ForImageClassification") or model.type == "dinov3_vit":
         return image_batch
+    if "vision_config" in config:
+        raise CaseError(f"no batch is written for the images of {model.type}")
     import transformers
 
     return seq2seq_batch if transformers.AutoConfig.for_model(**config).is_encoder_decoder else text_batch
@@ -105,6 +108,8 @@ CONTRASTIVE = ("clip", "siglip", "siglip2")
 
 
 def text_batch(make: Maker) -> Batch:
+    if "vision_config" in make.config and make.case.images:
+        raise CaseError("no batch is written for images of this model: give images 0")
     ids = make.tokens(make.config.get("text_config", make.config)["vocab_size"])
     batch: Batch = {"input_ids": ids}
     if make.case.padding:

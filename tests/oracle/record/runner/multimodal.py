@@ -59,6 +59,20 @@ def llava_batch(make: Maker) -> Batch:
     return batch
 
 
+def mllama_batch(make: Maker) -> Batch:
+    """One token for each image, which all its tiles are seen through: MllamaProcessor."""
+    case, vision = make.case, make.config["vision_config"]
+    tiles, side = vision["max_num_tiles"], vision["image_size"]
+    batch = images_of(make, 1)
+    if case.images:
+        shape = (case.batch, case.images)
+        batch["pixel_values"] = make.floats(*shape, tiles, 3, side, side, cast=False)
+        batch["aspect_ratio_ids"] = torch.ones(*shape, dtype=torch.long)
+        batch["aspect_ratio_mask"] = torch.ones(*shape, tiles, dtype=torch.long)
+        batch["cross_attention_mask"] = torch.ones(case.batch, case.seq, case.images, tiles, dtype=torch.long)
+    return batch
+
+
 def pixtral_batch(make: Maker) -> Batch:
     """Images of whole patches, of which the model merges some; their sizes stay on the host."""
     case = make.case
@@ -426,6 +440,7 @@ def voxtral_batch(make: Maker) -> Batch:
 
 MAKERS: dict[str, Callable[[Maker], Batch]] = {
     "llava": llava_batch,
+    "mllama": mllama_batch,
     "llava_next": llava_next_batch,
     "llava_onevision": llava_onevision_batch,
     "lfm2_vl": lfm2_vl_batch,
