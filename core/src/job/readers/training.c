@@ -517,6 +517,19 @@ static void settle_scaler(tide_claims *c) {
     if (is_fp16 && strcmp(played, "none") == 0) tide_imply(c, TIDE_SET_scaler, "true");
 }
 
+/* transformers/trainer.py, _get_train_sampler(): LengthGroupedSampler */
+static void settle_sampler(tide_claims *c) {
+    tide_file_key *key = c->facts[TIDE_FACT_groups_by_length];
+    bool has_lengths = c->arguments->asked[TIDE_SET_lengths];
+    if (!tide_fact_is(c, TIDE_FACT_groups_by_length, "true")) return;
+    key->effect = has_lengths ? TIDE_KEY_UNSUPPORTED : TIDE_KEY_IGNORED;
+    if (has_lengths)
+        tide_report(c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, c->fact_places[TIDE_FACT_groups_by_length],
+                    "puts samples of similar lengths into a batch, which is not described: batches take the lengths "
+                    "in their order",
+                    "give lengths in the order in which batches take them, and leave it out");
+}
+
 void tide_training_settle(tide_claims *c) {
     for (const tide_claims_file *file = c->first; file; file = file->next)
         if (tide_is_of_rl(file->reader)) return;               /* whose launcher determines the number of processes */
@@ -533,4 +546,5 @@ void tide_training_settle(tide_claims *c) {
     if (tide_claims_train(c)) tide_trl_settle(c);
     settle_ram_efficiency(c);
     settle_scaler(c);
+    settle_sampler(c);
 }
