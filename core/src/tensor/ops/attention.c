@@ -18,11 +18,8 @@ typedef struct attention {
 
 /* A tensor with the dimensions of x, stored in the order batch, sequence, head, width. */
 static tide_tensor *bshd(tide_machine *m, const tide_shape *shape, tide_dtype dtype) {
-    int64_t stride[TIDE_MAX_DIMS];
-    stride[3] = 1;
-    stride[1] = shape->dim[3].size;
-    stride[2] = shape->dim[3].size * shape->dim[1].size;
-    stride[0] = stride[2] * shape->dim[2].size;
+    int64_t heads = shape->dim[1].size, rows = shape->dim[2].size, width = shape->dim[3].size;
+    int64_t stride[TIDE_MAX_DIMS] = {rows * heads * width, width, heads * width, 1};
     return tide_empty_strided(m, shape, stride, dtype);
 }
 
@@ -462,24 +459,27 @@ static tide_tensor *padded_flash(tide_machine *m, tide_tensor *q, tide_tensor *k
 
 /* The sizes of query, key and value, which are (batch, heads, sequence, width); false after an error. */
 static bool attention_sizes(tide_machine *m, const char *name, tide_tensor *const *all, attention *a) {
-    const tide_tensor *q = all[0], *k = all[1], *v = all[2];
-    bool ok = q->shape->dims == 4 && k->shape->dims == 4 && v->shape->dims == 4 &&
-              q->shape->dim[3].size == k->shape->dim[3].size && k->shape->dim[2].size == v->shape->dim[2].size &&
-              k->shape->dim[1].size == v->shape->dim[1].size && k->shape->dim[1].size > 0 &&
-              q->shape->dim[1].size % k->shape->dim[1].size == 0 && q->dtype == k->dtype && q->dtype == v->dtype;
-    if (!ok) {
-        tide_fail(m, TIDE_ERR_SHAPE, "%s: query %s, key %s, value %s (%s, %s, %s)", name, tide_shape_text(m, q->shape),
-                  tide_shape_text(m, k->shape), tide_shape_text(m, v->shape), tide_dtype_names[q->dtype],
-                  tide_dtype_names[k->dtype], tide_dtype_names[v->dtype]);
-        return false;
-    }
-    a->batch = q->shape->dim[0].size;
-    a->heads = q->shape->dim[1].size;
-    a->queries = q->shape->dim[2].size;
-    a->width = q->shape->dim[3].size;
-    a->kv_heads = k->shape->dim[1].size;
-    a->keys = k->shape->dim[2].size;
-    a->value_width = v->shape->dim[3].size;
+    const tide_shape *q = all[0]->shape, *k = all[1]->shape, *v = all[2]->shape;
+    uint8_t of_q = all[0]->dtype, of_k = all[1]->dtype, of_v = all[2]->dtype;
+    bool ok = q->dims == 4 && k->dims == 4 && v->dims == 4 && q->dim[3].size == k->dim[3].size &&
+              k->dim[2].size == v->dim[2].size && k->dim[1].size == v->dim[1].size && k->dim[1].size > 0 &&
+              q->dim[1].size % k->dim[1].size == 0;
+    if (!ok)
+        tide_fail(m, TIDE_ERR_SHAPE, "%s: query %s, key %s, value %s", name, tide_shape_text(m, q),
+                  tide_shape_text(m, k), tide_shape_text(m, v));
+    else if (of_q != of_k || of_q != of_v) /* validate_sdpa_input() */
+        tide_fail(m, TIDE_ERR_CONFLICT,
+                  "\"Expected query, key, and value to have the same dtype, but got query.dtype: %s key.dtype: %s and "
+                  "value.dtype: %s instead\"",
+                  tide_cpp_dtype(of_q), tide_cpp_dtype(of_k), tide_cpp_dtype(of_v));
+    if (m->has_failed) return false;
+    a->batch = q->dim[0].size;
+    a->heads = q->dim[1].size;
+    a->queries = q->dim[2].size;
+    a->width = q->dim[3].size;
+    a->kv_heads = k->dim[1].size;
+    a->keys = k->dim[2].size;
+    a->value_width = v->dim[3].size;
     return true;
 }
 

@@ -94,9 +94,8 @@ static void remember_matrices(tide_node *node, const tide_tensor *a, const tide_
     memcpy(node->of.mm.mat2, b->shape->dim, sizeof node->of.mm.mat2);
 }
 
-/* As C++ calls them (c10/core/ScalarType.h). */
-static const char *cpp_name(const tide_tensor *t) {
-    switch (t->dtype) {
+const char *tide_cpp_dtype(uint8_t dtype) {
+    switch (dtype) {
     case TIDE_FP32:
         return "float";
     case TIDE_BF16:
@@ -108,7 +107,7 @@ static const char *cpp_name(const tide_tensor *t) {
     case TIDE_UINT8:
         return "unsigned char";
     default:
-        return tide_dtype_names[t->dtype];
+        return tide_dtype_names[dtype];
     }
 }
 
@@ -118,7 +117,7 @@ static bool fits(tide_machine *m, const tide_tensor *a, const tide_tensor *b) {
         return true;
     if (a->dtype != b->dtype)
         tide_fail(m, TIDE_ERR_CONFLICT, "\"expected mat1 and mat2 to have the same dtype, but got: %s != %s\"",
-                  cpp_name(a), cpp_name(b));
+                  tide_cpp_dtype(a->dtype), tide_cpp_dtype(b->dtype));
     else
         tide_fail(m, TIDE_ERR_SHAPE, "%s: shapes %s and %s do not multiply", m->op, tide_shape_text(m, a->shape),
                   tide_shape_text(m, b->shape));

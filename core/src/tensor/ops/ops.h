@@ -54,6 +54,7 @@ tide_tensor *tide_dropout(tide_machine *m, tide_tensor *x, double p, bool traini
 tide_tensor *tide_elementwise(tide_machine *m, tide_tensor *const *inputs, int count, tide_dtype dtype);
 
 /* ---- linear.c ---- */
+const char *tide_cpp_dtype(uint8_t dtype); /* as C++ calls it (c10/core/ScalarType.h): "c10::BFloat16" */
 int64_t tide_gemm_workspace(const tide_machine *m);
 int64_t tide_cublas_workspace(int capability);
 tide_tensor *tide_matmul(tide_machine *m, tide_tensor *a, tide_tensor *b);
