@@ -137,6 +137,7 @@ def programs():
 
     code, answer, errors, *_ = script(LOOP % (3, "if step: raise RuntimeError('my own')"))
     check("program fails", "" if code == 4 and answer and "my own" in errors.splitlines()[-2] else f"{code} {errors[-300:]}")
+    check("what failed is not said to fit", "" if answer["verdict"]["fits"] is None else f"{answer['verdict']}")
 
     code, answer, errors, *_ = script(LOOP % (3, "if step: os._exit(0)"))
     check("program leaves by _exit", "" if code == 0 and answer["peak"]["allocated"] > 0 else f"{code} {errors[-300:]}")
