@@ -30,15 +30,6 @@ static void add_block(tide_words *to, const caching_block *b, tide_arena *arena)
     for (int i = 0; i < WORDS_OF_BLOCK; i++) tide_words_add(to, words[i], arena);
 }
 
-/* Of the births of segments only their order matters. */
-static void rank_births(tide_words *words, uint32_t first, uint32_t *births, uint32_t count) {
-    qsort(births, count, sizeof *births, by_age);
-    for (uint32_t i = first + WORDS_OF_BLOCK - 1; i < words->count; i += WORDS_OF_BLOCK) {
-        uint64_t rank = age_rank(births, count, (uint32_t)(words->at[i] >> BORN_FROM_BIT));
-        words->at[i] = (words->at[i] & UINT32_MAX) | rank << BORN_FROM_BIT;
-    }
-}
-
 /* Blocks that wait for their streams; at the next request they return in this order. */
 static void add_events(tide_words *to, const tide_caching_allocator *a, tide_pool_kind pool, tide_arena *arena) {
     for (uint32_t s = 0; s < a->stream_capacity; s++)
@@ -56,18 +47,29 @@ static bool is_of_pool(const tide_caching_allocator *a, uint32_t segment, tide_p
     return pool == TIDE_POOL_ALL || is_small == (pool == TIDE_POOL_SMALL);
 }
 
+/* Of the births of segments only their order matters, unless none was released: then the same ones have the same. */
+static void rank_births(const tide_caching_allocator *a, tide_pool_kind pool, tide_words *words, uint32_t first,
+                        tide_arena *arena) {
+    if (a->births == a->segment_count) return;
+    uint32_t *births = tide_arena_grow(arena, NULL, 0, (a->segment_count + 1) * sizeof *births), count = 0;
+    for (uint32_t i = 0; i < a->segment_count; i++)
+        if (is_of_pool(a, i, pool)) births[count++] = a->blocks[segment_at(a, i)->head].born;
+    qsort(births, count, sizeof *births, by_age);
+    for (uint32_t i = first + WORDS_OF_BLOCK - 1; i < words->count; i += WORDS_OF_BLOCK) {
+        uint64_t rank = age_rank(births, count, (uint32_t)(words->at[i] >> BORN_FROM_BIT));
+        words->at[i] = (words->at[i] & UINT32_MAX) | rank << BORN_FROM_BIT;
+    }
+    tide_arena_drop(arena, births);
+}
+
 bool tide_caching_words(const tide_caching_allocator *a, tide_pool_kind pool, tide_words *to, tide_arena *arena) {
     if (a->collect_bytes != UINT64_MAX || (a->pending_events && a->holds_events)) return false;
-    uint32_t *births = tide_arena_grow(arena, NULL, 0, (a->segment_count + 1) * sizeof *births), count = 0;
     uint32_t first = to->count;
     for (uint32_t i = 0; i < a->segment_count; i++) {
         if (!is_of_pool(a, i, pool)) continue;
-        births[count++] = a->blocks[segment_at(a, i)->head].born;
         for (uint32_t n = segment_at(a, i)->head; n; n = a->blocks[n].next) add_block(to, &a->blocks[n], arena);
     }
-    bool are_all_there = a->births == a->segment_count; /* none was released: the same ones have the same births */
-    if (!are_all_there) rank_births(to, first, births, count);
-    tide_arena_drop(arena, births);
+    rank_births(a, pool, to, first, arena);
     if (a->pending_events) add_events(to, a, pool, arena);
     return true;
 }

@@ -140,7 +140,7 @@ static bool note_status(tide_player *p, tide_caching_status status) {
 /* ---- a play ---- */
 
 /* The next mark, the end of the repetition, or `until`, whichever comes first. */
-static uint32_t next_stop(const tide_player *p, uint32_t until) {
+static uint32_t next_stop(tide_player *p, uint32_t until) {
     const tide_event_source *s = p->source;
     uint32_t next = p->next;
     const tide_repetition *outer = tide_player_next_outer(p);

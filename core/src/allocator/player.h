@@ -121,7 +121,8 @@ typedef struct tide_player {
     uint32_t mark;                 /* the next one */
     uint64_t phase_peak;
     tide_peak_blocks at_peak;
-    uint32_t next; /* the next repetition, or the current one */
+    uint32_t next;       /* the next repetition, or the current one */
+    uint32_t next_outer; /* where the search for the next one with inner ones goes on */
     tide_repeating repeating;
     tide_repeating outer;      /* the repetition around it */
     uint16_t *pending_streams; /* by pending free; 0: it is complete */
@@ -150,7 +151,7 @@ void tide_player_note_start(tide_player *p, tide_pool_kind pool);
 /* How many iterations ago the pool's state was the same; 0: it is not known. */
 uint32_t tide_player_recurs(tide_player *p, const tide_repetition *of, tide_pool_kind pool);
 /* repeating.c. The next repetition with inner ones, if it has not begun; else NULL. */
-const tide_repetition *tide_player_next_outer(const tide_player *p);
+const tide_repetition *tide_player_next_outer(tide_player *p);
 /* At the end of a repetition's events: whether the player went back for another iteration. */
 bool tide_player_repeats(tide_player *p);
 /* skipping.c. Whether from the next iteration on only one pool has to be played, because the state of the other recurs;

@@ -139,12 +139,12 @@ static void exchange_states(tide_player *p) {
     p->outer = inner;
 }
 
-const tide_repetition *tide_player_next_outer(const tide_player *p) {
+const tide_repetition *tide_player_next_outer(tide_player *p) {
     const tide_event_source *s = p->source;
-    uint32_t i = p->next;
+    uint32_t *i = &p->next_outer;
     if (p->repeating.iteration || p->outer.iteration || p->outer.has_then) return NULL;
-    while (i < s->repetition_count && !s->repetitions[i].inner) i++;
-    return i < s->repetition_count && s->repetitions[i].first_event >= p->figures.events ? &s->repetitions[i] : NULL;
+    while (*i < s->repetition_count && (*i < p->next || !s->repetitions[*i].inner)) ++*i;
+    return *i < s->repetition_count && s->repetitions[*i].first_event >= p->figures.events ? &s->repetitions[*i] : NULL;
 }
 
 /* What iterations leave alive may take turns in two places: then the state before the first one is the first to recur.

@@ -407,7 +407,8 @@ static void play_training_steps(tide_trainer_run *t, unsigned step) {
     bool generates = tide_trainer_generates(job), has_lengths = tide_job_has_lengths(job),
          is_one = !generates ||
                   (t->micro % tide_steps_per_generation(job) == 0 && tide_steps_per_generation(job) >= job->grad_accum);
-    bool last_is_alike = t->strategy == &tide_one_gpu && !generates; /* keep_entropy_stats() */
+    /* keep_entropy_stats() and gradients that are reduced make the last one of a step another */
+    bool last_is_alike = t->strategy == &tide_one_gpu && !generates;
     for (uint32_t i = 0; i < alike.count && !t->run->machine.has_failed; i++) {
         tide_alike_begins(&alike);
         tide_take_micro_batch(t->run, job, first_of_step(t, step) + i);
