@@ -363,8 +363,8 @@ static void steady(interleaved *s, uint32_t k, uint32_t remaining) {
     if (recv_next) push_tensor(g, &s->grads[next_backward], tide_retain(grad));
 }
 
-/* A round is a group of micro-batches, through all chunks. If rounds are folded, the schedule is that
- * of fewer micro-batches: get_schedule_table() starts with whole rounds. Returns the number of passes. */
+/* A round is a group of micro-batches, through all chunks. If rounds are folded, the schedule is that of fewer
+ * micro-batches: get_schedule_table() starts with whole rounds. Returns the number of passes. */
 static uint32_t run_steady(interleaved *s, bool overlaps) {
     tide_megatron *g = s->g;
     uint32_t round = s->group * s->chunks, losses = 0;

@@ -2,8 +2,8 @@
 """config.json as Megatron's configuration.
 
 gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen3_moe, deepseek v2 and v3 shapes, and the families of bridge.py; rope
-scaling (but YaRN of latent attention with rope_type) and the windows of Mistral are left out. One of model_type gpt_model has fields of TransformerConfig itself, as
-the training script's arguments make them.
+scaling (but YaRN of latent attention with rope_type) and the windows of Mistral are left out. One of model_type
+gpt_model has fields of TransformerConfig itself, as the training script's arguments make them.
 """
 
 from __future__ import annotations
