@@ -15,7 +15,7 @@ from . import case as cases_of
 from . import check, compare, environments, recording, results, serving_case
 from .case import Given
 from .draw import draw
-from .processes import LIMIT_S
+from .processes import Limits
 from .recording import NotReady, Options
 from .results import Result
 from .schema import CaseError
@@ -105,7 +105,9 @@ def recorder_options(one: argparse.ArgumentParser) -> None:
     one.add_argument("--phantom", type=Path, help="the folder cuda-check of a build (the newest one under build/)")
     one.add_argument("--on-gpu", action="store_true", help="on a real GPU, without the phantom")
     one.add_argument("--logs", type=Path, help="folder for what each case prints")
-    one.add_argument("--limit", type=float, default=LIMIT_S, help="seconds after which a case is given up")
+    most = Limits()
+    one.add_argument("--limit", type=float, default=most.seconds, help="seconds after which a case is given up")
+    one.add_argument("--memory", type=float, default=most.gib, help="GiB of the host after which a case is given up")
 
 
 def options_of(given: argparse.Namespace, events: Path | None = None) -> Options:
@@ -113,7 +115,7 @@ def options_of(given: argparse.Namespace, events: Path | None = None) -> Options
         folders=[c.resolve() for c in given.configs],
         events=events,
         logs=given.logs and given.logs.resolve(),
-        limit_s=given.limit,
+        limits=Limits(given.limit, given.memory),
         tools=given.phantom and given.phantom.resolve(),
         on_gpu=given.on_gpu,
     )

@@ -13,7 +13,7 @@ from typing import Any, Iterator, Sequence
 from . import environments, phantom, serving_case
 from .case import Given
 from .catalogue import ROOT
-from .processes import LIMIT_S
+from .processes import Limits
 
 HERE = Path(__file__).resolve().parent
 CONFIGS = HERE / "configs"  # of models that are no published ones
@@ -29,7 +29,7 @@ class Options:
     folders: Sequence[Path] = ()  # of NAME/config.json, before the catalogue
     events: Path | None = None  # where event streams go
     logs: Path | None = None  # where what cases print goes
-    limit_s: float = LIMIT_S
+    limits: Limits = Limits()
     tools: Path | None = None  # the folder cuda-check beside the program
     on_gpu: bool = False  # without the phantom
     environment: dict[str, str] = field(default_factory=dict)
@@ -56,7 +56,7 @@ def run_batch(environment: str, cases: Sequence[Given], options: Options) -> Ite
     request = {
         "cases": cases,
         "folders": [str(f) for f in (*options.folders, CONFIGS)],
-        "limit_s": options.limit_s,
+        "limits": options.limits,
         "events": options.events and str(options.events),
         "logs": options.logs and str(options.logs),
     }

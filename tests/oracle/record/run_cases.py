@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Records cases under the Python that has their packages: `python -m record.run_cases`, as recording.py starts it.
 
-Reads a request from standard input, {"cases", "folders", "events", "logs", "limit_s"}, and writes a line for each
+Reads a request from standard input, {"cases", "folders", "events", "logs", "limits"}, and writes a line for each
 case to standard output: its result, or {"case", "error", "at", "trace"}.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import os
 import sys
 from pathlib import Path
@@ -32,9 +31,10 @@ def main() -> int:
     phantom.start()
     readable = list(read_all(request["cases"], answers))
     runs = runners([case for _, case in readable], request)
+    limits = processes.Limits(*request["limits"])
     for (given, case), (run, versions) in zip(readable, runs):
         log = Path(request["logs"]) / f"{case.id}.log" if request.get("logs") else None
-        result = processes.run_in_child(run, log, request["limit_s"])
+        result = processes.run_in_child(run, log, limits)
         head = {"case": given} if "error" in result else {"case": given, "versions": versions()}
         say(answers, {**head, **result})
     return 0

@@ -85,7 +85,16 @@ class Processes(unittest.TestCase):
             time.sleep(600)
             return {}
 
-        self.assertEqual(processes.run_in_child(hang, limit_s=0.1), {"error": "took longer than 0 s"})
+        self.assertEqual(processes.run_in_child(hang, limits=processes.Limits(0.1)), {"error": "took longer than 0 s"})
+
+    def test_a_process_that_takes_too_much_memory_is_ended(self) -> None:
+        def fill() -> dict[str, object]:
+            kept = b"x" * (64 << 20)
+            time.sleep(600)
+            return {"n": len(kept)}
+
+        found = processes.run_in_child(fill, limits=processes.Limits(gib=0.05))
+        self.assertEqual(found, {"error": "took more than 0.05 GiB of the host's memory"})
 
 
 class Environments(unittest.TestCase):
