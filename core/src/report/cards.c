@@ -7,19 +7,48 @@
 
 enum { MOST_CARDS = 1024, MOST_TENSOR_PARALLEL = 16 };
 
-/* Doubles `ranks`, the setting that cuts the job over more GPUs, until it fits; NULL: none does. */
-static void write_card(tide_writer *w, const tide_query *q, const tide_json *card, const char *ranks, int64_t first,
-                       int64_t most) {
+/* `ranks`: the setting that cuts the job over more GPUs, from `first` to `most`; NULL: none does. */
+typedef struct card_ranks {
+    const char *name;
+    int64_t first, most;
+} card_ranks;
+
+static tide_what_if play_on(const tide_query *q, const char *gpu, const card_ranks *ranks, int64_t count) {
+    const char *more[] = {tide_format(q->arena, "gpu=%s", gpu), NULL};
+    if (ranks->name) more[1] = tide_format(q->arena, "%s=%lld", ranks->name, (long long)count);
+    return tide_what_if_play(q, more, ranks->name ? 2 : 1);
+}
+
+/* The job on the fewest ranks of first, 2 first, 4 first, ... that hold it, or else on the most that can run it. What
+ * fits on some fits on more. */
+static tide_what_if play_on_fewest(const tide_query *q, const char *gpu, const card_ranks *ranks, int64_t *count) {
+    int64_t too_few = ranks->first, enough = ranks->most;
+    tide_what_if few = play_on(q, gpu, ranks, *count = too_few);
+    if (!ranks->name || few.status != TIDE_OK || few.fits) return few;
+    tide_what_if most = few;
+    for (; enough > too_few; enough /= 2) {
+        most = play_on(q, gpu, ranks, enough);
+        if (most.status == TIDE_OK) break; /* more may not divide heads or batches */
+    }
+    if (enough <= too_few) return few;
+    while (most.fits && enough > 2 * too_few) {
+        int64_t middle = too_few * 2;
+        for (int64_t top = enough / 4; middle < top; middle *= 2) top /= 2;
+        tide_what_if tried = play_on(q, gpu, ranks, middle);
+        if (tried.status == TIDE_OK && tried.fits)
+            most = tried, enough = middle;
+        else
+            too_few = middle;
+    }
+    *count = enough;
+    return most;
+}
+
+static void write_card(tide_writer *w, const tide_query *q, const tide_json *card, const card_ranks *ranks) {
     const tide_json *name = tide_json_at(card, "name"), *title = tide_json_at(card, "title");
     if (!name || !title || name->kind != TIDE_JSON_STRING || title->kind != TIDE_JSON_STRING) return;
-    const char *more[2] = {tide_format(q->arena, "gpu=%s", name->text.at), NULL};
-    int64_t of_setting = first;
-    tide_what_if v;
-    for (;; of_setting *= 2) {
-        if (ranks) more[1] = tide_format(q->arena, "%s=%lld", ranks, (long long)of_setting);
-        v = tide_what_if_play(q, more, ranks ? 2 : 1);
-        if (!ranks || v.status != TIDE_OK || v.fits || of_setting >= most) break;
-    }
+    int64_t of_setting;
+    tide_what_if v = play_on_fewest(q, name->text.at, ranks, &of_setting);
     bool fits = v.status == TIDE_OK && v.fits;
     tide_write_open(w, '{');
     tide_write_string_at(w, "name", name->text.at);
@@ -29,7 +58,7 @@ static void write_card(tide_writer *w, const tide_query *q, const tide_json *car
     else
         tide_write_what_if(w, &v);
     tide_write_int_at(w, "cards", !fits ? 0 : v.serves ? of_setting : v.gpus);
-    if (fits && ranks && !v.serves) tide_write_int_at(w, "dp", of_setting);
+    if (fits && ranks->name && !v.serves) tide_write_int_at(w, "dp", of_setting);
     tide_write_close(w, '}');
 }
 
@@ -56,11 +85,13 @@ bool tide_write_cards(tide_writer *w, const tide_query *q, tide_diagnostics *dia
     bool is_cut = strcmp(tide_what_if_setting(&now, "engine"), "vllm") == 0; /* over several GPUs */
     bool has_data_ranks = *kind && !tide_text_is_among(tide_text_of(kind), "none|tp|pp"),
          has_others = now.gpus > now.data_ranks; /* tensor, pipeline and context parallel ones, which stay as many */
-    const char *ranks = now.serves ? (is_cut ? "tensor_parallel_size" : NULL) : has_data_ranks ? "parallel.dp" : NULL;
-    int64_t first = has_data_ranks && !has_others ? 2 : 1, most = now.serves ? MOST_TENSOR_PARALLEL : MOST_CARDS;
+    const card_ranks ranks = {.name = now.serves       ? (is_cut ? "tensor_parallel_size" : NULL)
+                                      : has_data_ranks ? "parallel.dp"
+                                                       : NULL,
+                              .first = has_data_ranks && !has_others ? 2 : 1,
+                              .most = now.serves ? MOST_TENSOR_PARALLEL : MOST_CARDS};
     tide_write_open_at(w, "cards", '[');
-    for (const tide_json *card = cards ? cards->first : NULL; card; card = card->next)
-        write_card(w, q, card, ranks, first, most);
+    for (const tide_json *card = cards ? cards->first : NULL; card; card = card->next) write_card(w, q, card, &ranks);
     tide_write_close(w, ']');
     return true;
 }
