@@ -13,7 +13,7 @@ typedef struct card_ranks {
     int64_t first, most;
 } card_ranks;
 
-static tide_what_if play_on(const tide_query *q, const char *gpu, const card_ranks *ranks, int64_t count) {
+static tide_what_if play_card(const tide_query *q, const char *gpu, const card_ranks *ranks, int64_t count) {
     const char *more[] = {tide_format(q->arena, "gpu=%s", gpu), NULL};
     if (ranks->name) more[1] = tide_format(q->arena, "%s=%lld", ranks->name, (long long)count);
     return tide_what_if_play(q, more, ranks->name ? 2 : 1);
@@ -23,18 +23,18 @@ static tide_what_if play_on(const tide_query *q, const char *gpu, const card_ran
  * fits on some fits on more. */
 static tide_what_if play_on_fewest(const tide_query *q, const char *gpu, const card_ranks *ranks, int64_t *count) {
     int64_t too_few = ranks->first, enough = ranks->most;
-    tide_what_if few = play_on(q, gpu, ranks, *count = too_few);
+    tide_what_if few = play_card(q, gpu, ranks, *count = too_few);
     if (!ranks->name || few.status != TIDE_OK || few.fits) return few;
     tide_what_if most = few;
     for (; enough > too_few; enough /= 2) {
-        most = play_on(q, gpu, ranks, enough);
+        most = play_card(q, gpu, ranks, enough);
         if (most.status == TIDE_OK) break; /* more may not divide heads or batches */
     }
     if (enough <= too_few) return few;
     while (most.fits && enough > 2 * too_few) {
         int64_t middle = too_few * 2;
         for (int64_t top = enough / 4; middle < top; middle *= 2) top /= 2;
-        tide_what_if tried = play_on(q, gpu, ranks, middle);
+        tide_what_if tried = play_card(q, gpu, ranks, middle);
         if (tried.status == TIDE_OK && tried.fits)
             most = tried, enough = middle;
         else
