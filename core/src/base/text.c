@@ -4,6 +4,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 tide_text tide_text_of(const char *terminated) {
@@ -304,4 +305,16 @@ tide_text tide_base_name(tide_text path) {
     while (tide_piece_next(&path, '/', &piece))
         if (piece.length) last = piece;
     return last;
+}
+
+int tide_version_number(const char *text) {
+    char *rest;
+    long major = strtol(text, &rest, 10);
+    if (rest == text || *rest != '.' || major < 0 || major > 99) return 0;
+    const char *from = rest + 1;
+    long minor = strtol(from, &rest, 10);
+    if (rest == from || (*rest && *rest != '.' && *rest != '+' && *rest != 'a' && *rest != 'b' && *rest != 'r') ||
+        minor < 0 || minor > 999)
+        return 0;
+    return (int)(1000 * major + minor);
 }

@@ -96,4 +96,7 @@ typedef struct tide_names {
 void tide_names_init(tide_names *names, tide_arena *arena);
 uint32_t tide_name(tide_names *names, tide_text text);
 
+/* "2.4", "2.4.1" or "2.4.0+cu121" as 2004; 0 if it is not a version. */
+int tide_version_number(const char *text);
+
 #endif

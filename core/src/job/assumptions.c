@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Defaults that affect the result, each reported if it was not given. */
 #include "job/builder.h"
+#include "job/trainers.h"
 
 #include <string.h>
 
@@ -144,7 +145,7 @@ static void assume_trainer(tide_job_builder *b) {
     const tide_job *job = b->job;
     const char *own = "";
     for (size_t i = 0; i < TIDE_COUNT_OF(rows); i++) {
-        bool is_own = (!rows[i].is_of_trl || job->trainer > TIDE_trainer_hf) &&
+        bool is_own = (!rows[i].is_of_trl || tide_trainer_is_of_trl(job)) &&
                       (!rows[i].is_of_rows || (!tide_trainer_generates(job) && !tide_job_has_lengths(job)));
         if (is_own && !b->arguments.is_given[rows[i].id])
             own = tide_format(b->arena, "%s %s=%s", own, tide_settings[rows[i].id].name, rows[i].value);
@@ -155,7 +156,7 @@ static void assume_trainer(tide_job_builder *b) {
                                 "settings that are not given have the defaults of a plain loop; the "
                                 "trainer's own are%s%s",
                                 own,
-                                job->trainer > TIDE_trainer_hf && !b->arguments.is_given[TIDE_SET_dtype]
+                                tide_trainer_is_of_trl(job) && !b->arguments.is_given[TIDE_SET_dtype]
                                     ? ", the dtype if the model is given by name"
                                     : ""),
                     NULL);
@@ -205,7 +206,7 @@ static void assume_training(tide_job_builder *b) {
         assume(b, TIDE_SET_trainer_save_strategy,
                "no checkpoint is written; by default Trainer writes one every 500 steps and after the last: "
                "save_strategy=steps plays that");
-    bool scores_tokens = job->trainer > TIDE_trainer_hf && job->trainer != TIDE_trainer_reward;
+    bool scores_tokens = tide_trainer_is_of_trl(job) && !tide_trainer_traits_of(job)->scores_rows;
     if (tide_trainer_answers_prompts(job))
         assume(b, TIDE_SET_trainer_prompt_length, "generated answers follow prompts of what they leave of seq");
     else if (scores_tokens && !b->arguments.is_given[TIDE_SET_trainer_scored_tokens])

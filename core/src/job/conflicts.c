@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/rounding.h"
+#include "job/trainers.h"
 
 /* ---- what is read ---- */
 
@@ -157,7 +158,7 @@ static void leave_reused_addresses(tide_job_builder *b) {
     const tide_job *job = b->job;
     bool is_frozen = job->adapter != TIDE_adapter_none || job->freeze.count || job->train_only.count,
          is_copied = job->autocast.is_set && job->autocast.dtype != tide_dtype_or(job->dtype, TIDE_BF16);
-    if (job->trainer <= TIDE_trainer_hf || !is_frozen || !is_copied || job->quant != TIDE_quant_none) return;
+    if (!tide_trainer_is_of_trl(job) || !is_frozen || !is_copied || job->quant != TIDE_quant_none) return;
     leave_open(b, "activations at reused addresses");
     tide_report(
         b->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, tide_builder_place(b, TIDE_SET_offload_activations),
@@ -247,7 +248,7 @@ static void check_flash_attention(tide_job_builder *b) {
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_attention,
                             "flash_attention_2 removes padding from rows, so its size depends on the batch",
                             "leave padding out");
-    if (job->packing && job->trainer != TIDE_trainer_sft)
+    if (job->packing && !tide_trainer_traits_of(job)->packs)
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_attention,
                             "flash_attention_2 of packed rows is described with trainer=sft",
                             "use it, or attention=sdpa");

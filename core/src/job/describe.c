@@ -6,11 +6,11 @@
 #include "lang/lang.h"
 
 static const char *const type_names[] = {
-    [TIDE_SETTING_INT] = "int",         [TIDE_SETTING_NUMBER] = "number", [TIDE_SETTING_BOOL] = "bool",
-    [TIDE_SETTING_CHOICE] = "choice",   [TIDE_SETTING_DTYPE] = "choice",  [TIDE_SETTING_OPTIMIZER] = "choice",
-    [TIDE_SETTING_TEXT] = "text",       [TIDE_SETTING_LIST] = "list",     [TIDE_SETTING_SIZE] = "size",
-    [TIDE_SETTING_LENGTHS] = "lengths", [TIDE_SETTING_NAME] = "text",     [TIDE_SETTING_OVERRIDES] = "overrides",
-    [TIDE_SETTING_RECIPE] = "choice",   [TIDE_SETTING_COUNTS] = "counts",
+    [TIDE_SETTING_INT] = "int",       [TIDE_SETTING_NUMBER] = "number",       [TIDE_SETTING_BOOL] = "bool",
+    [TIDE_SETTING_CHOICE] = "choice", [TIDE_SETTING_DTYPE] = "choice",        [TIDE_SETTING_TEXT] = "text",
+    [TIDE_SETTING_LIST] = "list",     [TIDE_SETTING_SIZE] = "size",           [TIDE_SETTING_LENGTHS] = "lengths",
+    [TIDE_SETTING_NAME] = "text",     [TIDE_SETTING_OVERRIDES] = "overrides", [TIDE_SETTING_RECIPE] = "choice",
+    [TIDE_SETTING_COUNTS] = "counts",
 };
 
 static const char *const read_names[] = {

@@ -121,7 +121,6 @@ static void fill(tide_job_builder *b, tide_setting_id id) {
         *(bool *)field = *text ? strcmp(text, "true") == 0 : setting->otherwise != 0;
         break;
     case TIDE_SETTING_CHOICE:
-    case TIDE_SETTING_OPTIMIZER:
         memcpy(field, &(unsigned){choice_index(setting, text)}, sizeof(unsigned));
         break;
     case TIDE_SETTING_DTYPE: {

@@ -196,6 +196,8 @@ int64_t tide_job_world(const tide_job *job);
 
 /* Whether the loop is that of transformers' Trainer, which TRL's inherit. */
 bool tide_job_has_trainer(const tide_job *job);
+/* Whether it is one of TRL's, or LLaMA-Factory's of the same name, with a loss of its own. */
+bool tide_trainer_is_of_trl(const tide_job *job);
 /* Whether a trainer runs each micro-batch under context_parallel(): accelerate's ParallelismConfig with cp_size. */
 bool tide_trainer_cuts_sequences(const tide_job *job);
 
@@ -410,8 +412,6 @@ const char *tide_link_write(tide_arena *arena, const tide_job *job);
 const char *tide_link_write_more(tide_arena *arena, const tide_job *job, const tide_job *baseline,
                                  const tide_link_view *view, tide_text was);
 
-/* "2.4", "2.4.1" or "2.4.0+cu121" as 2004; 0 if it is not a version. */
-int tide_version_number(const char *text);
 /* Whether the trainer builds the logits of every position: DPO and KTO of TRL before 1.14, and of LLaMA-Factory. */
 bool tide_trl_builds_logits(const tide_job *job);
 /* TRL's trainers that call backbone and head themselves: they set fused_linear_cross_entropy in liger_kernel_config to

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lengths of samples: a list, in the order in which batches take them, or a distribution from which they are drawn. */
 #include "job/lengths.h"
+#include "job/trainers.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -146,9 +147,7 @@ static int64_t draw_length(const tide_lengths *lengths, uint64_t seed, uint64_t 
 }
 
 int64_t tide_job_rows(const tide_job *job) {
-    bool has_pairs = job->trainer == TIDE_trainer_dpo || job->trainer == TIDE_trainer_reward ||
-                     job->trainer == TIDE_trainer_orpo || job->trainer == TIDE_trainer_cpo;
-    return job->batch * (has_pairs ? 2 : 1);
+    return job->batch * (tide_trainer_traits_of(job)->has_pairs ? 2 : 1);
 }
 
 /* accelerate/data_loader.py, BatchSamplerShard: a trainer's loader deals batches to the ranks in turn. Without a

@@ -74,3 +74,16 @@ int64_t tide_job_world(const tide_job *job) {
 bool tide_job_has_deepspeed(const tide_job *job) {
     return job->parallel_kind >= TIDE_parallel_kind_zero0 && job->parallel_kind <= TIDE_parallel_kind_zero3;
 }
+
+bool tide_job_is_of_diffusers(const tide_job *job) {
+    return !job->description && tide_json_at(job->config, "_class_name");
+}
+
+bool tide_job_is_of_timm(const tide_job *job) {
+    return !job->description && tide_json_at(job->config, "architecture");
+}
+
+bool tide_job_is_of_transformers(const tide_job *job) {
+    return !job->description && !tide_job_is_of_diffusers(job) && !tide_job_is_of_timm(job) &&
+           job->mode != TIDE_mode_serve && job->parallel_kind != TIDE_parallel_kind_megatron;
+}

@@ -240,7 +240,7 @@ static void check_ulysses(tide_job_builder *b) {
          "use sdpa or flash_attention_2"},
         {job->parallel_tp > 1, TIDE_SET_parallel_tp, "AutoTP beside Ulysses is not described",
          "use one of them: parallel.tp=1, or parallel.sequence_parallel_size=1"},
-        {job->trainer > TIDE_trainer_hf, TIDE_SET_parallel_sequence_parallel_size,
+        {tide_trainer_is_of_trl(job), TIDE_SET_parallel_sequence_parallel_size,
          tide_format(b->arena, "Ulysses is not described with trainer=%s", job->values[TIDE_SET_trainer]),
          "similar: trainer=hf, or trainer=none"},
         {job->trainer_eval_strategy != TIDE_trainer_eval_strategy_no, TIDE_SET_trainer_eval_strategy,

@@ -2,6 +2,7 @@
 /* Settings that are only read under a condition: given without it, they are reported. A condition on a single other
  * setting is `.when` in settings.def. */
 #include "job/builder.h"
+#include "job/trainers.h"
 
 #include <string.h>
 
@@ -100,10 +101,10 @@ static bool clips(const tide_job *job) { /* with a GradScaler, gradients are uns
     return is_plain_loop(job) || (job->autocast.is_set && job->autocast.dtype == TIDE_FP16);
 }
 static bool keeps_head(const tide_job *job) {
-    return job->trainer != TIDE_trainer_reward;
+    return !tide_trainer_traits_of(job)->scores_rows;
 }
 static bool has_model_loss(const tide_job *job) {
-    return job->trainer <= TIDE_trainer_hf;
+    return !tide_trainer_is_of_trl(job);
 }
 static bool reads_beta(const tide_job *job) {
     return tide_trainer_generates(job) || tide_trainer_distils(job);

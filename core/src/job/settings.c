@@ -26,6 +26,19 @@ static const char *const choices_of_optimizer[] = {
 #undef TIDE_OPTIMIZER
 };
 
+static const char *const choices_of_trainer[] = {
+#define TIDE_TRAINER(name, ...) #name,
+#include "job/trainers.def"
+#undef TIDE_TRAINER
+};
+
+static const char trainer_synonyms[] =
+#define TIDE_TRAINER(name, synonyms, ...) synonyms
+#include "job/trainers.def"
+#undef TIDE_TRAINER
+    ;
+#define TIDE_TRAINER_SYNONYMS trainer_synonyms
+
 /* ---- the table ---- */
 
 #define TIDE_TYPE_INT TIDE_SETTING_INT
@@ -33,7 +46,7 @@ static const char *const choices_of_optimizer[] = {
 #define TIDE_TYPE_BOOL TIDE_SETTING_BOOL
 #define TIDE_TYPE_CHOICE(...) TIDE_SETTING_CHOICE
 #define TIDE_TYPE_DTYPE(...) TIDE_SETTING_DTYPE
-#define TIDE_TYPE_OPTIMIZER TIDE_SETTING_OPTIMIZER, TIDE_ROW_CHOICES(optimizer)
+#define TIDE_TYPE_ROWS(of) TIDE_SETTING_CHOICE, TIDE_ROW_CHOICES(of)
 #define TIDE_TYPE_TEXT TIDE_SETTING_TEXT
 #define TIDE_TYPE_LIST TIDE_SETTING_LIST
 #define TIDE_TYPE_SIZE TIDE_SETTING_SIZE
@@ -48,7 +61,7 @@ static const char *const choices_of_optimizer[] = {
 #define TIDE_OFFSET_BOOL TIDE_OFFSET_INT
 #define TIDE_OFFSET_CHOICE(...) TIDE_OFFSET_INT
 #define TIDE_OFFSET_DTYPE(...) TIDE_OFFSET_INT
-#define TIDE_OFFSET_OPTIMIZER TIDE_OFFSET_INT
+#define TIDE_OFFSET_ROWS(of) TIDE_OFFSET_INT
 #define TIDE_OFFSET_TEXT TIDE_OFFSET_INT
 #define TIDE_OFFSET_LIST TIDE_OFFSET_INT
 #define TIDE_OFFSET_SIZE TIDE_OFFSET_INT

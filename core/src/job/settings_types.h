@@ -43,13 +43,20 @@ static inline tide_dtype tide_dtype_or(tide_optional_dtype of, tide_dtype otherw
     return of.is_set ? of.dtype : otherwise;
 }
 
-/* The names in optimizers.def. */
+/* The names in optimizers.def and trainers.def. */
 typedef enum tide_optimizer_choice {
 #define TIDE_OPTIMIZER(name, ...) TIDE_optimizer_##name,
 #include "job/optimizers.def"
 #undef TIDE_OPTIMIZER
     TIDE_optimizer_COUNT
 } tide_optimizer_choice;
+
+typedef enum tide_trainer_choice {
+#define TIDE_TRAINER(name, ...) TIDE_trainer_##name,
+#include "job/trainers.def"
+#undef TIDE_TRAINER
+    TIDE_trainer_COUNT
+} tide_trainer_choice;
 
 /* ---- choices: TIDE_CHOICES_TYPE is `what to make of them, the list` ---- */
 
@@ -58,7 +65,7 @@ typedef enum tide_optimizer_choice {
 #define TIDE_CHOICES_BOOL NOTHING, none
 #define TIDE_CHOICES_CHOICE(...) ENUM, __VA_ARGS__
 #define TIDE_CHOICES_DTYPE(...) WORDS, __VA_ARGS__
-#define TIDE_CHOICES_OPTIMIZER NOTHING, none
+#define TIDE_CHOICES_ROWS(of) NOTHING, none
 #define TIDE_CHOICES_TEXT NOTHING, none
 #define TIDE_CHOICES_LIST NOTHING, none
 #define TIDE_CHOICES_SIZE NOTHING, none
@@ -92,7 +99,7 @@ typedef enum tide_optimizer_choice {
 #define TIDE_FIELD_CHOICE_OF(name) tide_##name##_choice name;
 #define TIDE_FIELD_DTYPE(...) TIDE_FIELD_DTYPE_OF
 #define TIDE_FIELD_DTYPE_OF(name) tide_optional_dtype name;
-#define TIDE_FIELD_OPTIMIZER(name) tide_optimizer_choice name;
+#define TIDE_FIELD_ROWS(of) TIDE_FIELD_CHOICE_OF
 #define TIDE_FIELD_TEXT(name) const char *name;
 #define TIDE_FIELD_LIST(name) tide_name_list name;
 #define TIDE_FIELD_SIZE(name) tide_pixels name;

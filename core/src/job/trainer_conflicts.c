@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/units.h"
+#include "job/trainers.h"
 
 static bool are_all_among(const char *given, const char *list) {
     tide_text rest = tide_text_of(given), one;
@@ -38,20 +39,9 @@ static void check_f_divergence(tide_job_builder *b) {
 
 /* The losses of TRL's trainers by name; dpo may have several. */
 static void check_loss_type(tide_job_builder *b, const char *kind) {
-    static const char *const losses[TIDE_trainer_COUNT] = {
-        [TIDE_trainer_sft] = "nll|dft|chunked_nll",
-        [TIDE_trainer_dpo] = "sigmoid|ipo|sigmoid_norm|sft|bco_pair|hinge|exo_pair|nca_pair|robust|sppo_hard|aot|"
-                             "aot_unpaired|apo_zero|apo_down|discopop",
-        [TIDE_trainer_kto] = "kto|apo_zero_unpaired",
-        [TIDE_trainer_cpo] = "sigmoid|hinge|ipo|simpo",
-        [TIDE_trainer_grpo] = "dapo|grpo|bnpo|dr_grpo|cispo|sapo|luspo|vespo",
-    };
-    static const char *const of_factory[TIDE_trainer_COUNT] = {/* hparams/finetuning_args.py: one of them */
-                                                               [TIDE_trainer_dpo] = "sigmoid|hinge|ipo|kto_pair|orpo|"
-                                                                                    "simpo",
-                                                               [TIDE_trainer_kto] = "kto"};
-    bool is_of_factory = tide_trainer_is_of_factory(b->job);
-    const char *given = b->job->trainer_loss_type, *played = (is_of_factory ? of_factory : losses)[b->job->trainer];
+    const tide_trainer_traits *traits = tide_trainer_traits_of(b->job);
+    bool is_of_factory = tide_trainer_is_of_factory(b->job); /* hparams/finetuning_args.py: one of them */
+    const char *given = b->job->trainer_loss_type, *played = is_of_factory ? traits->losses_of_factory : traits->losses;
     check_label_smoothing(b);
     check_f_divergence(b);
     if (!given || !given[0] || !played) return;
@@ -185,7 +175,7 @@ static void check_lengths(tide_job_builder *b) {
             job->packing ? "packed rows all have seq tokens"
                          : tide_format(b->arena, "is not described with trainer=%s", job->values[TIDE_SET_trainer]),
             "give seq");
-    if (job->pad_to_multiple_of > 1 && (job->trainer == TIDE_trainer_orpo || job->trainer == TIDE_trainer_cpo))
+    if (job->pad_to_multiple_of > 1 && tide_trainer_traits_of(job)->prepares_kbit)
         tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_pad_to_multiple_of,
                             tide_format(b->arena, "trainer=%s has no such argument", job->values[TIDE_SET_trainer]),
                             "leave it out");
@@ -200,7 +190,7 @@ static void check_lengths(tide_job_builder *b) {
     if (job->trainer_scored_tokens > 0)
         tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer_scored_tokens,
                             "lengths determine the size of each batch", "leave it out");
-    if (job->trainer > TIDE_trainer_hf && tide_lengths_shortest(&job->lengths) <= (prompt > 1 ? prompt : 1))
+    if (tide_trainer_is_of_trl(job) && tide_lengths_shortest(&job->lengths) <= (prompt > 1 ? prompt : 1))
         tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_lengths,
                             tide_format(b->arena, "a sample of %lld tokens has nothing left to be scored",
                                         (long long)tide_lengths_shortest(&job->lengths)),
@@ -336,7 +326,7 @@ static void check_trl_version(tide_job_builder *b, const char *kind) {
     const char *given = job->values[TIDE_SET_trl];
     int number = tide_version_number(given);
     bool is_described = number == tide_version_number(tide_setting_default(TIDE_SET_trl));
-    if (job->trainer <= TIDE_trainer_hf || tide_trainer_is_of_factory(job)) return;
+    if (!tide_trainer_is_of_trl(job) || tide_trainer_is_of_factory(job)) return;
     for (size_t i = 0; i < TIDE_COUNT_OF(described); i++)
         is_described |=
             described[i].trainer == job->trainer && number >= described[i].first && number <= described[i].last;
@@ -468,20 +458,19 @@ static void check_trainer(tide_job_builder *b) {
     check_spread_trainer(b, kind);
     check_trl_version(b, kind);
     check_factory(b, kind);
-    int64_t rows = job->batch * (job->trainer == TIDE_trainer_dpo ? 2 : 1);
-    bool scores_tokens =
-        job->trainer > TIDE_trainer_hf && job->trainer != TIDE_trainer_reward && !tide_trainer_generates(job);
+    const tide_trainer_traits *traits = tide_trainer_traits_of(job);
+    bool scores_tokens = tide_trainer_is_of_trl(job) && !traits->scores_rows && !traits->generates;
     if (scores_tokens && (job->seq < 2 || job->trainer_prompt_length >= job->seq))
         tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer_prompt_length,
                             "leaves no room in seq for scored tokens", "give a larger seq");
-    else if (job->trainer_scored_tokens > rows * (job->seq - 1))
+    else if (job->trainer_scored_tokens > tide_job_rows(job) * (job->seq - 1))
         tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer_scored_tokens,
                             "exceeds the number of positions in the micro-batch", "give less, or leave it out");
     if (job->trainer_assistant_only_loss && tide_trainer_cuts_sequences(job))
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_assistant_only_loss,
                             "leaves to the data how many scored tokens each rank of a sequence has",
                             "use parallel.cp=1");
-    if (job->trainer > TIDE_trainer_hf && tide_job_prompts(job))
+    if (tide_trainer_is_of_trl(job) && tide_job_prompts(job))
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_adapter,
                             tide_format(b->arena, "%s is not described with %s", job->values[TIDE_SET_adapter], kind),
                             "use lora");
@@ -492,16 +481,13 @@ static void check_trainer(tide_job_builder *b) {
     if (tide_trainer_generates(job)) check_rollouts(b);
     if (tide_trainer_answers_prompts(job)) check_prompt(b, job->trainer_prompt_length);
     check_loss_type(b, kind);
-    bool offloads = job->offload_activations != TIDE_offload_activations_none,
-         has_offloading = job->trainer == TIDE_trainer_sft || job->trainer == TIDE_trainer_dpo ||
-                          job->trainer == TIDE_trainer_reward || tide_trainer_distils(job);
-    if (offloads && !has_offloading)
+    if (job->offload_activations != TIDE_offload_activations_none && !traits->offloads_activations)
         tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_offload_activations,
                             "is an option of TRL's sft, dpo and reward", "leave it out");
     static const tide_setting_id of_the_plain_loop[] = {TIDE_SET_scaler,       TIDE_SET_main_grads,
                                                         TIDE_SET_ema,          TIDE_SET_zero_grad,
                                                         TIDE_SET_zero_grad_at, TIDE_SET_hold_outputs};
-    if (job->packing && job->trainer != TIDE_trainer_sft)
+    if (job->packing && !traits->packs)
         tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_packing,
                             tide_format(b->arena, "is not described with %s", kind), "leave it out");
     for (size_t i = 0; i < TIDE_COUNT_OF(of_the_plain_loop); i++) {

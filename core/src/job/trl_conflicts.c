@@ -2,12 +2,13 @@
 /* What single trainers of TRL refuse, or are not described with. */
 #include "base/units.h"
 #include "job/builder.h"
+#include "job/trainers.h"
 
 /* trl/trainer/sft_trainer.py, __init__: enable_selective_activation_checkpointing(). Other trainers pass
  * gradient_checkpointing_kwargs on to torch.utils.checkpoint. */
 static void check_selective(tide_job_builder *b, const char *kind) {
     const tide_job *job = b->job;
-    bool is_sft = job->trainer == TIDE_trainer_sft || tide_trainer_distils(job),
+    bool is_sft = tide_trainer_traits_of(job)->selects_checkpoints,
          is_selective = job->checkpointing == TIDE_checkpointing_selective;
     static const char whole[] = "use checkpointing=full";
     if (job->trainer == TIDE_trainer_llama_factory_v1) return;
@@ -69,7 +70,7 @@ static void check_synced_reference(tide_job_builder *b) {
  * the score, whose input has the dtype of the norm before it. */
 static void check_quantised_reward(tide_job_builder *b) {
     const tide_job *job = b->job;
-    bool is_quantised = job->trainer == TIDE_trainer_reward && !tide_trainer_has_value_head(job) &&
+    bool is_quantised = tide_trainer_traits_of(job)->scores_rows && !tide_trainer_has_value_head(job) &&
                         job->quant != TIDE_quant_none && job->adapter != TIDE_adapter_none,
          is_in_one_type = job->autocast.is_set || tide_job_has_deepspeed(job), is_prepared = tide_prepares_kbit(job);
     bool is_fp32 = is_prepared || (job->dtype.is_set && job->dtype.dtype == TIDE_FP32);

@@ -267,7 +267,6 @@ const char *tide_setting_read(tide_arena *arena, tide_setting_id id, tide_text v
         return value_bool(&r);
     case TIDE_SETTING_CHOICE:
     case TIDE_SETTING_DTYPE:
-    case TIDE_SETTING_OPTIMIZER:
     case TIDE_SETTING_RECIPE:
         return value_choice(&r);
     case TIDE_SETTING_NAME:

@@ -3,22 +3,10 @@
 #include "job/builder.h"
 
 #include <ctype.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/units.h"
-
-int tide_version_number(const char *text) {
-    char *rest;
-    long major = strtol(text, &rest, 10);
-    if (rest == text || *rest != '.' || major < 0 || major > 99) return 0;
-    const char *from = rest + 1;
-    long minor = strtol(from, &rest, 10);
-    if (rest == from || (*rest && *rest != '.' && *rest != '+' && *rest != 'a' && *rest != 'b' && *rest != 'r') ||
-        minor < 0 || minor > 999)
-        return 0;
-    return (int)(1000 * major + minor);
-}
+#include "job/trainers.h"
 
 int64_t tide_unrecorded_percent(tide_setting_id library, int number) {
     static const struct {
@@ -34,37 +22,6 @@ int64_t tide_unrecorded_percent(tide_setting_id library, int number) {
     for (size_t i = 0; i < TIDE_COUNT_OF(rows); i++)
         if (rows[i].library == library && number >= rows[i].from) percent = rows[i].percent;
     return percent;
-}
-
-static bool is_dpo_or_kto(const tide_job *job) {
-    return job->trainer == TIDE_trainer_dpo || job->trainer == TIDE_trainer_kto;
-}
-
-bool tide_trainer_is_of_factory(const tide_job *job) {
-    bool has_own = job->trainer == TIDE_trainer_hf || job->trainer == TIDE_trainer_reward || is_dpo_or_kto(job);
-    return job->mode == TIDE_mode_train && has_own && job->trainer_program == TIDE_trainer_program_llama_factory;
-}
-
-bool tide_trainer_has_value_head(const tide_job *job) {
-    return tide_trainer_is_of_factory(job) && job->trainer == TIDE_trainer_reward;
-}
-
-bool tide_trainer_has_odds(const tide_job *job) {
-    const char *loss = job->trainer_loss_type;
-    return tide_trainer_is_of_factory(job) && job->trainer == TIDE_trainer_dpo && loss &&
-           (strcmp(loss, "orpo") == 0 || strcmp(loss, "simpo") == 0);
-}
-
-bool tide_trl_builds_logits(const tide_job *job) {
-    enum { FUSED_SINCE = 1014 }; /* as tide_version_number() returns it */
-    int number = tide_version_number(job->values[TIDE_SET_trl]);
-    return is_dpo_or_kto(job) && (tide_trainer_is_of_factory(job) || (number && number < FUSED_SINCE));
-}
-
-bool tide_trl_fuses_head(const tide_job *job) {
-    if (tide_trl_builds_logits(job)) return false;
-    return job->trainer == TIDE_trainer_sft || job->trainer == TIDE_trainer_dpo || job->trainer == TIDE_trainer_kto ||
-           job->trainer == TIDE_trainer_grpo || job->trainer == TIDE_trainer_rloo;
 }
 
 /* ---- what takes part ---- */
@@ -97,19 +54,6 @@ static bool takes_megatron(const tide_job *job) {
     return job->parallel_kind == TIDE_parallel_kind_megatron;
 }
 
-bool tide_job_is_of_diffusers(const tide_job *job) {
-    return !job->description && tide_json_at(job->config, "_class_name");
-}
-
-bool tide_job_is_of_timm(const tide_job *job) {
-    return !job->description && tide_json_at(job->config, "architecture");
-}
-
-bool tide_job_is_of_transformers(const tide_job *job) {
-    return !job->description && !tide_job_is_of_diffusers(job) && !tide_job_is_of_timm(job) && !is_server(job) &&
-           !takes_megatron(job);
-}
-
 static bool adapts(const tide_job *job) {
     return job->adapter != TIDE_adapter_none && !is_server(job);
 }
@@ -134,7 +78,7 @@ static bool takes_liger(const tide_job *job) {
 }
 
 static bool takes_trl(const tide_job *job) {
-    return job->mode == TIDE_mode_train && job->trainer > TIDE_trainer_hf && !tide_trl_builds_logits(job);
+    return job->mode == TIDE_mode_train && tide_trainer_is_of_trl(job) && !tide_trl_builds_logits(job);
 }
 
 static bool takes_trl_of_logits(const tide_job *job) {

@@ -49,7 +49,7 @@ void tide_cast_num_items(tide_wrapper *w, tide_cast_items *items, tide_dtype dty
     tide_value *num_items = floating_keyword(w);
     tide_release_at(w->model->m, &items->cast);
     items->given = *num_items;
-    if (w->job->trainer > TIDE_trainer_hf || num_items->kind != TIDE_VALUE_TENSOR || num_items->tensor->dtype == dtype)
+    if (tide_trainer_is_of_trl(w->job) || num_items->kind != TIDE_VALUE_TENSOR || num_items->tensor->dtype == dtype)
         return;
     w->model->m->op = op;
     num_items->tensor = tide_empty_like(w->model->m, items->given.tensor, dtype);

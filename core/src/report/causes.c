@@ -36,7 +36,7 @@ static void report_logits(const tide_job_report *r, tide_diagnostics *diags, uin
     tide_parallel_kind_choice kind = job->parallel_kind;
     bool is_cut = kind == TIDE_parallel_kind_tp || kind == TIDE_parallel_kind_pp || kind == TIDE_parallel_kind_native ||
                   kind == TIDE_parallel_kind_megatron,
-         has_own_loss = is_cut || job->trainer > TIDE_trainer_hf,
+         has_own_loss = is_cut || tide_trainer_is_of_trl(job),
          checkpoints = job->checkpointing != TIDE_checkpointing_none;
     tide_report(diags, TIDE_WARNING, TIDE_ERR_CONFLICT, "/settings/loss",
                 tide_format(arena,

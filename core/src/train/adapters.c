@@ -563,7 +563,7 @@ static void merge_and_unload(tide_model *model) {
 bool tide_adapt(tide_model *model, const tide_job *job) {
     const char *targets = job->adapter_target_modules;
     bool is_prompt = tide_job_prompts(job), is_lora = job->adapter == TIDE_adapter_lora;
-    bool is_loaded = job->quant_from_pretrained || job->trainer > TIDE_trainer_hf; /* TRL: is_loaded_in_4bit is set */
+    bool is_loaded = job->quant_from_pretrained || tide_trainer_is_of_trl(job); /* TRL: is_loaded_in_4bit is set */
     bool has_parameters = job->adapter_target_parameters.count > 0;
     aim a = {job,
              (is_lora || job->adapter == TIDE_adapter_oft) && !*targets && !has_parameters ? "all-linear" : targets,

@@ -232,7 +232,7 @@ static tide_value predict_trl(evaluation *e) {
     if (autocasts) tide_autocast_end(m);
     tide_set_num_items(t, of_training);
     tide_value_release(m, batch);
-    if (t->job->trainer == TIDE_trainer_reward) return mean_of(t, loss);
+    if (t->kind->scores_rows) return mean_of(t, loss);
     return loss ? tide_of_tensor(loss) : tide_none();
 }
 

@@ -4,6 +4,7 @@
 #include "train/rollouts.h"
 
 #include "base/units.h"
+#include "job/trainers.h"
 #include "train/growing.h"
 
 static tide_function *rollout_function(tide_run *run, const char *name) {
@@ -52,7 +53,7 @@ void tide_set_rollouts(tide_run *run, const tide_job *job) {
     set_processor(model, job);
     *tide_model_setting(model, "has_old_logps") = tide_of_bool(tide_keeps_old_logps(job));
     *tide_model_setting(model, "keeps_sampling_logps") =
-        tide_of_bool(job->trainer == TIDE_trainer_grpo && job->trainer_use_vllm);
+        tide_of_bool(tide_trainer_traits_of(job)->keeps_sampling_logps && job->trainer_use_vllm);
     *tide_model_setting(model, "corrects_sampling") = tide_of_bool(tide_corrects_sampling(job));
     *tide_model_setting(model, "keeps_reference") = tide_of_bool(tide_keeps_reference(job));
     *tide_model_setting(model, "masks_off_policy") =

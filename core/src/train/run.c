@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/units.h"
+#include "job/trainers.h"
 #include "memo/memo.h"
 #include "tensor/checkpoint.h"
 #include "train/adapters.h"
@@ -178,9 +179,7 @@ static void cast_embeddings_to_bf16(tide_run *run, const tide_job *job) {
 /* trl/trainer/sft_trainer.py, __init__: casts adapters on quantised weights to bf16, without DoRA's magnitudes. */
 static void cast_adapters_to_bf16(tide_run *run, const tide_job *job) {
     tide_machine *m = &run->machine;
-    bool casts = job->trainer == TIDE_trainer_sft || job->trainer == TIDE_trainer_dpo ||
-                 job->trainer == TIDE_trainer_kto || job->trainer == TIDE_trainer_reward || tide_trainer_distils(job) ||
-                 tide_trainer_generates(job);
+    bool casts = tide_trainer_is_of_trl(job) && !tide_trainer_traits_of(job)->prepares_kbit;
     if (!casts || job->quant == TIDE_quant_none || tide_trainer_is_of_factory(job)) return;
     m->op = "param.data.to(torch.bfloat16)";
     m->state.factor = TIDE_FACTOR_PARAMETER;
@@ -247,7 +246,7 @@ static bool check_loss(tide_run *run, const tide_job *job) {
     tide_text loss = tide_model_setting(&run->model, "loss_function")->text;
     bool is_fused = tide_text_is(loss, "liger") || tide_text_is(loss, "cut_cross_entropy"),
          is_read = tide_model_setting(&run->model, is_fused ? "loss_is_fused" : "loss_is_read")->truth;
-    bool is_unused = job->trainer > TIDE_trainer_hf; /* TRL's trainers have their own losses */
+    bool is_unused = tide_trainer_is_of_trl(job); /* TRL's trainers have their own losses */
     if (!is_unused && (is_read || tide_text_is(loss, "default"))) return true;
     if (!is_unused && job->use_liger_kernel == TIDE_use_liger_kernel_true_ && job->labels &&
         job->loss == TIDE_loss_default)

@@ -8,6 +8,7 @@
 #include "base/checked.h"
 #include "base/decimal.h"
 #include "base/units.h"
+#include "job/trainers.h"
 #include "train/evaluation.h"
 #include "train/fp32_head.h"
 #include "train/liger.h"
@@ -359,7 +360,7 @@ static void set_loss_types(tide_trainer_run *t) {
 }
 
 static bool prepare_trl(tide_trainer_run *t) {
-    const tide_trl *kind = t->kind;
+    const tide_trainer_traits *kind = t->kind;
     tide_arena *arena = t->run->machine.arena;
     bool is_mapped = !tide_trainer_generates(t->job) && !tide_trainer_distils(t->job) && !tide_has_images(t);
     if (is_mapped || t->job->trainer_use_vllm) tide_keep_barrier(t); /* by the trainer */
@@ -368,7 +369,7 @@ static bool prepare_trl(tide_trainer_run *t) {
     const char *variant = tide_trainer_is_of_factory(t->job) ? "_factory"
                           : tide_trl_builds_logits(t->job)   ? "_logits"
                                                              : "",
-               *name = tide_format(arena, "%s%s", kind->name, variant);
+               *name = tide_format(arena, "%s%s", kind->function, variant);
     t->policy = tide_trainer_function(t, tide_format(arena, "%s_policy", name));
     t->compute_loss = tide_trainer_function(t, tide_format(arena, "%s_loss", name));
     if (kind->has_teacher) t->teacher.logits = tide_trainer_function(t, tide_format(arena, "%s_teacher", name));
@@ -397,7 +398,8 @@ static bool prepare_trl(tide_trainer_run *t) {
 static bool disables_dropout(const tide_job *job) {
     if (job->trainer_disable_dropout != TIDE_trainer_disable_dropout_default)
         return job->trainer_disable_dropout == TIDE_trainer_disable_dropout_true_;
-    return job->trainer > TIDE_trainer_sft && !tide_trainer_generates(job) && !tide_trainer_has_value_head(job);
+    return tide_trainer_is_of_trl(job) && !tide_trainer_traits_of(job)->keeps_dropout &&
+           !tide_trainer_has_value_head(job);
 }
 
 /* The micro-batches of a step. If a step has several generations, each is played. */
@@ -509,7 +511,7 @@ bool tide_play_trainer(tide_run *run, const tide_job *job) {
                           tide_format(m->arena, "a step of %lld batches is more than tidemark holds (%d)",
                                       (long long)job->grad_accum, BATCHES_LIMIT),
                           "lower grad_accum: each batch more needs its input_ids, attention_mask and labels");
-    tide_trainer_run t = {.run = run, .job = job, .kind = tide_trl_of(job)};
+    tide_trainer_run t = {.run = run, .job = job, .kind = tide_trainer_kind(job)};
     m->module = m->statement = 0;
     tide_timeline_mark(&m->timeline, 0, TIDE_PHASE_LOAD);
     run->model.caller = &t;
@@ -518,7 +520,7 @@ bool tide_play_trainer(tide_run *run, const tide_job *job) {
     t.nan_inf_filter = tide_trainer_function(&t, "nan_inf_filter");
     *tide_model_setting(&run->model, "dropout_is_disabled") = tide_of_bool(disables_dropout(job));
     if (job->offload_activations == TIDE_offload_activations_all) t.offload = tide_offload_new(m, true);
-    if (t.kind->name && !prepare_trl(&t)) return false;
+    if (t.kind->function && !prepare_trl(&t)) return false;
     if (tide_trainer_is_of_factory(job)) tide_keep_barrier(&t); /* data/loader.py, get_dataset() */
     if (!prepare_for_training(&t)) return false;
     run->model.checkpoints_hold_given = has_ulysses_batches(&t);

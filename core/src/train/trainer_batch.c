@@ -70,9 +70,9 @@ static bool make_batch_of_images(tide_trainer_run *t, const tide_job *job, tide_
     tide_machine *m = &t->run->machine;
     tide_model *model = &t->run->model;
     tide_value whole;
-    if (job->trainer == TIDE_trainer_dpo) tide_put_size(t->run, "batch", 2 * job->batch);
+    if (t->kind->joins_pairs) tide_put_size(t->run, "batch", 2 * job->batch);
     if (!make_columns_of_images(t, job, &whole)) return false;
-    tide_text name = tide_text_of(tide_format(m->arena, "%s_batch_of_images", t->kind->name));
+    tide_text name = tide_text_of(tide_format(m->arena, "%s_batch_of_images", t->kind->function));
     tide_function *more = tide_function_find(model->descriptions, NULL, name);
     if (more) {
         m->state.factor = TIDE_FACTOR_INPUT;
@@ -127,15 +127,15 @@ tide_value tide_trainer_prompts(tide_trainer_run *t, int64_t rows) {
 
 bool tide_trainer_batch(tide_trainer_run *t, const tide_job *job, tide_batch *b) {
     tide_machine *m = &t->run->machine;
-    const tide_trl *kind = t->kind;
-    if (!kind->name) {
+    const tide_trainer_traits *kind = t->kind;
+    if (!kind->function) {
         if (!tide_make_batch(t->run, job, b, m->diags)) return false;
         add_mask(t, b);
         return true;
     }
     if (tide_trainer_generates(t->job)) return true; /* prompts, which are texts */
     if (kind->sees_images && tide_has_images(t)) return make_batch_of_images(t, job, b);
-    tide_function *make = tide_trainer_function(t, tide_format(m->arena, "%s_batch", kind->name));
+    tide_function *make = tide_trainer_function(t, tide_format(m->arena, "%s_batch", kind->function));
     if (!make) return false;
     m->state.factor = TIDE_FACTOR_INPUT;
     tide_value made = tide_model_run(&t->run->model, make, NULL, 0);

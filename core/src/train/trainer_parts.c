@@ -10,7 +10,7 @@
 static bool check_beside_images(tide_trainer_run *t) {
     const tide_job *job = t->job;
     bool pads = job->pad_to_multiple_of > 1 && !tide_trainer_generates(job),
-         has_prompts = job->trainer != TIDE_trainer_sft || job->trainer_prompt_length;
+         has_prompts = !t->kind->packs || job->trainer_prompt_length;
     const struct {
         bool is_set;
         tide_status status;
@@ -121,7 +121,7 @@ bool tide_find_parts(tide_trainer_run *t) {
         t->base_model = (tide_value){.kind = TIDE_VALUE_MODULE, .module = model->root};
         return true;
     }
-    if (t->job->trainer == TIDE_trainer_reward) {
+    if (t->kind->scores_rows) {
         bool has_score = tide_text_contains(root->of->name, TIDE_TEXT("ForSequenceClassification")) &&
                          tide_model_find(model, TIDE_TEXT("score"));
         if (!has_score)

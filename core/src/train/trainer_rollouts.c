@@ -65,7 +65,7 @@ static void give_images(tide_trainer_run *t, tide_value batch, int64_t rows) {
 static void generate_and_score(tide_trainer_run *t, unsigned step) {
     tide_machine *m = &t->run->machine;
     tide_model *model = &t->run->model;
-    const char *kind = t->kind->name;
+    const char *kind = t->kind->function;
     const tide_value of_batch[] = {tide_of_int(t->job->batch * tide_steps_per_generation(t->job)),
                                    tide_of_bool(t->kind->scales_loss)};
     tide_value old = tide_none(), reference = tide_none();

@@ -4,24 +4,13 @@
 
 #include "base/rounding.h"
 
-static const tide_trl tide_trls[TIDE_trainer_COUNT] = {
-    [TIDE_trainer_sft] = {.name = "sft", .counts_labels = true, .sees_images = true},
-    [TIDE_trainer_dpo] = {.name = "dpo", .has_reference = true, .sees_images = true},
-    [TIDE_trainer_kto] = {.name = "kto", .has_reference = true, .sees_images = true},
-    [TIDE_trainer_orpo] = {.name = "orpo", .builds_logits = true},
-    [TIDE_trainer_cpo] = {.name = "cpo", .builds_logits = true},
-    [TIDE_trainer_reward] = {.name = "reward", .builds_logits = true},
-    [TIDE_trainer_grpo] = {.name = "grpo", .has_reference = true, .sees_images = true, .scales_loss = true},
-    [TIDE_trainer_gkd] = {.name = "gkd", .counts_labels = true, .has_teacher = true, .builds_logits = true},
-    [TIDE_trainer_rloo] = {.name = "rloo", .has_reference = true, .sees_images = true},
-};
-
-const tide_trl *tide_trl_of(const tide_job *job) {
-    static const tide_trl pairwise = {.name = "pairwise",
-                                      .builds_logits = true};           /* LLaMA-Factory: train/rm/trainer.py */
-    static const tide_trl odds = {.name = "odds", .sees_images = true}; /* train/dpo/trainer.py, use_ref_model */
+const tide_trainer_traits *tide_trainer_kind(const tide_job *job) {
+    static const tide_trainer_traits pairwise = {.function = "pairwise",
+                                                 .scores_rows = true,
+                                                 .builds_logits = true}, /* train/rm/trainer.py */
+        odds = {.function = "odds", .sees_images = true};                /* train/dpo/trainer.py */
     if (tide_trainer_has_odds(job)) return &odds;
-    return tide_trainer_has_value_head(job) ? &pairwise : &tide_trls[job->trainer];
+    return tide_trainer_has_value_head(job) ? &pairwise : tide_trainer_traits_of(job);
 }
 
 tide_function *tide_trainer_function(tide_trainer_run *t, const char *name) {

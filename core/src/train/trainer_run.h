@@ -3,6 +3,7 @@
 #ifndef TIDE_TRAIN_TRAINER_RUN_H
 #define TIDE_TRAIN_TRAINER_RUN_H
 
+#include "job/trainers.h"
 #include "tensor/context_parallel.h"
 #include "tensor/offload.h"
 #include "train/reference.h"
@@ -10,22 +11,10 @@
 #include "train/teacher.h"
 #include "train/vllm_generation.h"
 
-/* A trainer of TRL, by functions of library/trainers.json: NAME_batch() makes a batch, NAME_policy() calls the model,
- * NAME_reference() the reference model, and NAME_loss() is the rest of compute_loss(). */
-typedef struct tide_trl {
-    const char *name;   /* NULL: Trainer itself, with the inputs of the model */
-    bool counts_labels; /* the third column is "labels", which are counted */
-    bool has_reference;
-    bool has_teacher;
-    bool sees_images;   /* its collator makes rows with images: the fourth column, names and values in turn */
-    bool builds_logits; /* calls the model as it is, without the fused head */
-    bool scales_loss;   /* it divides the loss by the micro-batches of a step itself */
-} tide_trl;
-
 typedef struct tide_trainer_run {
     tide_run *run;
     const tide_job *job;
-    const tide_trl *kind;
+    const tide_trainer_traits *kind;
     const tide_strategy *strategy;
     tide_wrapper wrapper;
     tide_batch *batch_samples;                                         /* of a step, fetched together */
@@ -48,7 +37,8 @@ typedef struct tide_trainer_run {
     tide_value whole_batch; /* for DeepSpeed's Ulysses: what the loader keeps on the device until its next batch */
 } tide_trainer_run;
 
-const tide_trl *tide_trl_of(const tide_job *job);
+/* The job's trainer, or what LLaMA-Factory has in its place. */
+const tide_trainer_traits *tide_trainer_kind(const tide_job *job);
 
 /* The dtype of torch.amp.autocast("cuda") around compute_loss(): float16 by default. Inside of it accelerate uses its
  * own, except for FSDP2. */

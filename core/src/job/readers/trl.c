@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/units.h"
+#include "job/trainers.h"
 
 enum { TRANSFORMERS_5 = 5000 }; /* as returned by tide_version_number() */
 
@@ -13,27 +14,11 @@ static bool has_trl_file(const tide_claims *c) {
     return tide_claims_have(c, TIDE_PROGRAM_transformers) || tide_claims_have(c, TIDE_PROGRAM_trl);
 }
 
-/* The trainers of losses that no other trainer has. */
-static const char *kind_of_one(const char *loss) {
-    static const char *const of_dpo[] = {"exo_pair",  "nca_pair", "robust",       "bco_pair",
-                                         "sppo_hard", "aot",      "apo_zero",     "apo_down",
-                                         "discopop",  "sft",      "aot_unpaired", "sigmoid_norm"};
-    static const char *const of_grpo[] = {"grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo"};
-    if (strcmp(loss, "nll") == 0 || strcmp(loss, "dft") == 0 || strcmp(loss, "chunked_nll") == 0) return "sft";
-    if (strcmp(loss, "simpo") == 0) return "cpo";
-    if (strcmp(loss, "kto") == 0 || strcmp(loss, "apo_zero_unpaired") == 0) return "kto";
-    for (size_t i = 0; i < TIDE_COUNT_OF(of_dpo); i++)
-        if (strcmp(loss, of_dpo[i]) == 0) return "dpo";
-    for (size_t i = 0; i < TIDE_COUNT_OF(of_grpo); i++)
-        if (strcmp(loss, of_grpo[i]) == 0) return "grpo";
-    return NULL;
-}
-
 /* DPO may have several losses. */
-static const char *kind_of_loss(const tide_claims *c, const char *losses) {
+static const char *kind_of_loss(const char *losses) {
     tide_text rest = tide_text_of(losses), one;
     const char *kind = NULL;
-    while (!kind && tide_piece_next(&rest, ',', &one)) kind = kind_of_one(tide_text_copy(c->arena, one));
+    while (!kind && tide_piece_next(&rest, ',', &one)) kind = tide_trainer_of_loss(one);
     return kind || !strchr(losses, ',') ? kind : "dpo";
 }
 
@@ -84,7 +69,7 @@ const char *tide_trl_kind(const tide_claims *c) {
     if (!has_trl_file(c)) return NULL; /* of programs with trainers of their own */
     const char *asked = c->arguments->asked_trainer;
     if (asked) return strcmp(asked, "none") == 0 || strcmp(asked, "hf") == 0 ? NULL : asked;
-    if (!kind && loss) kind = kind_of_loss(c, loss);
+    if (!kind && loss) kind = kind_of_loss(loss);
     if (!kind) kind = c->trainer;
     if (!kind && (c->settings[TIDE_SET_trainer_lmbda] || c->settings[TIDE_SET_trainer_seq_kd])) kind = "gkd";
     if (!kind && (tide_has_grpo_key(c) || tide_rollouts_key(c))) kind = "grpo";
@@ -101,7 +86,7 @@ static void refuse_unknown(tide_claims *c) {
     if (is_supervised(c)) return;
     for (size_t i = 0; i < TIDE_COUNT_OF(facts); i++) {
         const tide_file_key *key = c->facts[facts[i]];
-        const char *kind = facts[i] == TIDE_FACT_loss_type && key ? kind_of_loss(c, key->value) : NULL;
+        const char *kind = facts[i] == TIDE_FACT_loss_type && key ? kind_of_loss(key->value) : NULL;
         bool is_of_sft = (!is_of_trl && facts[i] == TIDE_FACT_loss_type) || (kind && strcmp(kind, "sft") == 0);
         bool is_of_others = !is_of_trl && facts[i] == TIDE_FACT_preference; /* they have keys of that name */
         if (!key || is_of_sft || is_of_others) continue;
