@@ -9,6 +9,7 @@
 
 #include "base/checked.h"
 #include "base/units.h"
+#include "job/foreign_keys.h"
 
 /* JOINED_LIMIT: longer than any valid value, so that text truncated here is refused. */
 enum { OVERRIDE_LIMIT = 256, JOINED_LIMIT = 16384 };
@@ -125,6 +126,14 @@ static void version_read(tide_job_arguments *arguments, tide_text value) {
             "update tidemark");
 }
 
+/* max-model-len as max_model_len. */
+static tide_text with_underscores(tide_arena *arena, tide_text name) {
+    char *made = tide_text_copy(arena, name);
+    for (char *c = made; *c; c++)
+        if (*c == '-') *c = '_';
+    return (tide_text){made, name.length};
+}
+
 /* --no-enable-prefix-caching. */
 static const char *remedy_of_switch(tide_arena *arena, tide_text name) {
     if (!tide_text_starts(name, TIDE_TEXT("no_"))) return NULL;
@@ -155,8 +164,53 @@ static const char *remedy_of_library(tide_arena *arena, tide_text name) {
                          : NULL;
 }
 
-static void unknown_read(tide_job_arguments *arguments, tide_text name) {
+/* ---- keys of other programs ---- */
+
+/* Reports a key that has no effect, or one of something that is not described, which leaves the job without a verdict;
+ * false: it is neither. */
+static bool foreign_report(tide_job_arguments *arguments, tide_text key, tide_text value) {
+    const tide_foreign_key *row = tide_foreign_find(key);
+    const char *place = argument_place(arguments->arena, key);
+    bool has_word = tide_word_remedy(key) != NULL;
+    if (!row) return false;
+    if (tide_foreign_is_off(arguments->arena, row, value) || (row->is_neutral && !has_word)) {
+        tide_report(arguments->diags, TIDE_WARNING, TIDE_ERR_NO_EFFECT, place, "has no effect on memory", NULL);
+        return true;
+    }
+    if (!row->matter || row->is_refused || has_word) return false;
+    tide_report(arguments->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, place,
+                tide_format(arguments->arena, "is not described and may matter: it %s", row->matter),
+                "leave it out for the figures without it");
+    tide_arguments_leave_undescribed(arguments, tide_text_copy(arguments->arena, key));
+    return true;
+}
+
+/* "trainer.beta" for "beta"; NULL: no group has such a setting. */
+static const char *setting_in_group(tide_arena *arena, tide_text key) {
+    static const char *const groups[] = {"trainer", "adapter", "quant", "parallel"};
+    for (size_t i = 0; i < TIDE_COUNT_OF(groups); i++) {
+        const char *name = tide_format(arena, "%s.%.*s", groups[i], (int)key.length, key.at);
+        tide_setting_id id = tide_setting_find_own(tide_text_of(name), false);
+        if (id < TIDE_SET_COUNT && strcmp(tide_settings[id].name, name) == 0) return name;
+    }
+    return NULL;
+}
+
+/* What to write in place of a key that sets nothing by itself; NULL: no program has it. */
+static const char *remedy_of_foreign(tide_arena *arena, tide_text key) {
+    const tide_foreign_key *row = tide_foreign_find(key);
+    const char *setting = setting_in_group(arena, key);
+    if (!row) return NULL;
+    if (setting) return tide_format(arena, "write %s=VALUE", setting);
+    if (tide_foreign_remedy(row)) return tide_foreign_remedy(row);
+    return row->matter ? tide_format(arena, "leave it out: it %s, which is not described", row->matter)
+                       : "give the file, or the whole command, that has it: its keys are read together";
+}
+
+/* value: empty if it is not a single one. */
+static void unknown_read(tide_job_arguments *arguments, tide_text name, tide_text value) {
     tide_arena *arena = arguments->arena;
+    if (!remedy_of_library(arena, name) && foreign_report(arguments, with_underscores(arena, name), value)) return;
     tide_text key = name, group;
     tide_piece_next(&key, '.', &group);
     bool is_dotted = key.at != NULL, is_of_group = is_dotted && tide_setting_is_object(group);
@@ -165,6 +219,7 @@ static void unknown_read(tide_job_arguments *arguments, tide_text name) {
     if (!remedy) remedy = remedy_of_library(arena, name);
     if (!remedy && is_of_group)
         remedy = remedy_in_group(arena, tide_setting_method(name).length ? TIDE_TEXT("adapter") : group, key);
+    if (!remedy) remedy = remedy_of_foreign(arena, with_underscores(arena, name));
     if (!remedy && is_dotted && (tide_text_is(group, "config") || tide_text_is(group, "model")))
         remedy = tide_format(arena, "write overrides.%s, with the key that config.json has", tide_shown(arena, key));
     if (!remedy) {
@@ -221,12 +276,33 @@ bool tide_setting_is_form(tide_text name) {
     return tide_text_starts(name, TIDE_TEXT("overrides."));
 }
 
-/* max-model-len as max_model_len. */
-static tide_text with_underscores(tide_arena *arena, tide_text name) {
-    char *made = tide_text_copy(arena, name);
-    for (char *c = made; *c; c++)
-        if (*c == '-') *c = '_';
-    return (tide_text){made, name.length};
+/* The value of another program's key as that of a setting; false: it says nothing. */
+static bool foreign_read(tide_job_arguments *arguments, tide_text key, tide_setting_id id, tide_text *value) {
+    bool is_near;
+    const char *place = argument_place(arguments->arena, key);
+    tide_text given = *value;
+    *value = tide_foreign_value(arguments->arena, key, given, &is_near);
+    if (is_near) {
+        tide_report(arguments->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, place,
+                    tide_format(arguments->arena, "%s is not described: treated as %s=%s, which is similar",
+                                tide_shown(arguments->arena, given), tide_settings[id].name,
+                                tide_text_copy(arguments->arena, *value)),
+                    NULL);
+        tide_arguments_leave_undescribed(arguments, tide_text_copy(arguments->arena, key));
+    }
+    if (!value->length) foreign_report(arguments, key, given);
+    return value->length > 0;
+}
+
+/* "8k" tokens as 8192, which is said. */
+static tide_text length_read(tide_job_arguments *arguments, tide_setting_id id, tide_text value) {
+    int64_t tokens = tide_setting_tokens(id, value);
+    if (!tokens) return value;
+    const char *text = tide_format(arguments->arena, "%" PRId64, tokens);
+    tide_report(arguments->diags, TIDE_ASSUMPTION, TIDE_OK,
+                tide_format(arguments->arena, "/settings/%s", tide_settings[id].name),
+                tide_format(arguments->arena, "\"%s\" is read as %s", tide_shown(arguments->arena, value), text), NULL);
+    return tide_text_of(text);
 }
 
 void tide_setting_put(tide_job_arguments *arguments, tide_text name, tide_text value, tide_origin origin) {
@@ -245,24 +321,42 @@ void tide_setting_put(tide_job_arguments *arguments, tide_text name, tide_text v
                       origin);
         return;
     }
-    tide_setting_id id = tide_setting_find_for(name, arguments->serves);
-    if (id == TIDE_SET_COUNT) id = tide_setting_find_for(with_underscores(arguments->arena, name), arguments->serves);
+    tide_setting_id id = tide_setting_find_own(name, arguments->serves);
+    tide_text key = with_underscores(arguments->arena, name);
+    if (id == TIDE_SET_COUNT) id = tide_setting_find_own(key, arguments->serves);
     if (id == TIDE_SET_COUNT) {
-        unknown_read(arguments, name);
+        id = tide_foreign_setting(key);
+        if (id < TIDE_SET_COUNT && !foreign_read(arguments, key, id, &value)) return;
+    }
+    if (id == TIDE_SET_COUNT) {
+        unknown_read(arguments, name, value);
         return;
     }
     if (origin == TIDE_ORIGIN_RECIPE && arguments->is_given[id]) return;
     tide_text method = tide_setting_method(name);
     if (method.length) arguments->method = tide_text_copy(arguments->arena, method);
+    if (origin != TIDE_ORIGIN_FILE) value = length_read(arguments, id, value);
     const char *text = tide_setting_read(arguments->arena, id, value, arguments->diags);
     if (arguments->is_given[id] && arguments->origins[id] == origin)
         warn_twice(arguments, tide_format(arguments->arena, "/settings/%s", tide_settings[id].name));
     arguments->is_given[id] = true;
     arguments->origins[id] = origin;
     arguments->values[id] = text ? text : tide_setting_default(id);
-    if (id == TIDE_SET_parallel_dp)
-        arguments->dp_is_world_size = tide_setting_is_world_size(with_underscores(arguments->arena, name));
+    if (id == TIDE_SET_parallel_dp) arguments->dp_is_world_size = tide_setting_is_world_size(key);
     if (id == TIDE_SET_mode) arguments->serves = tide_argument_is(arguments, id, "serve");
+}
+
+void tide_arguments_leave_undescribed(tide_job_arguments *arguments, const char *key) {
+    const char *listed = tide_argument_text(arguments, TIDE_SET_undescribed);
+    arguments->is_given[TIDE_SET_undescribed] = false; /* so that it may be put again */
+    tide_setting_put(arguments, TIDE_TEXT("undescribed"),
+                     tide_text_of(*listed ? tide_format(arguments->arena, "%s,%s", listed, key) : key),
+                     TIDE_ORIGIN_FILE);
+}
+
+static tide_text asked_value(tide_job_arguments *arguments, tide_text name, tide_text value) {
+    bool is_near, is_own = tide_setting_find_own(name, false) < TIDE_SET_COUNT;
+    return is_own ? value : tide_foreign_value(arguments->arena, name, value, &is_near);
 }
 
 void tide_arguments_foresee(tide_job_arguments *arguments, const tide_text *words, uint32_t count) {
@@ -277,7 +371,7 @@ void tide_arguments_foresee(tide_job_arguments *arguments, const tide_text *word
         if (id == TIDE_SET_parallel_dp && tide_setting_is_world_size(tide_trimmed(name)))
             arguments->asked_world_size = tide_text_copy(arguments->arena, value);
         else if (id < TIDE_SET_COUNT)
-            arguments->asked[id] = tide_text_copy(arguments->arena, value);
+            arguments->asked[id] = tide_text_copy(arguments->arena, asked_value(arguments, tide_trimmed(name), value));
         if (tide_text_is(tide_trimmed(name), "n")) arguments->asked_world_size = all_of_nodes(arguments->arena, value);
         if (tide_text_is(tide_trimmed(name), "mode"))
             arguments->serves = tide_text_is(tide_setting_choice_of(&tide_settings[TIDE_SET_mode], value), "serve");
@@ -430,7 +524,7 @@ void tide_arguments_of_json(tide_job_arguments *arguments, const tide_json *sett
         if (text)
             tide_setting_put(arguments, child->key, tide_text_of(text), origin);
         else if (tide_setting_find(child->key) == TIDE_SET_COUNT)
-            unknown_read(arguments, child->key);
+            unknown_read(arguments, child->key, TIDE_TEXT("true"));
         else
             tide_error(arguments->diags, TIDE_ERR_FIELD_TYPE, argument_place(arguments->arena, child->key),
                        tide_format(arguments->arena, "is %s; must be a single value", tide_json_kind_name(child)),

@@ -44,6 +44,9 @@ void tide_argument_read(tide_job_arguments *arguments, tide_text word, tide_orig
 /* Sets a setting, given by its name or an alias. An invalid value is an error. */
 void tide_setting_put(tide_job_arguments *arguments, tide_text name, tide_text value, tide_origin origin);
 
+/* What no rule describes leaves the job without a verdict (the setting `undescribed`): adds a key to the list. */
+void tide_arguments_leave_undescribed(tide_job_arguments *arguments, const char *key);
+
 /* "settings" of a job file: an object of values, or an array of "key=value". */
 void tide_arguments_of_json(tide_job_arguments *arguments, const tide_json *settings, tide_origin origin);
 

@@ -3,6 +3,7 @@
 #include "job/settings.h"
 
 #include "base/units.h"
+#include "job/foreign_keys.h"
 #include "lang/lang.h"
 
 static const char *const type_names[] = {
@@ -38,12 +39,16 @@ static void write_setting_groups(tide_writer *writer) {
     tide_write_close(writer, ']');
 }
 
-static void write_pieces(tide_writer *writer, const char *key, const char *joined) {
-    tide_text rest = tide_text_of(joined), piece;
-    tide_write_key(writer, key);
+/* Its own, and keys of other programs. */
+static void write_aliases(tide_writer *writer, tide_setting_id id) {
+    tide_text rest = tide_text_of(tide_settings[id].aliases), name;
+    uint32_t at = 0;
+    tide_write_key(writer, "aliases");
     tide_write_open(writer, '[');
-    while (tide_piece_next(&rest, '|', &piece))
-        if (piece.length) tide_write_text(writer, piece);
+    while (tide_piece_next(&rest, '|', &name))
+        if (name.length) tide_write_text(writer, name);
+    while ((name = tide_foreign_key_of(id, &at)).length)
+        if (tide_setting_find_own(name, false) == TIDE_SET_COUNT) tide_write_text(writer, name);
     tide_write_close(writer, ']');
 }
 
@@ -138,7 +143,7 @@ static void write_setting(tide_arena *arena, tide_writer *writer, tide_setting_i
     tide_write_string_at(writer, "read", read_names[setting->read]);
     if (with_help && setting->variable) tide_write_string_at(writer, "variable", setting->variable);
     if (with_help) write_help(writer, id);
-    write_pieces(writer, "aliases", setting->aliases);
+    write_aliases(writer, id);
     tide_write_close(writer, '}');
 }
 

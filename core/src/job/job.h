@@ -333,6 +333,9 @@ tide_micro_batch tide_job_evaluated(const tide_job *job, int64_t samples, int64_
 /* When a setting is read; TIDE_READ_LOAD for TIDE_SET_COUNT, which overrides have. */
 tide_read tide_setting_read_at(tide_setting_id id);
 
+/* The name of the setting that has this alias, or that a key of another program sets; the word itself if none has. */
+const char *tide_setting_named(tide_arena *arena, tide_text word);
+
 /* Only the device and the allocator, for a recording: words may only give gpu, gpu_gib, memory_fraction and allocator.
  * There are no rows for what is not given. NULL after an error. */
 tide_job *tide_job_device(tide_arena *arena, const tide_text *words, uint32_t word_count, tide_diagnostics *diags);

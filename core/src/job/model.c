@@ -16,11 +16,7 @@ bool tide_is_undescribed(const tide_job_builder *b, const char *key) {
 }
 
 void tide_leave_undescribed(tide_job_builder *b, const char *key) {
-    const char *listed = tide_argument_text(&b->arguments, TIDE_SET_undescribed);
-    if (tide_is_undescribed(b, key)) return;
-    b->arguments.is_given[TIDE_SET_undescribed] = false; /* so that it may be put again */
-    tide_setting_put(&b->arguments, TIDE_TEXT("undescribed"),
-                     tide_text_of(*listed ? tide_format(b->arena, "%s,%s", listed, key) : key), TIDE_ORIGIN_FILE);
+    if (!tide_is_undescribed(b, key)) tide_arguments_leave_undescribed(&b->arguments, key);
 }
 
 /* Routers of mixtures, which an engine would quantise like other linear layers unless the checkpoint lists them. */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/units.h"
+#include "job/foreign_keys.h"
 #include "job/model_names.h"
 
 enum { RUN_OF_NAME = 8, RUN_OF_ENTRY = 3 };
@@ -156,7 +157,8 @@ static const char *taker_at(const tide_phrase *p, uint32_t first, uint32_t *leng
         const char *meaning = tide_word_meaning(entry);
         if (meaning && meaning[strlen(meaning) - 1] == '=') return meaning;
         tide_setting_id id = tide_setting_find(entry);
-        bool is_counted_by = id != TIDE_SET_COUNT && tide_settings[id].type == TIDE_SETTING_INT;
+        bool is_counted_by = id != TIDE_SET_COUNT && (tide_settings[id].type == TIDE_SETTING_INT ||
+                                                      tide_settings[id].type == TIDE_SETTING_NUMBER);
         bool is_name_kept = tide_setting_is_world_size(entry);
         if (is_counted_by || id == TIDE_SET_image_size)
             return tide_format(p->arena, "%s=", is_name_kept ? entry.at : tide_settings[id].name);
@@ -364,7 +366,11 @@ static uint32_t take_others(tide_phrase *p) {
     tide_text piece = p->pieces[p->at];
     const char *equals = memchr(piece.at, '=', piece.length);
     if (equals && equals > piece.at && equals + 1 < piece.at + piece.length) {
-        const char *meant = tide_meant_setting(p->arena, piece, (size_t)(equals - piece.at));
+        tide_text name = {piece.at, (size_t)(equals - piece.at)};
+        const char *meant = tide_meant_setting(p->arena, piece, name.length);
+        tide_setting_id id = tide_setting_find_own(name, p->serves);
+        if (id < TIDE_SET_COUNT && !tide_setting_is_world_size(name))
+            meant = tide_format(p->arena, "%s%.*s", tide_settings[id].name, (int)(piece.length - name.length), equals);
         tide_phrase_add(p, meant ? meant : tide_text_copy(p->arena, piece));
         return 1;
     }
@@ -380,6 +386,8 @@ static uint32_t leave_unknown(tide_phrase *p) {
     uint32_t length = longest_run(p, p->at, RUN_OF_ENTRY);
     while (length > 1 && !(remedy = tide_word_remedy(entry_at(p, p->at, length)))) length--;
     if (!remedy) remedy = tide_word_remedy(entry_at(p, p->at, length));
+    const tide_foreign_key *foreign = remedy ? NULL : tide_foreign_find(entry_at(p, p->at, length));
+    if (foreign && foreign->is_neutral) remedy = "leave it out: it has no effect on memory";
     if (!p->remedy) p->remedy = remedy;
     const char *left = run_text(p, p->at, length, " ");
     p->unknown = tide_format(p->arena, "%s%s%s", p->unknown, *p->unknown ? " " : "", left);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/units.h"
+#include "job/foreign_keys.h"
 #include "lang/lang.h"
 
 /* ---- choices ---- */
@@ -148,14 +149,16 @@ tide_text tide_setting_method(tide_text name) {
     return tide_text_is(method, "none") || !rest.at ? (tide_text){"", 0} : method;
 }
 
-/* adapter.KEY, by its key or an alias. */
+/* adapter.KEY, by its key, an alias or peft's name in other programs: lora_alpha. */
 static tide_setting_id find_of_adapter(tide_text key) {
     static const char prefix[] = "adapter.";
     for (unsigned id = 0; id < TIDE_SET_COUNT; id++)
         if (strncmp(tide_settings[id].name, prefix, sizeof prefix - 1) == 0 &&
             (tide_text_is(key, tide_settings[id].name + sizeof prefix - 1) || is_alias(&tide_settings[id], key)))
             return (tide_setting_id)id;
-    return TIDE_SET_COUNT;
+    tide_setting_id id = tide_foreign_setting(key);
+    bool is_of_adapter = id < TIDE_SET_COUNT && strncmp(tide_settings[id].name, prefix, sizeof prefix - 1) == 0;
+    return is_of_adapter ? id : TIDE_SET_COUNT;
 }
 
 bool tide_setting_is_of_server(tide_setting_id id) {
@@ -182,7 +185,7 @@ static tide_setting_id find_alias(tide_text name, bool of_server) {
     return TIDE_SET_COUNT;
 }
 
-tide_setting_id tide_setting_find_for(tide_text name, bool serves) {
+tide_setting_id tide_setting_find_own(tide_text name, bool serves) {
     for (unsigned id = 0; id < TIDE_SET_COUNT; id++)
         if (tide_text_is(name, tide_settings[id].name)) return (tide_setting_id)id;
     tide_setting_id id = find_alias(name, serves);
@@ -190,13 +193,23 @@ tide_setting_id tide_setting_find_for(tide_text name, bool serves) {
     if (id < TIDE_SET_COUNT) return id;
     tide_text key = name, first;
     tide_piece_next(&key, '.', &first);
-    if (key.at && tide_text_is(first, "trainer")) return tide_setting_find_for(key, serves);
+    if (key.at && tide_text_is(first, "trainer")) return tide_setting_find_own(key, serves);
     if (key.at && (tide_text_is(first, "adapter") || tide_setting_method(name).length)) return find_of_adapter(key);
     return TIDE_SET_COUNT;
 }
 
+tide_setting_id tide_setting_find_for(tide_text name, bool serves) {
+    tide_setting_id id = tide_setting_find_own(name, serves);
+    return id < TIDE_SET_COUNT ? id : tide_foreign_setting(name);
+}
+
 tide_setting_id tide_setting_find(tide_text name) {
     return tide_setting_find_for(name, false);
+}
+
+const char *tide_setting_named(tide_arena *arena, tide_text word) {
+    tide_setting_id id = tide_setting_find(word);
+    return id < TIDE_SET_COUNT ? tide_settings[id].name : tide_text_copy(arena, word);
 }
 
 tide_setting_id tide_setting_needs(const tide_setting *setting, tide_text *choices, bool *is_excluded) {
@@ -233,7 +246,7 @@ static bool is_of_group(tide_text group, const char *name) {
 }
 
 const char *tide_setting_nearest(tide_arena *arena, tide_text group, tide_text key) {
-    enum { NAMES_LIMIT = 512 };
+    enum { NAMES_LIMIT = 1024 };
     const char *names[NAMES_LIMIT];
     uint32_t count = 0, prefix = group.length ? (uint32_t)group.length + 1 : 0;
     _Static_assert((int)TIDE_SET_COUNT < (int)NAMES_LIMIT, "all settings are among the names");
@@ -241,9 +254,12 @@ const char *tide_setting_nearest(tide_arena *arena, tide_text group, tide_text k
         if (is_of_group(group, tide_settings[id].name)) names[count++] = tide_settings[id].name + prefix;
     for (unsigned id = 0; id < TIDE_SET_COUNT; id++) {
         tide_text rest = tide_text_of(tide_settings[id].aliases), alias;
+        uint32_t at = 0;
         if (!is_of_group(group, tide_settings[id].name)) continue;
         while (tide_piece_next(&rest, '|', &alias))
             if (alias.length && count < NAMES_LIMIT) names[count++] = tide_text_copy(arena, alias);
+        while ((alias = tide_foreign_key_of((tide_setting_id)id, &at)).length && count < NAMES_LIMIT)
+            names[count++] = tide_text_copy(arena, alias);
     }
     tide_text lowered = tide_text_of(tide_lowered(arena, key));
     const char *near = tide_nearest(lowered, names, count);

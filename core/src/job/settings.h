@@ -39,12 +39,16 @@ extern const tide_setting tide_settings[TIDE_SET_COUNT];
 /* The help of each, in a separate table because the page loads it later. */
 extern const char *const tide_setting_help[TIDE_SET_COUNT];
 
-/* The setting with this name or alias; TIDE_SET_COUNT if there is none. METHOD.KEY is adapter.KEY, and trainer.KEY is
- * KEY unless trainers have an option of their own with this name: trainer.packing. */
+/* The setting with this name or alias, or that a key of another program sets; TIDE_SET_COUNT if there is none.
+ * METHOD.KEY is adapter.KEY, and trainer.KEY is KEY unless trainers have an option of their own with this name:
+ * trainer.packing. */
 tide_setting_id tide_setting_find(tide_text name);
 
 /* The same; an alias of several settings is that of the server if it serves: tp, gpus, rank. */
 tide_setting_id tide_setting_find_for(tide_text name, bool serves);
+
+/* The same, without keys of other programs (foreign_keys.h). */
+tide_setting_id tide_setting_find_own(tide_text name, bool serves);
 
 /* Names of parallel.dp that stand for the number of all GPUs, which tensor, pipeline and context parallel ranks divide:
  * torch.distributed's world size. */
@@ -95,6 +99,9 @@ bool tide_setting_has_choice(const tide_setting *setting, tide_text value);
 
 /* A value as canonical text, or NULL after an error at /settings/NAME. */
 const char *tide_setting_read(tide_arena *arena, tide_setting_id id, tide_text value, tide_diagnostics *diags);
+
+/* 8192 for "8k", as people write lengths in tokens; 0: the setting is not one, or the value another. */
+int64_t tide_setting_tokens(tide_setting_id id, tide_text value);
 
 /* Numbers separated by commas, canonical. */
 tide_counts tide_counts_of(tide_arena *arena, tide_text list);

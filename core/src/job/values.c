@@ -29,22 +29,37 @@ static bool value_is_unset(const value_reader *r) {
            tide_text_same(r->given, TIDE_TEXT("default"));
 }
 
-/* "8k" is 8192 in words, "10GiB" a number of bytes: as a value the number must be written out. NULL: it is neither. */
-static const char *remedy_of_thousands(const value_reader *r) {
+/* "8k" is 8192, "10GiB" a number of bytes; 0: it is neither, or more than the setting takes. */
+static int64_t thousands_of(const tide_setting *setting, tide_text given) {
     static const char units[] = "kmgt";
     size_t digits = 0;
-    while (digits < r->given.length && strchr("0123456789.", r->given.at[digits])) digits++;
-    tide_text unit = {r->given.at + digits, r->given.length - digits};
+    while (digits < given.length && strchr("0123456789.", given.at[digits])) digits++;
+    tide_text unit = {given.at + digits, given.length - digits};
     const char *letter = unit.length ? strchr(units, unit.at[0] | ' ') : NULL;
     bool is_unit =
         letter && (unit.length == 1 || tide_text_same((tide_text){unit.at + 1, unit.length - 1}, TIDE_TEXT("b")) ||
                    tide_text_same((tide_text){unit.at + 1, unit.length - 1}, TIDE_TEXT("ib")));
     int64_t pico;
-    if (!is_unit || tide_decimal_read(&pico, (tide_text){r->given.at, digits}) != TIDE_DECIMAL_OK) return NULL;
+    if (!is_unit || tide_decimal_read(&pico, (tide_text){given.at, digits}) != TIDE_DECIMAL_OK) return 0;
     int64_t size = INT64_C(1) << 10 * (letter - units + 1), whole = pico / TIDE_PICO;
-    if (whole > r->setting->most / size) return NULL;
+    if (whole > setting->most / size) return 0;
     int64_t value = whole * size + pico % TIDE_PICO / 1000000 * size / (TIDE_PICO / 1000000);
-    return value < 1 || value > r->setting->most ? NULL : tide_format(r->arena, "write %" PRId64, value);
+    return value > setting->most ? 0 : value;
+}
+
+/* As a value the number must be written out, except where it is a length in tokens (tide_setting_tokens). */
+static const char *remedy_of_thousands(const value_reader *r) {
+    int64_t value = thousands_of(r->setting, r->given);
+    return value ? tide_format(r->arena, "write %" PRId64, value) : NULL;
+}
+
+int64_t tide_setting_tokens(tide_setting_id id, tide_text value) {
+    const tide_setting *setting = &tide_settings[id];
+    value = tide_trimmed(value);
+    bool is_length = setting->type == TIDE_SETTING_INT && tide_text_is(tide_text_of(setting->unit), "tokens");
+    /* vLLM reads 8k as 8000 and 8K as 8192 */
+    bool is_plain = value.length && (value.at[value.length - 1] | ' ') == 'k' && !tide_setting_is_of_server(id);
+    return is_length && is_plain ? thousands_of(setting, value) : 0;
 }
 
 /* "2xl40s": a count and a GPU. */

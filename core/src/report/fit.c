@@ -113,7 +113,7 @@ static bool write_largest(tide_writer *w, const tide_query *q, const char *knob,
 }
 
 bool tide_write_fit(tide_writer *w, const tide_query *q, tide_text knob, tide_text by, tide_diagnostics *diags) {
-    const char *name = tide_text_copy(q->arena, knob.length ? knob : TIDE_TEXT("batch"));
+    const char *name = tide_setting_named(q->arena, knob.length ? knob : TIDE_TEXT("batch"));
     const char *equals = by.length ? memchr(by.at, '=', by.length) : NULL;
     if (by.length && !equals)
         return tide_error(diags, TIDE_ERR_REQUEST, "/by", "must be a setting with values",

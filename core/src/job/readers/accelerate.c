@@ -9,15 +9,8 @@
 /* ---- accelerate.utils.DeepSpeedPlugin ---- */
 
 static const tide_key_row plugin_rows[] = {
-    KEY_SAYS("deepspeed_config_file", deepspeed, ""),
-    KEY_SAYS("zero_stage", zero_stage, ""),
-    KEY_SETS("gradient_accumulation_steps", grad_accum, "auto="),
-    KEY_SAYS("gradient_clipping", zero_clip, ""),
-    KEY_SETS("offload_optimizer_device", parallel_offload_optimizer, ""),
-    KEY_SETS("offload_param_device", parallel_offload_param, ""),
-    KEY_SETS("zero3_init_flag", parallel_zero_init, ""),
-    KEY_MATTERS("deepspeed_moe_layer_cls_names", "gathers whole modules at once", ""),
-    KEY_MATTERS("enable_msamp", "computes in fp8", ""),
+#include "job/readers/keys/deepspeed_plugin.def"
+
     KEY_NEUTRAL("*"),
 };
 
@@ -52,31 +45,7 @@ const tide_key_table tide_deepspeed_plugin_keys = {
  */
 
 static const tide_key_row fsdp_rows[] = {
-    KEY_SAYS("version", fsdp_version, ""),
-    KEY_SAYS("sharding_strategy", fsdp_strategy, ""),
-    KEY_SAYS("reshard_after_forward", fsdp_reshard, ""),
-    KEY_SAYS("auto_wrap_policy", fsdp_policy, ""),
-    KEY_SETS("offload_params", parallel_offload, ""),
-    KEY_SETS("cpu_offload", parallel_offload, ""),
-    KEY_SETS("offload", parallel_offload, ""),
-    KEY_SETS("backward_prefetch", parallel_backward_prefetch,
-             "no_prefetch=none|1=BACKWARD_PRE|2=BACKWARD_POST|backward_pre=BACKWARD_PRE|backward_post=BACKWARD_POST"),
-    KEY_SETS("backward_prefetch_policy", parallel_backward_prefetch,
-             "no_prefetch=none|backward_pre=BACKWARD_PRE|backward_post=BACKWARD_POST"),
-    KEY_SETS("forward_prefetch", parallel_forward_prefetch, ""),
-    KEY_SETS("use_orig_params", parallel_use_orig_params, ""),
-    KEY_SETS("sync_module_states", parallel_sync_module_states, ""),
-    KEY_SETS("limit_all_gathers", parallel_limit_all_gathers, ""),
-    KEY_SAYS("activation_checkpointing", fsdp_checkpointing, ""),
-    KEY_MATTERS("activation_checkpointing_offload", "keeps activations on the host", ""),
-    KEY_MATTERS("min_num_params", "wraps modules by size", "0"),
-    KEY_MATTERS("ignored_modules", "leaves modules out", ""),
-    KEY_MATTERS("xla*", "is for TPUs", ""),
-    KEY_MATTERS("mixed_precision_policy", "sets other types", ""),
-    KEY_SETS("transformer_layer_cls_to_wrap|transformer_cls_names_to_wrap", parallel_transformer_cls_names_to_wrap, ""),
-    KEY_SAYS("cpu_ram_efficient_loading", fsdp_ram_efficient, ""),
-    KEY_SAYS("state_dict_type", state_dict_type, ""),
-    KEY_NEUTRAL("final_state_dict_type"),
+#include "job/readers/keys/fsdp.def"
 };
 
 const tide_key_table tide_fsdp_keys = {.rows = fsdp_rows, .count = TIDE_COUNT_OF(fsdp_rows), .prefix = "fsdp_"};
@@ -107,31 +76,7 @@ static const tide_key_table parallelism_keys = {
 /* ---- accelerate config ---- */
 
 static const tide_key_row accelerate_rows[] = {
-    KEY_SAYS("distributed_type", distributed, ""),
-    KEY_SAYS("num_processes", processes, "-1="),
-    KEY_SAYS("num_machines", machines, ""),
-    KEY_SAYS("mixed_precision", mixed, "no=none|false=none"),
-    KEY_HOLDS("deepspeed_config", tide_deepspeed_plugin_keys),
-    KEY_HOLDS("fsdp_config", tide_fsdp_keys),
-    KEY_MATTERS("megatron_lm_config", "trains with Megatron-LM", ""),
-    KEY_HOLDS("parallelism_config", parallelism_keys),
-    KEY_MATTERS("fp8_config", "computes in fp8", ""),
-    KEY_MATTERS("dynamo_config", "fuses kernels", ""),
-    KEY_MATTERS("dynamo_backend", "fuses kernels", "no"),
-    KEY_MATTERS("use_cpu", "does not train on a GPU", ""),
-    KEY_NEUTRAL("compute_environment"),
-    KEY_NEUTRAL("machine_rank"),
-    KEY_NEUTRAL("gpu_ids"),
-    KEY_NEUTRAL("main_*"),
-    KEY_NEUTRAL("rdzv_backend"),
-    KEY_NEUTRAL("same_network"),
-    KEY_NEUTRAL("enable_cpu_affinity"),
-    KEY_NEUTRAL("downcast_bf16"),
-    KEY_NEUTRAL("tpu_*"),
-    KEY_NEUTRAL("mpirun_config"),
-    KEY_NEUTRAL("command*"),
-    KEY_NEUTRAL("fp16"),
-    KEY_NEUTRAL("debug"),
+#include "job/readers/keys/accelerate.def"
 };
 
 const tide_key_table tide_accelerate_keys = {.rows = accelerate_rows, .count = TIDE_COUNT_OF(accelerate_rows)};

@@ -7,13 +7,16 @@
 #ifndef TIDE_JOB_READERS_CLAIMS_H
 #define TIDE_JOB_READERS_CLAIMS_H
 
+#include "job/readers/key_values.h"
 #include "job/readers/readers.h"
 
 /* What several keys decide together. */
 typedef enum tide_fact {
     TIDE_FACT_NONE,
 #define TIDE_FACT(name) TIDE_FACT_##name,
+#define TIDE_FACT_SAID(name, remedy) TIDE_FACT_##name,
 #include "job/readers/facts.def"
+#undef TIDE_FACT_SAID
 #undef TIDE_FACT
     TIDE_FACT_COUNT
 } tide_fact;
@@ -53,15 +56,6 @@ typedef struct tide_key_row {
     { .key = key_, .rule = TIDE_RULE_SAYS, .fact = TIDE_FACT_##fact_, .values = values_ }
 #define KEY_SAYS_OF(trainers_, key_, fact_, values_)                                                                   \
     { .key = key_, .rule = TIDE_RULE_SAYS, .fact = TIDE_FACT_##fact_, .values = values_, .trainers = trainers_ }
-/* Values of keys that several programs share. */
-#define KEY_ATTENTION                                                                                                  \
-    "flash_attention_3~sdpa|flash_attention_4~sdpa|fa3~sdpa|*flash-attn3~sdpa|*flash-attn4~sdpa|"                      \
-    "flash_attention_*=sdpa|flash_attn*=sdpa|flash=sdpa|kernels-community/*=sdpa|flex_attention~sdpa|xformers~sdpa|"   \
-    "sage~sdpa|fp8~sdpa|auto="
-#define KEY_OPTIMIZERS                                                                                                 \
-    "adamw_torch_8bit~adamw8bit|adamw_torch_4bit~adamw8bit|ao_adamw_8bit~adamw8bit|ao_adamw_4bit~adamw8bit|"           \
-    "ao_adamw_fp8~adamw8bit|optimi_adamw~adamw_single|flash_adamw~adamw8bit"
-
 /* No effect on memory. */
 #define KEY_NEUTRAL(key_)                                                                                              \
     { .key = key_, .rule = TIDE_RULE_NEUTRAL }
@@ -75,8 +69,6 @@ typedef struct tide_key_row {
 /* The same, but no figure would be right: the file is refused. */
 #define KEY_REFUSED(key_, matter_, values_)                                                                            \
     { .key = key_, .rule = TIDE_RULE_REFUSED, .matter = matter_, .values = values_ }
-#define NEAR_RING_ATTENTION                                                                                            \
-    "near to it: parallel.kind=fsdp2 with parallel.cp and trainer=hf or sft, ring attention as accelerate has it"
 #define KEY_REFUSED_NEAR(key_, matter_, values_, near_)                                                                \
     { .key = key_, .rule = TIDE_RULE_REFUSED, .matter = matter_, .values = values_, .near = near_ }
 /* The same about the model; has no effect if its configuration is given. */
@@ -235,9 +227,9 @@ void tide_deepspeed_read(tide_claims *c);
 /* Tables and readers that others use. */
 extern const tide_key_table tide_trainer_keys, tide_model_keys, tide_fsdp_keys, tide_deepspeed_plugin_keys,
     tide_accelerate_keys;
-extern const tide_reader tide_deepspeed_reader, tide_llama_factory_reader, tide_llama_factory_v1_reader,
-    tide_ms_swift_reader, tide_trainer_reader, tide_megatron_reader, tide_megatron_bridge_reader, tide_nemo_reader,
-    tide_torchtune_reader, tide_torchtitan_reader, tide_trl_command_reader, tide_launched_reader, tide_verl_reader,
-    tide_openrlhf_reader, tide_nemo_rl_reader;
+extern const tide_reader tide_axolotl_reader, tide_deepspeed_reader, tide_llama_factory_reader,
+    tide_llama_factory_v1_reader, tide_ms_swift_reader, tide_trainer_reader, tide_megatron_reader,
+    tide_megatron_bridge_reader, tide_nemo_reader, tide_torchtune_reader, tide_torchtitan_reader,
+    tide_trl_command_reader, tide_launched_reader, tide_verl_reader, tide_openrlhf_reader, tide_nemo_rl_reader;
 
 #endif

@@ -4,22 +4,6 @@
 
 #include <string.h>
 
-/* Whether a value is in `list`, what it stands for, and whether that is only similar. */
-static bool key_value_listed(const char *list, const char *value, tide_text *taken, bool *is_near) {
-    tide_text rest = tide_text_of(list), piece;
-    while (tide_piece_next(&rest, '|', &piece)) {
-        size_t length = 0;
-        while (length < piece.length && piece.at[length] != '=' && piece.at[length] != '~') length++;
-        bool has_taken = length < piece.length;
-        if (!tide_text_matches(tide_text_of(value), (tide_text){piece.at, length})) continue;
-        if (taken)
-            *taken = has_taken ? (tide_text){piece.at + length + 1, piece.length - length - 1} : tide_text_of("");
-        if (is_near) *is_near = has_taken && piece.at[length] == '~';
-        return true;
-    }
-    return false;
-}
-
 static bool is_off(const tide_json *value) {
     if (value->kind == TIDE_JSON_STRING) return value->text.length == 0;
     if (value->kind == TIDE_JSON_BOOL) return !value->is_true;
@@ -72,7 +56,7 @@ static void say_key(tide_claims *c, const tide_key_row *row, const char *key, co
     }
     tide_text taken = tide_text_of(text);
     bool is_near = false;
-    key_value_listed(row->values, tide_lowered(c->arena, taken), &taken, &is_near);
+    tide_key_value_listed(row->values, tide_lowered(c->arena, taken), &taken, &is_near);
     const char *said = tide_text_copy(c->arena, taken);
     if (is_near)
         tide_report(c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, tide_claims_place(c, key),
@@ -93,8 +77,8 @@ static void say_key(tide_claims *c, const tide_key_row *row, const char *key, co
 static bool is_listed_off(const tide_claims *c, const tide_key_row *row, const tide_json *value) {
     const char *text = tide_argument_value(c->arena, value);
     if (is_off(value)) return true;
-    if (text && (key_value_listed(row->values, text, NULL, NULL) ||
-                 key_value_listed(row->values, tide_lowered(c->arena, tide_text_of(text)), NULL, NULL) ||
+    if (text && (tide_key_value_listed(row->values, text, NULL, NULL) ||
+                 tide_key_value_listed(row->values, tide_lowered(c->arena, tide_text_of(text)), NULL, NULL) ||
                  strcmp(text, "none") == 0))
         return true;
     if (value->kind != TIDE_JSON_ARRAY) return false;
