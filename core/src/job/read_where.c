@@ -245,6 +245,7 @@ static const struct {
     {MEGATRON, TIDE_SET_parallel_overlap_p2p, is_interleaved, " without parallel.virtual_stages"},
     {MEGATRON, TIDE_SET_parallel_microbatch_group, is_interleaved, " without parallel.virtual_stages"},
     {MEGATRON, TIDE_SET_parallel_account_embedding, is_pipelined, " with parallel.pp=1"},
+    {MEGATRON, TIDE_SET_parallel_deallocate_pipeline_outputs, is_pipelined, " with parallel.pp=1"},
     {MEGATRON, TIDE_SET_parallel_first_stage_layers, is_pipelined, " with parallel.pp=1"},
     {MEGATRON, TIDE_SET_parallel_last_stage_layers, is_pipelined, " with parallel.pp=1"},
     {MEGATRON, TIDE_SET_parallel_account_loss, is_pipelined, " with parallel.pp=1"},

@@ -81,7 +81,7 @@ static void forward_step(tide_megatron *g, int64_t chunk, tide_tensor *input, ti
 /* deallocate_output_tensor(): only its graph is still needed. */
 static void deallocate_output_tensor(tide_megatron *g, tide_tensor *out) {
     tide_machine *m = g->w->model->m;
-    if (!out) return;
+    if (!out || !g->w->job->parallel_deallocate_pipeline_outputs) return;
     m->op = "deallocate_output_tensor";
     tide_tensor *one = tide_flat(m, 1, (tide_dtype)out->dtype);
     tide_set_data(m, out, one);

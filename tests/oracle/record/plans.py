@@ -252,6 +252,7 @@ class Megatron(Plan):
     query_key_layer_scaling: bool = False  # of te: with NVTE_APPLY_QK_LAYER_SCALING
     cross_entropy_fusion: Literal["native", "te", "te_in_place"] | None = None  # te_in_place: as releases that
     # overwrote the logits
+    make_vocab_size_divisible_by: int = 128  # for each tensor parallel rank
     extra_tokens: int = 0  # added by the tokenizer to the vocabulary before it is padded
     attention_mask: bool = False  # the loader makes an attention mask
     cp_comm_type: Literal["p2p", "all_gather", "a2a"] = "p2p"
@@ -270,6 +271,7 @@ class Megatron(Plan):
     input_jitter_eps: float | None = None  # noise on what the router sees
     force_load_balancing: bool = False  # random logits in place of the router's
     optimizer_instances: int = 1  # replicas of the distributed optimizer's shards
+    deallocate_pipeline_outputs: bool = True  # a stage keeps only the graph of what it has sent
     microbatch_group: int | None = None  # micro-batches that a chunk runs in a row (pp)
     per_token_loss: bool = False  # gradients are divided by tokens after backward
     decoupled_lr: float | None = None  # of the embedding and the head

@@ -79,7 +79,7 @@ def kind_of(plan: Given) -> str:
         return f"{kind}_fp8"
     if kind not in ("native", "megatron"):
         return kind
-    parts = [part for part, ranks in (("_experts", "ep"), ("_cp", "cp")) if plan.get(ranks, 1) > 1]
+    parts = [part for part, ranks in (("_experts", "ep"), ("_cp", "cp"), ("_pp", "pp")) if plan.get(ranks, 1) > 1]
     return kind + next(iter(parts), "")
 
 

@@ -2,6 +2,7 @@
 /* Megatron-Bridge's ConfigContainer as YAML: run_config.yaml or the output of ConfigContainer.to_yaml(), and overrides
  * of a recipe (src/megatron/bridge/training/config.py, models/gpt_provider.py, training/mixed_precision.py,
  * training/comm_overlap.py). */
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/units.h"
@@ -19,7 +20,7 @@ static const tide_key_row bridge_model_rows[] = {
     KEY_SETS("overlap_p2p_comm", parallel_overlap_p2p, ""),
     KEY_REFUSED("transformer_impl", "builds layers without Transformer Engine", "transformer_engine"),
     KEY_REFUSED("teacher|kd_config", "trains with an additional model", ""),
-    KEY_MATTERS("make_vocab_size_divisible_by", "pads the vocabulary to another size", "128"),
+    KEY_SETS("make_vocab_size_divisible_by", parallel_make_vocab_size_divisible_by, ""),
     KEY_NEUTRAL("_target_|should_pad_vocab|parallel_output|scatter_embedding_sequence_parallel|generation_config"),
     KEY_NEUTRAL("transformer_layer_spec|hf_model_id|hf_model_revision|use_arbitrary_attention_mask|_pg_collection"),
 };
@@ -59,8 +60,7 @@ static const tide_key_row bridge_ddp_rows[] = {
     KEY_SETS("overlap_grad_reduce", parallel_overlap_grad_reduce, ""),
     KEY_SETS("overlap_param_gather", parallel_overlap_param_gather, ""),
     KEY_SETS("bucket_size", parallel_bucket_size, ""),
-    KEY_REFUSED("use_megatron_fsdp|use_custom_fsdp|data_parallel_sharding_strategy|outer_dp_sharding_strategy",
-                "shards the parameters", "no_shard"),
+    KEY_REFUSED("use_megatron_fsdp|use_custom_fsdp", "shards the parameters", ""),
     KEY_SETS("num_distributed_optimizer_instances", parallel_optimizer_instances, ""),
     KEY_REFUSED("nccl_ub|reduce_scatter_with_fp32_accumulation|pad_buckets_for_high_nccl_busbw|num_buckets|"
                 "param_name_patterns_for_fp32_local_accumulation|delay_wgrad_compute",
@@ -261,23 +261,15 @@ static void make_model_of_provider(tide_claims *c, const tide_claims_file *file)
     const tide_json *model = tide_json_at(file->root, "model");
     const char *activation = tide_option_word(model, "activation_func", "torch.nn.functional.gelu");
     bool is_gated = tide_option_is_on(model, "gated_linear_unit", false);
-    int64_t vocabulary = tide_option_size(model, "vocab_size", 0),
-            cut = 128 * tide_option_size(model, "tensor_model_parallel_size", 1);
     if (tide_claims_have_model(c) || !tide_option_size(model, "num_layers", 0)) return;
     const char *squared = "megatron.core.activations.squared_relu";
     if (!tide_option_is_one_of(c, "model/activation_func", activation,
                                is_gated ? "torch.nn.functional.silu"
                                         : tide_format(c->arena, "torch.nn.functional.gelu|%s", squared)))
         return;
-    if (vocabulary % cut && !tide_option_is_on(model, "should_pad_vocab", true)) {
-        tide_claims_refuse(c, TIDE_ERR_UNSUPPORTED, "model/should_pad_vocab",
-                           "a vocabulary that is not padded to 128 rows for each tensor parallel rank is not described",
-                           "should_pad_vocab: true is");
-        return;
-    }
     tide_gpt gpt = tide_gpt_of_options(c, model);
     gpt.keys = FIELDS_OF_GPT;
-    gpt.vocabulary = vocabulary;
+    gpt.vocabulary = tide_option_size(model, "vocab_size", 0);
     gpt.is_gated = is_gated;
     gpt.activation = is_gated ? "silu" : strcmp(activation, squared) == 0 ? "squared_relu" : "gelu";
     gpt.has_bias = tide_option_is_on(model, "add_bias_linear", true);
@@ -292,15 +284,26 @@ static void check_provider(tide_claims *c, const tide_json *model) {
         const char *key, *what;
     } rows[] = {{"parallel_output", "gathers the logits"},
                 {"scatter_embedding_sequence_parallel", "keeps whole embeddings"},
-                {"deallocate_pipeline_outputs", "keeps what a stage has sent"},
                 {"clone_scatter_output_in_embedding", "keeps embeddings as they are scattered"}};
-    bool matters[] = {true, true, tide_option_size(model, "pipeline_model_parallel_size", 1) > 1,
-                      tide_option_is_on(model, "sequence_parallel", false)};
+    bool matters[] = {true, true, tide_option_is_on(model, "sequence_parallel", false)};
     for (size_t i = 0; i < TIDE_COUNT_OF(rows); i++)
         if (!tide_option_is_on(model, rows[i].key, true) && matters[i])
             tide_claims_refuse(c, TIDE_ERR_UNSUPPORTED, tide_format(c->arena, "model/%s", rows[i].key),
                                tide_format(c->arena, "%s=false %s, which is not described", rows[i].key, rows[i].what),
                                NULL);
+}
+
+/* GPTModelProvider.provide(): the vocabulary is only padded with should_pad_vocab. */
+static void settle_vocabulary(tide_claims *c, const tide_json *model) {
+    int64_t vocabulary = tide_option_size(model, "vocab_size", 0),
+            ranks = tide_option_size(model, "tensor_model_parallel_size", 1);
+    if (tide_option_is_on(model, "should_pad_vocab", true)) return;
+    tide_megatron_mark_used(c, "model/should_pad_vocab");
+    tide_megatron_force(c, TIDE_SET_parallel_make_vocab_size_divisible_by, "1");
+    if (vocabulary % ranks)
+        tide_claims_refuse(c, TIDE_ERR_CONFLICT, "model/vocab_size",
+                           tide_format(c->arena, "\"%" PRId64 " is not divisible by %" PRId64 "\"", vocabulary, ranks),
+                           "give a divisor as tensor_model_parallel_size, or should_pad_vocab: true");
 }
 
 /* Types of parameters and of what stages send; MixedPrecisionConfig.setup() overrides those of the model. */
@@ -372,6 +375,7 @@ static void settle_bridge(tide_claims *c) {
     make_model_of_provider(c, file);
     check_provider(c, tide_json_at(root, "model"));
     check_types(c, root);
+    settle_vocabulary(c, tide_json_at(root, "model"));
     tide_megatron_settle_momentum(c, optimizer);
     tide_megatron_mark_used(c, "model/cross_entropy_loss_fusion");
     if (tide_option_is_on(optimizer, "optimizer_cpu_offload", false))

@@ -252,6 +252,22 @@ void tide_megatron_settle_loss(tide_claims *c) {
     c->facts[TIDE_FACT_loss_type]->effect = TIDE_KEY_USED;
 }
 
+/* Options that are only read with FP8, and described with their defaults alone. */
+static void check_fp8(tide_claims *c) {
+    static const struct {
+        const char *key, *value, *what;
+    } rows[] = {{"fp8_wgrad", "false", "multiplies some products in another type"},
+                {"first_last_layers_bf16", "true", "computes some layers in bf16"}};
+    for (const tide_file_key *entry = c->at->summary->first; entry; entry = entry->next)
+        for (size_t i = 0; i < TIDE_COUNT_OF(rows); i++)
+            if (tide_text_ends(tide_text_of(entry->key), tide_text_of(rows[i].key)) &&
+                strcmp(entry->value, rows[i].value) == 0)
+                tide_claims_refuse(
+                    c, TIDE_ERR_UNSUPPORTED, entry->key,
+                    tide_format(c->arena, "%s=%s %s, which is not described", rows[i].key, rows[i].value, rows[i].what),
+                    NULL);
+}
+
 /* A recipe is only read with a format; otherwise it is the framework's default. */
 void tide_megatron_settle_fp8(tide_claims *c, const char *otherwise) {
     if (!c->facts[TIDE_FACT_fp8_format]) {
@@ -260,11 +276,7 @@ void tide_megatron_settle_fp8(tide_claims *c, const char *otherwise) {
         return;
     }
     tide_imply(c, TIDE_SET_parallel_fp8, otherwise);
-    for (const tide_file_key *entry = c->at->summary->first; entry; entry = entry->next)
-        if (tide_text_ends(tide_text_of(entry->key), TIDE_TEXT("fp8_wgrad")) && strcmp(entry->value, "false") == 0)
-            tide_claims_refuse(c, TIDE_ERR_UNSUPPORTED, entry->key,
-                               "fp8_wgrad=false multiplies some products in another type, which is not described",
-                               NULL);
+    check_fp8(c);
     c->facts[TIDE_FACT_fp8_format]->effect = TIDE_KEY_USED;
 }
 

@@ -69,7 +69,7 @@ static const tide_key_row nemo_model_rows[] = {
     KEY_REFUSED("drop_layers|headscale|transformer_block_type|openai_gelu|scale_positional_embedding|onnx_safe|"
                 "mcore_customization_config",
                 "has other layers", "pre_ln"),
-    KEY_MATTERS("make_vocab_size_divisible_by", "pads the vocabulary to another size", "128"),
+    KEY_SETS("make_vocab_size_divisible_by", parallel_make_vocab_size_divisible_by, ""),
     KEY_MATTERS("fp8_params", "gathers in fp8", ""),
     KEY_NEUTRAL("fp8_e4m3|fp8_hybrid|distribute_saved_activations"),
     KEY_NEUTRAL("mcore_gpt|megatron_amp_O2|tokenizer|fsdp_*|rampup_batch_size|skip_train"),

@@ -112,7 +112,7 @@ def layout_of(case: Case, plan: Megatron) -> dict[str, Any]:
         "account_for_loss_in_pipeline_split": plan.account_loss,
         "overlap_p2p_comm": overlaps,
         "batch_p2p_comm": not overlaps,
-        "deallocate_pipeline_outputs": True,
+        "deallocate_pipeline_outputs": plan.deallocate_pipeline_outputs,
         "cp_comm_type": plan.cp_comm_type if plan.cp > 1 else None,
         "microbatch_group_size_per_vp_stage": plan.microbatch_group or plan.pp,
         "calculate_per_token_loss": plan.per_token_loss,
@@ -247,9 +247,8 @@ def shape_of_mla(config: Config) -> dict[str, Any]:
 
 
 def vocabulary_of(config: Config, plan: Megatron) -> int:
-    """As the training script pads it (--make-vocab-size-divisible-by): to a multiple of 128 per tensor parallel
-    rank."""
-    unit = 128 * plan.tp
+    """As the training script pads it."""
+    unit = plan.make_vocab_size_divisible_by * plan.tp
     return -(-(config["vocab_size"] + plan.extra_tokens) // unit) * unit
 
 
