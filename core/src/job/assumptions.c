@@ -41,7 +41,7 @@ static void assume_data(tide_job_builder *b) {
                            (long long)b->job->batch, (long long)b->job->trainer_num_generations));
     if (config_has(b, "vocab_size")) {
         bool has_lengths = tide_job_has_lengths(b->job);
-        if (!tide_trainer_generates(b->job) && !has_lengths) assume(b, TIDE_SET_seq, "512 tokens of text per sample");
+        if (!tide_trainer_completes(b->job) && !has_lengths) assume(b, TIDE_SET_seq, "512 tokens of text per sample");
         if (!has_lengths) assume(b, TIDE_SET_padding, "no padding mask: every sample fills seq");
     }
     if (tide_json_at(config, "image_token_index") || tide_json_at(config, "image_token_id"))
@@ -146,7 +146,7 @@ static void assume_trainer(tide_job_builder *b) {
     const char *own = "";
     for (size_t i = 0; i < TIDE_COUNT_OF(rows); i++) {
         bool is_own = (!rows[i].is_of_trl || tide_trainer_is_of_trl(job)) &&
-                      (!rows[i].is_of_rows || (!tide_trainer_generates(job) && !tide_job_has_lengths(job)));
+                      (!rows[i].is_of_rows || (!tide_trainer_completes(job) && !tide_job_has_lengths(job)));
         if (is_own && !b->arguments.is_given[rows[i].id])
             own = tide_format(b->arena, "%s %s=%s", own, tide_settings[rows[i].id].name, rows[i].value);
     }

@@ -239,6 +239,8 @@ typedef struct tide_variable {
 /* ---- trainers.c: TRL's trainers that generate what they learn from (GRPO, RLOO) ---- */
 
 bool tide_trainer_generates(const tide_job *job);
+/* Whether rows are a prompt and what the model adds to it (GRPO, RLOO, online DPO). */
+bool tide_trainer_completes(const tide_job *job);
 /* Whether it learns from the logits of another model (GKD). */
 bool tide_trainer_distils(const tide_job *job);
 /* Whether it learns from answers that the model or its teacher generates. */

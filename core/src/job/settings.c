@@ -7,6 +7,7 @@
 
 #include "base/units.h"
 #include "job/foreign_keys.h"
+#include "job/trainers.h"
 #include "lang/lang.h"
 
 /* ---- choices ---- */

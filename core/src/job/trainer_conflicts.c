@@ -132,8 +132,8 @@ static void check_rollouts(tide_job_builder *b) {
             tide_format(b->arena, "rows have %lld tokens: trainer.prompt_length and trainer.max_completion_length",
                         (long long)total),
             "leave it out");
-    check_groups(b);
-    check_vllm_generation(b);
+    if (tide_trainer_generates(job)) check_groups(b);
+    if (tide_trainer_generates(job)) check_vllm_generation(b);
     tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_trainer),
                 job->trainer_use_vllm
                     ? "every completion has the maximum length; rewards are functions without a model on the GPU"
@@ -169,7 +169,7 @@ static void check_lengths(tide_job_builder *b) {
             b, TIDE_ERR_UNSUPPORTED, TIDE_SET_lengths,
             tide_format(b->arena, "is not described with parallel.kind=%s", job->values[TIDE_SET_parallel_kind]),
             "give seq");
-    if (job->packing || tide_trainer_generates(job))
+    if (job->packing || tide_trainer_completes(job))
         tide_builder_refuse(
             b, TIDE_ERR_UNSUPPORTED, TIDE_SET_lengths,
             job->packing ? "packed rows all have seq tokens"
@@ -459,7 +459,7 @@ static void check_trainer(tide_job_builder *b) {
     check_trl_version(b, kind);
     check_factory(b, kind);
     const tide_trainer_traits *traits = tide_trainer_traits_of(job);
-    bool scores_tokens = tide_trainer_is_of_trl(job) && !traits->scores_rows && !traits->generates;
+    bool scores_tokens = tide_trainer_is_of_trl(job) && !traits->scores_rows && !tide_trainer_completes(job);
     if (scores_tokens && (job->seq < 2 || job->trainer_prompt_length >= job->seq))
         tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer_prompt_length,
                             "leaves no room in seq for scored tokens", "give a larger seq");
@@ -478,7 +478,7 @@ static void check_trainer(tide_job_builder *b) {
         tide_report(b->diags, TIDE_WARNING, TIDE_ERR_NO_EFFECT, tide_builder_place(b, TIDE_SET_kbit_prepare),
                     tide_format(b->arena, "has no effect with %s, which prepares the model itself", kind), NULL);
     tide_check_trl_conflicts(b, kind);
-    if (tide_trainer_generates(job)) check_rollouts(b);
+    if (tide_trainer_completes(job)) check_rollouts(b);
     if (tide_trainer_answers_prompts(job)) check_prompt(b, job->trainer_prompt_length);
     check_loss_type(b, kind);
     if (job->offload_activations != TIDE_offload_activations_none && !traits->offloads_activations)
@@ -507,7 +507,7 @@ static void check_evaluation(tide_job_builder *b) {
     const char *kind = tide_format(b->arena, "trainer=%s", job->values[TIDE_SET_trainer]);
     bool keeps = job->trainer_compute_metrics && !job->trainer_prediction_loss_only && !job->trainer_batch_eval_metrics;
     int64_t batch = job->trainer_per_device_eval_batch_size;
-    if (tide_trainer_generates(job) || !job->labels)
+    if (tide_trainer_completes(job) || !job->labels)
         tide_builder_refuse(
             b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_eval_strategy,
             tide_format(b->arena, "evaluation is not described with %s", job->labels ? kind : "labels=false"),

@@ -62,6 +62,10 @@ bool tide_trainer_generates(const tide_job *job) {
     return tide_trainer_traits_of(job)->generates;
 }
 
+bool tide_trainer_completes(const tide_job *job) {
+    return tide_trainer_traits_of(job)->generates || tide_trainer_traits_of(job)->pairs_completions;
+}
+
 bool tide_trainer_distils(const tide_job *job) {
     return tide_trainer_traits_of(job)->has_teacher;
 }
@@ -145,7 +149,9 @@ bool tide_job_is_reentrant(const tide_job *job) {
 }
 
 bool tide_job_casts_adapters(const tide_job *job) {
-    return job->adapter_autocast_adapter_dtype && !(adapts_under_zero3(job) && job->quant == TIDE_quant_none);
+    bool is_told = adapts_under_zero3(job) && job->quant == TIDE_quant_none && /* autocast_adapter_dtype=False */
+                   !tide_trainer_traits_of(job)->pairs_completions;
+    return job->adapter_autocast_adapter_dtype && !is_told;
 }
 
 bool tide_job_autocasts(const tide_job *job) {

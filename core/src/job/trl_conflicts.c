@@ -88,9 +88,27 @@ static void check_quantised_reward(tide_job_builder *b) {
                         "use autocast=bf16, as RewardConfig does");
 }
 
+/* trl/experimental/online_dpo/online_dpo_trainer.py */
+static void check_online_pairs(tide_job_builder *b) {
+    const tide_job *job = b->job;
+    if (!tide_trainer_traits_of(job)->pairs_completions) return;
+    if (job->parallel_kind == TIDE_parallel_kind_zero3 && job->adapter == TIDE_adapter_none)
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_parallel_kind,
+                            "DeepSpeed ZeRO-3 is enabled and is not compatible with `create_reference_model()`",
+                            "use adapter=lora, which needs no reference model, or zero2");
+    if (job->trainer_use_vllm)
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_use_vllm,
+                            "is not described with trainer=online_dpo, which starts an engine of its own",
+                            "leave it out: transformers' generate() is played");
+    if (job->use_cache == TIDE_use_cache_true_)
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_use_cache, "is not described with trainer=online_dpo",
+                            "leave it out");
+}
+
 void tide_check_trl_conflicts(tide_job_builder *b, const char *kind) {
     check_quantised_reward(b);
     check_synced_reference(b);
     check_distillation(b);
+    check_online_pairs(b);
     check_selective(b, kind);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/rounding.h"
+#include "job/trainers.h"
 #include "lang/lang.h"
 
 /* ---- descriptions ---- */
@@ -261,9 +262,10 @@ static bool needs(const tide_job *job, tide_text name) {
     if (tide_text_is(name, "library/llama_factory_v1")) return job->trainer == TIDE_trainer_llama_factory_v1;
     if (tide_text_is(name, "library/trainers")) return tide_job_has_trainer(job);
     if (tide_text_is(name, "library/generation"))
-        return tide_trainer_generates(job) || tide_trainer_distils(job) || job->trainer_predict_with_generate;
+        return tide_trainer_completes(job) || tide_trainer_distils(job) || job->trainer_predict_with_generate;
     if (tide_text_is(name, "library/value_head")) return tide_trainer_has_value_head(job);
     if (tide_text_is(name, "library/rewards")) return tide_trainer_generates(job);
+    if (tide_text_is(name, "library/online_dpo")) return tide_trainer_traits_of(job)->pairs_completions;
     if (tide_text_is(name, "library/tensor_parallel"))
         return job->parallel_kind == TIDE_parallel_kind_tp || job->parallel_kind == TIDE_parallel_kind_pp ||
                job->parallel_kind == TIDE_parallel_kind_native || tide_trainer_cuts_sequences(job) ||

@@ -2,6 +2,8 @@
 /* trl/trainer/utils.py, create_model_from_path(); trl/models/utils.py, prepare_deepspeed() and prepare_fsdp(). */
 #include "train/reference.h"
 
+#include "job/trainers.h"
+
 /* Exchanges storage and dtype, and for views of a flat parameter their nodes. */
 static void exchange(tide_tensor *one, tide_tensor *other) {
     const tide_tensor was = *one;
@@ -55,13 +57,14 @@ void tide_reference_swap(tide_reference *r) {
 static void make_weights(tide_reference *r) {
     tide_model *model = r->wrapper.model;
     tide_machine *m = model->m;
+    bool is_frozen = tide_trainer_traits_of(r->wrapper.job)->freezes_reference;
     r->count = model->parameter_count + model->buffer_count;
     r->weights = TIDE_NEW(m->arena, tide_tensor *, r->count + 1);
     for (uint32_t i = 0; i < r->count; i++) {
         const tide_tensor *of = weight_at(model, i);
         bool is_upcast = i < model->parameter_count && model->parameters[i].is_upcast;
         r->weights[i] = tide_empty_host(m, of->shape, is_upcast ? model->state.dtype : (tide_dtype)of->dtype);
-        r->weights[i]->requires_grad = of->requires_grad;
+        r->weights[i]->requires_grad = of->requires_grad && !is_frozen;
         r->weights[i]->is_leaf = of->is_leaf;
     }
 }

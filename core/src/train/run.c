@@ -161,7 +161,7 @@ static bool prepare_as_factory(tide_run *run, const tide_job *job) {
 /* trl/experimental/utils.py, peft_module_casting_to_bf16: for what prepare_model_for_kbit_training() cast to fp32. */
 static void cast_embeddings_to_bf16(tide_run *run, const tide_job *job) {
     static const char *const names[] = {"lm_head", "embed_tokens", "wte", "wpe"};
-    if (!tide_trainer_casts_to_bf16(job)) return;
+    if (!tide_trainer_casts_to_bf16(job) || tide_trainer_traits_of(job)->pairs_completions) return;
     tide_machine *m = &run->machine;
     m->op = "peft_module_casting_to_bf16";
     m->state.factor = TIDE_FACTOR_PARAMETER;
@@ -174,6 +174,18 @@ static void cast_embeddings_to_bf16(tide_run *run, const tide_job *job) {
     }
     m->module = 0;
     m->state.factor = TIDE_FACTOR_TEMPORARY;
+}
+
+/* trl/experimental/utils.py, prepare_peft_model(): what is fp32 beside 4-bit weights, with bf16=True. */
+static void cast_all_to_bf16(tide_run *run, const tide_job *job) {
+    tide_model *model = &run->model;
+    if (!tide_trainer_traits_of(job)->pairs_completions || !tide_trainer_casts_to_bf16(job)) return;
+    model->m->op = "param.data.to(torch.bfloat16)";
+    model->m->state.factor = TIDE_FACTOR_PARAMETER;
+    for (uint32_t i = 0; i < model->parameter_count; i++)
+        if (model->parameters[i].tensor->dtype == TIDE_FP32) cast_parameter(model->m, &model->parameters[i], TIDE_BF16);
+    model->m->module = 0;
+    model->m->state.factor = TIDE_FACTOR_TEMPORARY;
 }
 
 /* trl/trainer/sft_trainer.py, __init__: casts adapters on quantised weights to bf16, without DoRA's magnitudes. */
@@ -235,6 +247,7 @@ bool tide_load(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagn
     if (!prepare_as_factory(run, job)) return false;
     cast_adapters_to_bf16(run, job);
     cast_embeddings_to_bf16(run, job);
+    cast_all_to_bf16(run, job);
     tide_count_parameters(run);
     tide_timeline_mark(&m->timeline, 0, TIDE_PHASE_LOAD);
     return !m->has_failed && check_quantised_training(run, job, diags);

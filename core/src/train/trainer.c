@@ -61,6 +61,23 @@ static void put_row(tide_trainer_run *t, int64_t prompt, int64_t seq) {
     t->run->model.setting_changes++;
 }
 
+/* generate() in a training step, by the functions `of` names. Owned by the caller. */
+static tide_value generate_in_step(tide_trainer_run *t, unsigned step, tide_wrapper *wrapper, tide_generation of) {
+    tide_machine *m = &t->run->machine;
+    of.root = t->run->model.root;
+    /* use_cache = not args.gradient_checkpointing, which prepare_peft_model() sets to False where it has enabled it */
+    of.keeps_cache =
+        t->job->checkpointing == TIDE_checkpointing_none || (t->kind->pairs_completions && tide_prepares_kbit(t->job));
+    bool is_spread = wrapper->state || wrapper == &t->wrapper;
+    if (t->strategy->generation_begins && is_spread) t->strategy->generation_begins(wrapper, NULL, 0);
+    tide_value made = tide_generate(t->run, t->job, &of);
+    bool is_in_context = t->kind->has_teacher; /* generate_on_policy_outputs() returns before the context ends */
+    if (is_in_context) tide_timeline_mark(&m->timeline, step, TIDE_PHASE_GENERATE);
+    if (t->strategy->generation_ends && is_spread) t->strategy->generation_ends(wrapper);
+    if (!is_in_context) tide_timeline_mark(&m->timeline, step, TIDE_PHASE_GENERATE);
+    return made;
+}
+
 /* GKDTrainer.generate_on_policy_outputs(): answers take the place of the data's in the batch. */
 static void answer_prompts(tide_trainer_run *t, unsigned step, tide_batch *batch) {
     enum { REPLACED = 3 }; /* input_ids, attention_mask, labels */
@@ -72,23 +89,34 @@ static void answer_prompts(tide_trainer_run *t, unsigned step, tide_batch *batch
     put_row(t, prompt, prompt + job->trainer_max_completion_length);
     tide_value given = tide_list_of_batch(m, batch);
     if (!is_own) tide_teacher_exchange(&t->teacher, &t->run->model);
-    tide_wrapper *wrapper = is_own ? &t->wrapper : &t->teacher.wrapper;
-    const tide_generation of = {.root = t->run->model.root,
-                                .is_wrapped = !is_own || job->adapter == TIDE_adapter_none,
-                                .keeps_cache = job->checkpointing == TIDE_checkpointing_none,
+    const tide_generation of = {.is_wrapped = !is_own || job->adapter == TIDE_adapter_none,
                                 .prompt = prompt,
                                 .begins = "answer_begins",
                                 .ends = "answer_ends",
                                 .given = given};
-    if (t->strategy->generation_begins && wrapper->state) t->strategy->generation_begins(wrapper, NULL, 0);
-    tide_value made = tide_generate(t->run, job, &of);
-    tide_timeline_mark(&m->timeline, step, TIDE_PHASE_GENERATE);
-    if (t->strategy->generation_ends && wrapper->state) t->strategy->generation_ends(wrapper);
+    tide_value made = generate_in_step(t, step, is_own ? &t->wrapper : &t->teacher.wrapper, of);
     if (!is_own) tide_teacher_exchange(&t->teacher, &t->run->model);
     tide_value_release(m, given);
     for (uint32_t i = 0; i < REPLACED && made.kind == TIDE_VALUE_LIST; i++) {
         tide_value_release(m, batch->values[i]);
         batch->values[i] = tide_value_retain(made.list->items[i]);
+    }
+    tide_value_release(m, made);
+    m->module = m->statement = 0;
+}
+
+/* OnlineDPOTrainer._generate(): the batch is made of prompts and completions, which live until the step ends. */
+static void pair_completions(tide_trainer_run *t, unsigned step, tide_batch *batch) {
+    tide_machine *m = &t->run->machine;
+    const tide_generation of = {.is_wrapped = t->job->adapter == TIDE_adapter_none,
+                                .prompt = tide_rollout_prompt(t->run, t->job),
+                                .begins = "pairs_begin",
+                                .ends = "pairs_end",
+                                .given = tide_none()};
+    tide_value made = generate_in_step(t, step, &t->wrapper, of);
+    for (uint32_t i = 0; made.kind == TIDE_VALUE_LIST && i < made.list->count; i++) {
+        batch->names[batch->count] = "";
+        batch->values[batch->count++] = tide_value_retain(made.list->items[i]);
     }
     tide_value_release(m, made);
     m->module = m->statement = 0;
@@ -136,8 +164,9 @@ static void del_inputs(tide_trainer_run *t, tide_batch *batch) {
 static void accelerator_backward(tide_trainer_run *t, unsigned step, tide_tensor *loss) {
     tide_machine *m = &t->run->machine;
     bool has_engine = t->strategy->updates_in_backward;
-    m->op = "div"; /* loss / self.gradient_accumulation_steps */
-    tide_tensor *divided = has_engine ? tide_retain(loss) : tide_scale(m, loss);
+    m->op = "div";                                            /* loss / self.gradient_accumulation_steps */
+    bool is_mean = has_engine && !t->kind->pairs_completions; /* training_step() passes scale_wrt_gas=False */
+    tide_tensor *divided = is_mean ? tide_retain(loss) : tide_scale(m, loss);
     tide_tensor *scaled = t->wrapper.scaler ? tide_scaler_scale(&t->run->model, t->wrapper.scaler, divided) : NULL;
     if (t->strategy->backward)
         t->strategy->backward(&t->wrapper, scaled ? scaled : divided);
@@ -181,6 +210,18 @@ static tide_value take_floats_to_half(tide_trainer_run *t, tide_batch *inputs) {
     return made;
 }
 
+/* The end of a training_step() that computes the loss itself: return loss.detach() / gradient_accumulation_steps. */
+static tide_tensor *end_locals(tide_trainer_run *t, tide_batch *batch, tide_tensor *detached) {
+    tide_machine *m = &t->run->machine;
+    m->op = "div";
+    tide_tensor *mean = tide_scale(m, detached);
+    tide_release(m, detached);
+    tide_drop_batch(m, batch);
+    tide_value_release(m, t->locals);
+    t->locals = tide_none();
+    return mean;
+}
+
 static void forward_and_backward(tide_trainer_run *t, unsigned step, tide_batch *batch) {
     tide_machine *m = &t->run->machine;
     tide_trainer_context_begins(t, batch);
@@ -190,7 +231,8 @@ static void forward_and_backward(tide_trainer_run *t, unsigned step, tide_batch 
         if (strcmp(batch->names[i], "labels") == 0) t->wrapper.labels = batch->values[i];
     tide_value made = take_floats_to_half(t, inputs);
     int64_t empties = t->job->trainer_torch_empty_cache_steps;
-    bool autocasts = tide_trainer_casts_to_bf16(t->job); /* compute_loss_context_manager */
+    bool autocasts =
+        tide_trainer_casts_to_bf16(t->job) && !t->kind->pairs_completions; /* compute_loss_context_manager */
     if (autocasts) tide_autocast_begin(m, tide_loss_dtype(t));
     tide_tensor *loss = t->compute_loss ? trl_loss(t, step, inputs) : tide_compute_loss(t, inputs, NULL);
     if (autocasts) tide_autocast_end(m);
@@ -208,6 +250,7 @@ static void forward_and_backward(tide_trainer_run *t, unsigned step, tide_batch 
     }
     accelerator_backward(t, step, loss);
     tide_tensor *detached = tide_alias(m, loss);
+    if (t->kind->pairs_completions) detached = end_locals(t, batch, detached);
     tide_trainer_context_ends(t);
     tide_release(m, loss);
     tide_del(m, "del tr_loss_step", t->loss);
@@ -219,6 +262,7 @@ static void forward_and_backward(tide_trainer_run *t, unsigned step, tide_batch 
 static void training_step(tide_trainer_run *t, unsigned step, tide_batch *inputs) {
     tide_machine *m = &t->run->machine;
     if (t->kind->has_teacher) answer_prompts(t, step, inputs);
+    if (t->kind->pairs_completions) pair_completions(t, step, inputs);
     if (m->has_failed) return;
     tide_saved_tensors_hooks *before = t->offload ? tide_offload_enter(m, t->offload) : NULL;
     forward_and_backward(t, step, inputs);
@@ -362,7 +406,7 @@ static void set_loss_types(tide_trainer_run *t) {
 static bool prepare_trl(tide_trainer_run *t) {
     const tide_trainer_traits *kind = t->kind;
     tide_arena *arena = t->run->machine.arena;
-    bool is_mapped = !tide_trainer_generates(t->job) && !tide_trainer_distils(t->job) && !tide_has_images(t);
+    bool is_mapped = !tide_trainer_completes(t->job) && !tide_trainer_distils(t->job) && !tide_has_images(t);
     if (is_mapped || t->job->trainer_use_vllm) tide_keep_barrier(t); /* by the trainer */
     if (!tide_replace_head(t) || !tide_find_parts(t) || !add_aux_loss(t->run, t->job)) return false;
     set_loss_types(t);
@@ -381,7 +425,7 @@ static bool prepare_trl(tide_trainer_run *t) {
     bool generates = tide_trainer_generates(t->job), precomputes = t->job->trainer_precompute_ref_log_probs,
          is_fsdp1 = t->job->parallel_kind == TIDE_parallel_kind_fsdp1,
          keeps_reference = generates ? tide_keeps_reference(t->job) : kind->has_reference && (!precomputes || is_fsdp1);
-    if (generates || kind->has_teacher) tide_set_rollouts(t->run, t->job);
+    if (tide_trainer_completes(t->job) || kind->has_teacher) tide_set_rollouts(t->run, t->job);
     if (kind->has_teacher) put_row(t, t->job->trainer_prompt_length, t->job->seq);
     if (keeps_reference && t->job->adapter == TIDE_adapter_none)
         t->reference_model = tide_reference_new(t->run, t->job);
@@ -469,7 +513,7 @@ static bool refills_in_step(const tide_job *job, unsigned step) {
 /* How many steps after this one end in the same way, with nothing after them. */
 static uint32_t steps_alike(const tide_job *job, unsigned step) {
     uint32_t left = 0;
-    if (tide_trainer_generates(job) || tide_trainer_distils(job) || tide_job_has_lengths(job)) return 0;
+    if (tide_trainer_completes(job) || tide_trainer_distils(job) || tide_job_has_lengths(job)) return 0;
     for (; step <= (unsigned)job->steps && !tide_evaluates_behind(job, step) && !tide_saves_behind(job, step) &&
            !refills_in_step(job, step);
          step++)

@@ -236,5 +236,9 @@ tide_tensor *tide_compute_trl_loss(tide_trainer_run *t, tide_value batch) {
         .model = model, .function = t->compute_loss, .positional = owned, .count = TIDE_COUNT_OF(owned)};
     tide_value loss = tide_call_function(&call);
     m->module = m->statement = 0;
+    if (loss.kind == TIDE_VALUE_LIST && loss.list->count) {
+        t->locals = loss;
+        loss = tide_value_retain(loss.list->items[0]);
+    }
     return loss.kind == TIDE_VALUE_TENSOR ? loss.tensor : NULL;
 }

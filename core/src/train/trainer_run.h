@@ -27,6 +27,7 @@ typedef struct tide_trainer_run {
     bool evaluates_bare_model;  /* _wrap_model(training=False) returns it as it is */
     tide_value buffered;        /* of trainers that generate: the rest of a generation, by micro-batches */
     int64_t micro;              /* micro-batches so far */
+    tide_value locals;          /* of a training_step() that computes the loss itself: they live until it returns */
     tide_tensor *entropy_stats; /* of the micro-batches so far; NULL: none */
     tide_value base_model, lm_head;
     tide_tensor *fp32_head; /* the weight of cast_lm_head_to_fp32; NULL: none */

@@ -145,7 +145,7 @@ static bool is_idle_assumption(const tide_run *run, const tide_job *job, const t
     static const char settings[] = "/settings/";
     if (d->severity != TIDE_ASSUMPTION || strncmp(d->place, settings, sizeof settings - 1) != 0) return false;
     const char *name = d->place + sizeof settings - 1;
-    if (strcmp(name, "seq") == 0) return !model_reads(run, "seq") && !tide_trainer_generates(job);
+    if (strcmp(name, "seq") == 0) return !model_reads(run, "seq") && !tide_trainer_completes(job);
     for (uint32_t i = 0; i < job->row_count; i++) {
         tide_setting_id id = job->rows[i].id;
         bool is_kernel = id == TIDE_SET_attention || id == TIDE_SET_sdpa_backend;
@@ -174,7 +174,7 @@ void tide_check_unused(tide_run *run, const tide_job *job) {
         const tide_setting_row *row = &job->rows[i];
         bool is_plain = row->is_default && row->id != TIDE_SET_attention;
         bool is_said = !row->variable || row->origin != TIDE_ORIGIN_USER || is_plain || strchr(row->name, '.');
-        is_said = is_said || (row->id == TIDE_SET_batch && tide_trainer_generates(job)); /* read by rollouts.c */
+        is_said = is_said || (row->id == TIDE_SET_batch && tide_trainer_completes(job)); /* read by rollouts.c */
         for (size_t k = 0; k < TIDE_COUNT_OF(said_elsewhere); k++) is_said = is_said || row->id == said_elsewhere[k];
         is_said = is_said || model_reads(run, row->variable);
         const char *place = tide_format(m->arena, "/settings/%s", row->name);

@@ -307,7 +307,7 @@ def read_plan(given: Mapping[str, Any]) -> Plan:
 class Trainer:
     """A library's trainer around the step."""
 
-    kind: Literal["hf", "sft", "dpo", "kto", "reward", "orpo", "cpo", "grpo", "rloo", "gkd", "llama_factory_v1"]
+    kind: Literal["hf", "sft", "dpo", "kto", "reward", "orpo", "cpo", "grpo", "rloo", "online_dpo", "gkd", "llama_factory_v1"]
     prompt: int = 0  # tokens of a prompt, out of seq, without loss; of those that generate: besides completion
     turns: int = 1  # sft with assistant_only_loss: exchanges of a conversation, whose questions have prompt in all
     documents: int = 1  # sft with packing: pieces that seq is made of, all alike
@@ -316,7 +316,7 @@ class Trainer:
     reference: Literal["precomputed"] | None = None  # dpo, kto (what the trainer does by itself)
     loss_type: str | list[str] | None = None  # (the trainer's)
     generations: int = 4  # grpo, rloo: completions per prompt
-    completion: int = 64  # grpo, rloo: tokens generated; seq is not read | gkd: max_new_tokens
+    completion: int = 64  # grpo, rloo, online_dpo: tokens generated; seq is not read | gkd: max_new_tokens
     teacher: str | None = None  # gkd: a model of the catalogue (the case's own)
     teacher_dtype: Dtype | None = None  # (the case's)
     teacher_quant: Literal["nf4", "int8"] | None = None
@@ -338,17 +338,18 @@ class Trainer:
 PREFERENCES = ("dpo", "kto", "reward", "orpo", "cpo")
 GENERATE = ("grpo", "rloo")
 DISTIL = ("gkd",)
+ONLINE = ("online_dpo",)  # pairs of completions, generated in the training step
 SEE_IMAGES = ("sft", "dpo", "kto")  # of TRL's trainers, those whose collators make rows with images here
 READ_BY: dict[str, tuple[str, ...]] = {  # fields of a Trainer that not every kind reads
-    "prompt": ("sft", *PREFERENCES, *GENERATE, *DISTIL),
+    "prompt": ("sft", *PREFERENCES, *GENERATE, *ONLINE, *DISTIL),
     "turns": ("sft",),
     "documents": ("sft",),
     "packing": ("sft",),
     "padding_free": ("sft",),
     "reference": ("dpo", "kto"),
-    "loss_type": ("sft", "dpo", "kto", "cpo", "grpo"),
+    "loss_type": ("sft", "dpo", "kto", "cpo", "grpo", *ONLINE),
     **dict.fromkeys(("generations", "beta", "iterations", "steps_per_generation", "temperature"), GENERATE),
-    "completion": (*GENERATE, *DISTIL),
+    "completion": (*GENERATE, *ONLINE, *DISTIL),
     **dict.fromkeys(("teacher", "teacher_dtype", "teacher_quant"), DISTIL),
     "trl": ("dpo", "kto"),
     **dict.fromkeys(("program", "pure_bf16"), ("hf", "dpo", "kto", "reward")),

@@ -148,6 +148,8 @@ const char *tide_rollouts_key(const tide_claims *c);
 /* Whether there is one that only GRPOConfig has. */
 bool tide_has_grpo_key(const tide_claims *c);
 void tide_rollouts_settle(tide_claims *c);
+/* The same of online DPO, whose files give the length of both. */
+void tide_pairs_settle(tide_claims *c);
 
 /* keys.c: reads the keys of the file `at`, or of a section of it; `above` is the prefix of their names
  * ("fsdp_config/"). */

@@ -8,6 +8,7 @@
 #include "job/readers/command_options.h"
 #include "job/readers/command_programs.h"
 #include "job/readers/launch_command.h"
+#include "job/trainers.h"
 
 /* A program in a command: its word, and its options. */
 typedef struct launched {
@@ -39,7 +40,7 @@ static void launch_by_launcher(const launched *s) {
 
 /* ---- TRL ---- */
 
-#define TRL_KINDS "sft|dpo|kto|reward|grpo|rloo|orpo|cpo|gkd"
+#define TRL_KINDS "sft|dpo|kto|reward|grpo|rloo|orpo|cpo|online_dpo|gkd"
 
 static const tide_key_row trl_command_rows[] = {KEY_HOLDS("config", tide_trainer_keys), KEY_NEUTRAL("script")};
 
@@ -88,6 +89,7 @@ static const char *kind_of_trl(const launched *s) {
     if (tide_shell_runs(token, "trl")) return second_of(s);
     if (strncmp(token, module, sizeof module - 1) == 0)
         return tide_text_is_among(tide_text_of(token + sizeof module - 1), kinds) ? token + sizeof module - 1 : NULL;
+    if (is_script_of(token, "dpo_online")) return "online_dpo";
     if (is_script_of(token, "gspo")) return "grpo"; /* with importance_sampling_level among its options */
     tide_text rest = tide_text_of(kinds), kind;
     while (tide_piece_next(&rest, '|', &kind)) {
@@ -243,10 +245,9 @@ static const struct {
      "give parallel.kind=megatron with its sizes for Megatron-Core's own loop"},
     {"*examples/scripts/async_grpo*|*examples/scripts/bco*|*examples/scripts/distillation*|"
      "*examples/scripts/gold*|*examples/scripts/mpo*|*examples/scripts/nash_md*|"
-     "*examples/scripts/online_dpo*|*examples/scripts/ppo*|*examples/scripts/prm*|*examples/scripts/sdft*|"
+     "*examples/scripts/ppo*|*examples/scripts/prm*|*examples/scripts/sdft*|"
      "*examples/scripts/sdpo*|*examples/scripts/ssd*|*examples/scripts/tpo*|*examples/scripts/xpo*",
-     "", NULL, "starts a trainer of TRL that is not described",
-     "trainer=sft, dpo, kto, orpo, cpo, reward, grpo, rloo and gkd are"},
+     "", NULL, "starts a trainer of TRL that is not described", "trainer=" TIDE_TRL_TRAINERS " are"},
     {"*text-generation-inference*|text-generation-launcher", "", NULL, "starts TGI, which is not described",
      NEAR_SERVER},
     {"trtllm-serve", "", NULL, "starts TensorRT-LLM, which is not described", NEAR_SERVER},
@@ -255,8 +256,7 @@ static const struct {
      "give model=NAME mode=serve engine=llama_cpp gpu=NAME, which is similar"},
     {"trl", TRL_KINDS, launch_trl, NULL, NULL},
     {"trl", "vllm-serve|env|skills", NULL, "trains nothing", "give the command that trains"},
-    {"trl", "", NULL, "starts a trainer of TRL that is not described",
-     "trainer=sft, dpo, kto, orpo, cpo, reward, grpo, rloo and gkd are"},
+    {"trl", "", NULL, "starts a trainer of TRL that is not described", "trainer=" TIDE_TRL_TRAINERS " are"},
     {"trl.scripts.*|*trl/scripts/*|*examples/scripts/*", "", launch_trl, NULL, NULL},
     {"swift", "sft|pt|rlhf", launch_swift, NULL, NULL},
     {"*swift/cli/sft.py|*swift/cli/pt.py", "", launch_swift, NULL, NULL},

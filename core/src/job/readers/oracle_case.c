@@ -119,7 +119,8 @@ static bool case_trainer(case_reader *r, const tide_json *plan) {
                                            {"teacher_quant", "trainer.teacher_quant"},
                                            {"trl", "trl"}};
     static const char *const unread[] = {"logging_steps", "turns"};
-    static const char *const without_effect[] = {"load_best_model_at_end", "average_tokens_across_devices"};
+    static const char *const without_effect[] = {"missing_eos_penalty", "load_best_model_at_end",
+                                                 "average_tokens_across_devices"};
     static const char *const of_rollouts[][3] = {{"generations", "trainer.num_generations", "4"},
                                                  {"completion", "trainer.max_completion_length", "64"},
                                                  {"beta", "trainer.beta", "0"}};
@@ -146,8 +147,8 @@ static bool case_trainer(case_reader *r, const tide_json *plan) {
         if (!name || !text) return case_refuse(r, tide_format(r->arena, "trainer.%s", entry->key.at));
         case_word(r, name, text);
     }
-    if (tide_json_is_text(kind, "gkd") && !tide_json_at(plan, "completion"))
-        case_word(r, "trainer.max_completion_length", "64");
+    bool answers = tide_json_is_text(kind, "gkd") || tide_json_is_text(kind, "online_dpo");
+    if (answers && !tide_json_at(plan, "completion")) case_word(r, "trainer.max_completion_length", "64");
     if (tide_json_is_text(kind, "grpo") || tide_json_is_text(kind, "rloo"))
         for (size_t i = 0; i < TIDE_COUNT_OF(of_rollouts); i++)
             if (!tide_json_at(plan, of_rollouts[i][0])) case_word(r, of_rollouts[i][1], of_rollouts[i][2]);
@@ -225,7 +226,8 @@ bool tide_job_arguments_of_case(tide_arena *arena, const tide_json *of_case, tid
     bool is_case = of_case && of_case->kind == TIDE_JSON_OBJECT && tide_json_at(of_case, "model");
     if (!is_case) case_refuse(&r, "not a case: no model");
     const tide_json *trainer = is_case ? tide_json_at(tide_json_at(of_case, "trainer"), "kind") : NULL;
-    bool generates = tide_json_is_text(trainer, "grpo") || tide_json_is_text(trainer, "rloo"); /* seq is not read */
+    bool generates = tide_json_is_text(trainer, "grpo") || tide_json_is_text(trainer, "rloo") ||
+                     tide_json_is_text(trainer, "online_dpo"); /* seq is not read */
     for (const tide_json *entry = is_case ? of_case->first : NULL; entry && is_case; entry = entry->next)
         is_case = (generates && tide_text_is(entry->key, "seq")) || case_entry(&r, entry);
     const tide_json *by_hand = is_case ? tide_json_at(tide_json_at(of_case, "lora"), "kbit_layers") : NULL;

@@ -116,7 +116,8 @@ bool tide_refuse_named_preferences(tide_claims *c) {
                         "%s: %s, which suggests preference or reward training, but no key says with which of TRL's "
                         "trainers",
                         file->summary->name, n.what),
-            "give trainer=dpo, kto, orpo, cpo, reward, grpo, rloo or gkd; or trainer=hf if it is supervised");
+            "give trainer=dpo, kto, orpo, cpo, reward, grpo, rloo, online_dpo or gkd; or trainer=hf if it is "
+            "supervised");
         return true;
     }
     return false;

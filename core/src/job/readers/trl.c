@@ -94,7 +94,7 @@ static void refuse_unknown(tide_claims *c) {
                    tide_format(c->arena, "%s=%s trains by preferences%s", key->key, key->value,
                                is_of_trl ? ", by one of TRL's trainers, which the file does not name"
                                          : " or rewards, which is not described of this program"),
-                   is_of_trl ? "say trainer=dpo, kto, orpo, cpo, grpo, rloo or gkd" : NULL);
+                   is_of_trl ? "say trainer=dpo, kto, orpo, cpo, grpo, rloo, online_dpo or gkd" : NULL);
         return;
     }
     if (is_of_trl) tide_refuse_named_preferences(c);
@@ -265,6 +265,8 @@ static void settle_kind(tide_claims *c, const char *kind) {
         tide_settle(c, TIDE_FACT_precomputes, TIDE_SET_trainer_precompute_ref_log_probs, "true");
     if (strcmp(kind, "grpo") == 0 || strcmp(kind, "rloo") == 0)
         tide_rollouts_settle(c);
+    else if (strcmp(kind, "online_dpo") == 0)
+        tide_pairs_settle(c);
     else
         tide_imply(c, TIDE_SET_seq, "1024"); /* max_length of SFTConfig and others */
     if (c->facts[TIDE_FACT_loss_type])
@@ -300,7 +302,7 @@ static void settle_evaluation(tide_claims *c, const char *kind) {
     const char *strategy = tide_fact_of(c, TIDE_FACT_evaluates), *asked = c->arguments->asked_trainer,
                *every = tide_fact_of(c, TIDE_FACT_eval_steps), *played = asked ? asked : kind;
     bool has_loop = played ? strcmp(played, "none") != 0 : c->settings[TIDE_SET_trainer] != NULL,
-         generates = played && (strcmp(played, "grpo") == 0 || strcmp(played, "rloo") == 0);
+         generates = played && tide_text_is_among(tide_text_of(played), "grpo|rloo|online_dpo");
     if (strategy && has_loop && !generates && !leaves_trainer(c)) {
         const tide_file_key *predicts = c->settings[TIDE_SET_trainer_predict_with_generate];
         tide_settle(c, TIDE_FACT_evaluates, TIDE_SET_trainer_eval_strategy, strategy);

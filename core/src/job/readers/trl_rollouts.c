@@ -93,3 +93,19 @@ void tide_rollouts_settle(tide_claims *c) {
     settle_generation_batch(c);
     settle_lengths(c);
 }
+
+/* OnlineDPOConfig: max_length counts prompt and completion, and longer prompts are truncated. */
+void tide_pairs_settle(tide_claims *c) {
+    enum { MAX_LENGTH = 512, MAX_NEW_TOKENS = 64 };
+    const tide_file_key *seq = c->settings[TIDE_SET_seq],
+                        *completion = c->settings[TIDE_SET_trainer_max_completion_length];
+    int64_t length = MAX_LENGTH, tokens = MAX_NEW_TOKENS;
+    if (seq) tide_text_to_i64(&length, tide_text_of(seq->taken));
+    if (completion) tide_text_to_i64(&tokens, tide_text_of(completion->taken));
+    c->settings[TIDE_SET_seq] = NULL;
+    if (c->arguments->has_prompt || length <= tokens) return;
+    tide_imply(c, TIDE_SET_trainer_prompt_length, tide_format(c->arena, "%" PRId64, length - tokens));
+    tide_report(c->diags, TIDE_WARNING, TIDE_ERR_FIELD_MISSING, "/settings/trainer.prompt_length",
+                "the files do not give the length of prompts: what max_new_tokens leaves of max_length is assumed",
+                "give the length of your longest prompt as trainer.prompt_length");
+}

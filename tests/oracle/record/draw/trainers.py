@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import catalogue
 from ..case import Given
-from ..plans import DISTIL, GENERATE, PREFERENCES, Trainer
+from ..plans import DISTIL, GENERATE, ONLINE, PREFERENCES, Trainer
 from .kinds import is_eager_only
 from .ranks import Table, of_layers, some
 
@@ -40,6 +40,7 @@ OF_KINDS: dict[str, Table] = {  # fields of a Trainer
         "loss_type": ["grpo", "dr_grpo", "bnpo", "cispo", "sapo"],
     },
     "gkd": {"prompt": [64, 100], "completion": [12, 30], "teacher_dtype": ["bf16"], "teacher_quant": ["nf4", "int8"]},
+    "online_dpo": {"prompt": [40, 100, 250], "completion": [12, 30], "loss_type": ["ipo"]},
     "rloo": {"beta": [0.05], "generations": [4], "iterations": [2], "steps_per_generation": [2], "temperature": [1.3]},
 }
 OF_CONFIGURATIONS: dict[str, Table] = {  # arguments of a kind's own configuration
@@ -64,6 +65,7 @@ OF_CONFIGURATIONS: dict[str, Table] = {  # arguments of a kind's own configurati
         "repetition_penalty": [1.1],
     },
     "gkd": {"lmbda": [0.0, 1.0], "beta": [0.0, 1.0], "seq_kd": [True], "temperature": [1.0]},
+    "online_dpo": {"temperature": [1.0], "top_k": [20], "top_p": [0.9], "missing_eos_penalty": [1.0]},
     "rloo": {"mask_truncated_completions": [True], "top_p": [0.9], "min_p": [0.1]},
 }
 LOOP: Table = {  # arguments of transformers' loop
@@ -208,6 +210,11 @@ def draw(rng: random.Random, models: list[str]) -> Given:
         case["steps"] = 3  # of both kinds
         if case.get("parallel", {}).get("kind", "ddp") not in BESIDE_A_TEACHER:
             del case["parallel"]
+    if kind in ONLINE:
+        plan.setdefault("prompt", 64)
+        plan.setdefault("completion", 20)
+        case["batch"] = min(case["batch"], 4)
+        del case["seq"]
     if kind in GENERATE:
         plan |= {"prompt": 64, "completion": 12}
         case["batch"] = plan.get("generations", Trainer.generations)
@@ -219,7 +226,7 @@ def around(rng: random.Random, kind: str, plan: dict[str, Any], args: dict[str, 
     """The phases between steps."""
     if args.get("save_strategy") == "steps":
         args["save_steps"] = 1
-    if kind in GENERATE:
+    if kind in (*GENERATE, *ONLINE):
         args.pop("eval_strategy", None)
     if "eval_strategy" not in args:
         return

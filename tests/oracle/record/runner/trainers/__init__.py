@@ -22,7 +22,7 @@ import torch
 
 from ...case import Case
 from ...catalogue import Config, Model
-from ...plans import DISTIL, GENERATE, Zero
+from ...plans import DISTIL, GENERATE, ONLINE, Zero
 from .. import kernels, models
 from ..meter import Meter
 from ..parallel import deepspeed
@@ -128,7 +128,7 @@ def play(case: Case, model: Model, meter: Meter, state: dict[str, Any]) -> None:
         others = [getattr(trainer, name, None) for name in ("teacher_model", "ref_model")]
         mark_references([*reference, *(m for m in others if m is not None)], meter)
         reference.clear()
-        if plan.kind in (*GENERATE, *DISTIL) and not generates_elsewhere:
+        if plan.kind in (*GENERATE, *ONLINE, *DISTIL) and not generates_elsewhere:
             stand_ins.completions_reach_their_length(trainer, plan.completion)
         if plan.kind in GENERATE and data.is_of_media(case, model):
             stand_ins.images_have_numbers(trainer, functools.partial(data.prompts_of_media, case, model))

@@ -11,7 +11,7 @@ from typing import Any
 from ...case import Case
 from ... import catalogue
 from ...catalogue import Model
-from ...plans import GENERATE
+from ...plans import GENERATE, ONLINE
 from .. import adapters, models
 from ..parallel import deepspeed
 from . import ranks
@@ -26,6 +26,7 @@ CLASSES = {
     "kto": ("trl", "KTOTrainer", "KTOConfig"),
     "orpo": ("trl.experimental.orpo", "ORPOTrainer", "ORPOConfig"),
     "cpo": ("trl.experimental.cpo", "CPOTrainer", "CPOConfig"),
+    "online_dpo": ("trl.experimental.online_dpo", "OnlineDPOTrainer", "OnlineDPOConfig"),
     "gkd": ("trl.experimental.gkd", "GKDTrainer", "GKDConfig"),
     "hf": ("transformers", "Trainer", "TrainingArguments"),
 }
@@ -147,6 +148,8 @@ def of_kind(case: Case) -> dict[str, Any]:
             made["completion_only_loss"] = True
     elif plan.kind == "gkd":
         made |= {"max_length": longest(case), "max_new_tokens": plan.completion}
+    elif plan.kind in ONLINE:
+        made |= {"max_length": plan.prompt + plan.completion, "max_new_tokens": plan.completion}
     elif plan.kind != "hf" and plan.kind not in GENERATE:
         made["max_length"] = longest(case) + 1
     if plan.kind in ("dpo", "kto"):
@@ -204,7 +207,7 @@ def given(case: Case, model: Model) -> dict[str, Any]:
         made["peft_config"] = adapters.settings(case.lora, task="SEQ_CLS" if plan.kind == "reward" else "CAUSAL_LM")
     if plan.kind == "gkd":
         made["teacher_model"] = "teacher"  # which is loaded once the trainer has its own model
-    if plan.kind in GENERATE:
+    if plan.kind in (*GENERATE, *ONLINE):
         made["reward_funcs"] = lambda completions, **rest: [float(i % 3) for i in range(len(completions))]
     return made
 

@@ -8,7 +8,7 @@ from typing import Any, Callable
 
 from ...case import Case
 from ...catalogue import Model
-from ...plans import GENERATE, SEE_IMAGES
+from ...plans import GENERATE, ONLINE, SEE_IMAGES
 
 WORDS = 2000  # size of the made-up vocabulary
 SPECIAL = ("<unk>", "<s>", "</s>", "<pad>")
@@ -221,7 +221,7 @@ def dataset(case: Case, model: Model, count: int) -> Any:
         return Dataset.from_dict({"prompt": asked, "images": [list(range(images_of_prompt(case, model)))] * len(asked)})
     if is_of_media(case, model):
         return Dataset.from_dict({"images": [i for i in range(count)]})  # of which the collator makes what a processor would
-    if plan.kind in GENERATE:
+    if plan.kind in (*GENERATE, *ONLINE):
         return Dataset.from_dict({"prompt": [text(n, i) for i, n in enumerate(lengths(case, 4 * count, plan.prompt))]})
     if plan.program == "llama_factory" and plan.kind != "hf":
         from . import llama_factory

@@ -7,7 +7,7 @@ import functools
 from typing import Any, Callable
 
 from ...case import Case
-from ...plans import GENERATE, Zero
+from ...plans import GENERATE, ONLINE, Zero
 from ..meter import Meter
 from ..parallel.steps import Step
 from ..stand_ins import batch_is_padded
@@ -41,6 +41,8 @@ class Phases:
             wrap(trainer, "_generate_single_turn", self.sample)
         if hasattr(trainer, "generate_on_policy_outputs"):
             wrap(trainer, "generate_on_policy_outputs", self.answer)
+        if self.kind in ONLINE:
+            wrap(trainer, "_generate", self.sample)
         if getattr(trainer, "use_vllm", False):
             wrap(trainer.vllm_generation, "sync_weights", self.sync)
         if hasattr(trainer, "_get_per_token_logps_and_entropies"):
@@ -84,15 +86,21 @@ class Phases:
         if self.is_evaluating:
             return compute(model, batch, *args, **kwargs)
         self.meter.mark("inputs", batch.values())
+        self.begin_forward()
+        found = compute(model, batch, *args, **kwargs)
+        self.end_forward()
+        return found
+
+    def begin_forward(self) -> None:
         if self.case.parallel is not None:  # strategies take gradients away in the backward pass
             is_bucket = isinstance(self.case.parallel, Zero)
             leaves = Step(self.trainer.model_wrapped, None, self.case).leaves()
             self.meter.watch(leaves, "communication" if is_bucket else "gradients")
         self.meter.begin_forward()
-        found = compute(model, batch, *args, **kwargs)
+
+    def end_forward(self) -> None:
         self.meter.end_forward()
         self.meter.phase("forward", "after_forward")
-        return found
 
     def reference(self, compute: Callable[..., Any], model: Any, batch: Any) -> Any:
         self.count(batch)
@@ -105,6 +113,8 @@ class Phases:
     def sample(self, turn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         found = turn(*args, **kwargs)
         self.meter.phase("generate", "after_generate")
+        if self.kind in ONLINE:
+            self.begin_forward()
         return found
 
     def answer(self, generate: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -139,6 +149,8 @@ class Phases:
         self.valid = lambda shape: min(n, int(shape.numel()))
 
     def backward(self, run: Callable[..., Any], loss: Any, **kwargs: Any) -> None:
+        if self.kind in ONLINE:  # whose training_step() computes the loss itself
+            self.end_forward()
         engine = getattr(self.trainer.accelerator, "deepspeed_engine_wrapped", None)
         if engine is not None and not hasattr(engine, "is_cut"):
             engine.is_cut = True

@@ -129,8 +129,11 @@ def completions_reach_their_length(trainer: Any, completion: int) -> None:
 
     StopCheck.__call__ = checked
     GenerationMixin._has_unfinished_sequences = is_unfinished
-    if not hasattr(trainer, "_generate_single_turn"):
+    if hasattr(trainer, "generate_on_policy_outputs"):
         answers_are_drawn(trainer)
+        return
+    if not hasattr(trainer, "_generate_single_turn"):
+        completions_are_drawn(trainer)
         return
     generate = trainer._generate_single_turn
 
@@ -190,6 +193,19 @@ def answers_are_drawn(trainer: Any) -> None:
 
     trainer.generate_on_policy_outputs = on_policy
     module.random = SimpleNamespace(random=lambda: trainer.state.global_step % 2 or 1e-9)  # type: ignore[attr-defined]
+
+
+def completions_are_drawn(trainer: Any) -> None:
+    """By OnlineDPOTrainer, which reads them from the device to decode and to score them: they are words."""
+    generate = trainer._generate
+
+    def generated(*args: Any, **kwargs: Any) -> Any:
+        with phantom.counts(0, has_truth=True):
+            made = generate(*args, **kwargs)
+        made[2].copy_(torch.full(made[2].shape, 5))
+        return made
+
+    trainer._generate = generated
 
 
 def predictions_reach_their_length(model: Any, length: int) -> None:

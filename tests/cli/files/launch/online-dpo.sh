@@ -1,0 +1,1 @@
+accelerate launch --num_processes 2 examples/scripts/dpo_online.py --model_name_or_path Qwen/Qwen2.5-0.5B --dataset_name trl-lib/ultrafeedback-prompt --per_device_train_batch_size 4 --gradient_accumulation_steps 2 --max_length 256 --max_new_tokens 53 --missing_eos_penalty 1.0
