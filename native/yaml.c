@@ -311,6 +311,12 @@ static bool has_plain_tag(reader *r, const yaml_char_t *tag, const char *name, c
     return false;
 }
 
+/* A set is a mapping whose values are null. */
+static bool is_set(const yaml_event_t *mapping) {
+    const char *tag = (const char *)mapping->data.mapping_start.tag;
+    return tag && strcmp(tag, "tag:yaml.org,2002:set") == 0;
+}
+
 static void read_children(reader *r, node *of, yaml_event_type_t end, int depth) {
     bool is_end = false;
     while (!is_end && !r->message[0]) {
@@ -353,7 +359,8 @@ static node *read_node(reader *r, const yaml_event_t *event, int depth) {
         break;
     case YAML_MAPPING_START_EVENT:
         slot = anchor_new(r, event->data.mapping_start.anchor, mark);
-        if (has_plain_tag(r, event->data.mapping_start.tag, YAML_MAP_TAG, mark)) made = node_new(r, MAP, mark);
+        if (is_set(event) || has_plain_tag(r, event->data.mapping_start.tag, YAML_MAP_TAG, mark))
+            made = node_new(r, MAP, mark);
         if (made) read_children(r, made, YAML_MAPPING_END_EVENT, depth);
         break;
     default:

@@ -17,7 +17,7 @@ TEXTS = [
     "a: &x {b: 1}\nc: *x\n", "a: &x {b: 1, c: 2}\nd:\n  <<: *x\n  c: 3\n", "d:\n  c: 3\n  <<: {c: 1, e: 5}\n",
     "d:\n  <<: [{a: 1, b: 1}, {b: 2, c: 2}]\n", "d:\n  <<: 3\n", "d:\n  <<: [1]\n", "a: *nothing\n", "a: &x [*x]\n", "a: &x 1\nb: &x 2\n",
     "a: 1\na: 2\n", "a: 'it''s'\nb: \"x\\ty\\u00e9\"\n", "a: |\n  one\n  two\nb: >\n  one\n  two\n", "? a\n: 1\n", "? [a]\n: 1\n", "2: a\nyes: b\n~: c\n1.5: d\n",
-    "a: !!python/object:os.system {}\n", "a: !!set {x: null}\n", "a: !!map {x: 1}\n", "a: !!seq [1]\n", "a: [1, 2\n", "a:\n\t- 1\n", "a: b: c\n", "\ufeffa: 1\n",
+    "a: !!python/object:os.system {}\n", "a: !!set {x: null}\n", "a: !!set {}\n", "a: !!set\n  ? x\n", "a: !!map {x: 1}\n", "a: !!seq [1]\n", "a: [1, 2\n", "a:\n\t- 1\n", "a: b: c\n", "\ufeffa: 1\n",
     "a: \"\\x00\"\n", "a: é漢😀\n", "- 1\n- a: 2\n  b: 3\n", "plain\n", "a: {b: 1, }\n", "a: []\nb: {}\n", "a:\nb:\n", "<<: {a: 1}\nb: 2\n", "\"<<\": {a: 1}\n",
     "a: &x 1\nb: &y *x\n", "%YAML 1.1\n---\na: 1\n", "a: \x01\n", "a: 1 # b\nc: 'x # y'\n", "a: - 1\n", "[1, 2]: 3\n",
     "distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 2\nnum_processes: 8\nmixed_precision: 'no'\n", "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n",
@@ -28,6 +28,8 @@ def plain(value):
     """As JSON can hold it: what has no place there is text."""
     if isinstance(value, dict):
         return {key if isinstance(key, str) else json.dumps(plain(key)): plain(v) for key, v in value.items()}
+    if isinstance(value, set):
+        return dict.fromkeys(value)
     if isinstance(value, list):
         return [plain(v) for v in value]
     if isinstance(value, float) and not math.isfinite(value):

@@ -162,7 +162,8 @@ class Writer {
     if (!node) return 'null';
     if (isScalar(node)) return scalar(node, false);
     const tag = /** @type {string | undefined} */ (node.tag);
-    if (tag && tag !== '!' && tag !== `${STANDARD}${isMap(node) ? 'map' : 'seq'}`) unknown(tag);
+    const tags = isMap(node) ? ['map', 'set'] : ['seq']; /* a set is a mapping whose values are null */
+    if (tag && tag !== '!' && !tags.some((name) => tag === STANDARD + name)) unknown(tag);
     this.above.push(node);
     let json;
     if (isMap(node)) {

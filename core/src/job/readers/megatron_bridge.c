@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/units.h"
+#include "job/model_names.h"
 #include "job/readers/megatron.h"
 
 #define FIELDS_OF_GPT                                                                                                  \
@@ -248,8 +249,51 @@ static void apply_precision(tide_arena *arena, tide_json *root) {
     put_value(arena, ddp, "grad_reduce_in_fp32", tide_json_at(precision, "grad_reduce_in_fp32"));
 }
 
+/* Sizes as a provider and configurations of Hugging Face call them. */
+static const struct {
+    const char *provider, *config;
+} bridge_sizes[] = {{"num_layers", "num_hidden_layers"},
+                    {"hidden_size", "hidden_size"},
+                    {"ffn_hidden_size", "intermediate_size"},
+                    {"num_attention_heads", "num_attention_heads"},
+                    {"num_query_groups", "num_key_value_heads"},
+                    {"q_lora_rank", "q_lora_rank"},
+                    {"kv_lora_rank", "kv_lora_rank"},
+                    {"num_moe_experts", "num_local_experts|n_routed_experts|num_experts"},
+                    {"moe_ffn_hidden_size", "moe_intermediate_size|intermediate_size"},
+                    {"vocab_size", "vocab_size"}};
+
+static int64_t size_of_config(const tide_json *config, const char *names) {
+    tide_text rest = tide_text_of(names), name;
+    while (tide_piece_next(&rest, '|', &name)) {
+        const tide_json *value = tide_json_find(config, name);
+        if (tide_json_is(value, TIDE_JSON_NUMBER) && value->is_integer) return value->integer;
+    }
+    return 0;
+}
+
+/* AutoBridge.to_megatron_provider() notes the configuration that a provider is made of: it is the model if the
+ * catalogue has it, and its sizes have not been changed. */
+static void name_model(tide_reading *r, const tide_json *root) {
+    const tide_json *model = tide_json_at(root, "model"), *id = tide_json_at(model, "hf_model_id");
+    tide_hub_name read;
+    if (!tide_json_is(id, TIDE_JSON_STRING) || r->inputs->config || r->arguments->asked[TIDE_SET_model]) return;
+    const tide_source *source = tide_catalogue_find(r->arena, id->text.at);
+    if (!source) source = tide_catalogue_variant(r->arena, id->text.at, &read);
+    if (!source) return;
+    const tide_json *entry = tide_json_parse(r->arena, (tide_text){source->text, source->length}, r->place, r->diags),
+                    *config = tide_json_at(entry, "config");
+    for (size_t i = 0; i < TIDE_COUNT_OF(bridge_sizes); i++) {
+        int64_t size = tide_option_size(model, bridge_sizes[i].provider, 0);
+        if (size && size != size_of_config(config, bridge_sizes[i].config)) return;
+    }
+    r->inputs->asked_model = id->text.at;
+    r->inputs->asked_place = tide_format(r->arena, "%s/model/hf_model_id", r->place);
+}
+
 static void read_bridge(tide_reading *r, tide_json *root) {
     make_plain(root);
+    name_model(r, root);
     apply_precision(r->arena, root);
     tide_claims_add(r->claims, &tide_megatron_bridge_reader, root, r->name, r->place);
 }
@@ -378,6 +422,7 @@ static void settle_bridge(tide_claims *c) {
     settle_vocabulary(c, tide_json_at(root, "model"));
     tide_megatron_settle_momentum(c, optimizer);
     tide_megatron_mark_used(c, "model/cross_entropy_loss_fusion");
+    if (c->inputs->asked_model) tide_megatron_mark_used(c, "model/hf_model_id");
     if (tide_option_is_on(optimizer, "optimizer_cpu_offload", false))
         tide_megatron_mark_used(c, "optimizer/optimizer_cpu_offload");
     tide_megatron_settle_layout(c);
