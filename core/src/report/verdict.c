@@ -127,8 +127,8 @@ static const char *setting_of_loading(const tide_job *job) {
                       kind == TIDE_parallel_kind_pp || kind == TIDE_parallel_kind_native;
     if (takes_meta && !tide_job_is_on_meta(job) && is_whole && tide_trainer_places_model(job))
         return "parallel.meta_init=true";
-    return job->parallel_kind == TIDE_parallel_kind_zero3 && !tide_job_has_zero_init(job) ? "parallel.zero_init=true"
-                                                                                          : NULL;
+    bool takes_init = kind == TIDE_parallel_kind_zero3 && job->quant == TIDE_quant_none; /* in conflicts.c */
+    return takes_init && !tide_job_has_zero_init(job) ? "parallel.zero_init=true" : NULL;
 }
 
 static const char *loading_sentence(const tide_job_report *r, uint64_t device, uint64_t steps) {

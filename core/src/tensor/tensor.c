@@ -54,8 +54,12 @@ static const char *way_out(const tide_machine *m, tide_status status, const char
         return "what the plan cuts does not fit to what it leaves whole: parallel.kind=tp parallel.tp_plan=auto has "
                "transformers' own plan, and fsdp2 and zero3 run the model as it is";
     if (status == TIDE_ERR_CONFLICT && strstr(text, "the same dtype"))
-        return "autocast casts both; of a quantised model, quant.skip (llm_int8_skip_modules) names what stays as it "
-               "is by the beginning or end of its path, such as model.vision_tower,model.embed_vision,lm_head";
+        return "autocast casts both, except in DeepSpeed's engine (parallel.half=none casts nothing there); of a "
+               "quantised model, quant.skip (llm_int8_skip_modules) names what stays as it is by the beginning or end "
+               "of its path, such as model.vision_tower,model.embed_vision,lm_head";
+    if (strstr(text, "'tuple' object has no attribute 'dtype'"))
+        return "peft's layer casts what the layer under it returns, which is several tensors here: name that one in "
+               "adapter.exclude_modules";
     if (status == TIDE_ERR_LIMIT) return "give less of it: fewer tokens (seq), layers (num_hidden_layers) or steps";
     if (status == TIDE_ERR_SHAPE)
         return "sizes do not agree there: give the whole config.json, or run the program by `tidemark dry-run`";
