@@ -20,9 +20,10 @@ void tide_descriptions_init(tide_descriptions *set, tide_arena *arena, tide_diag
 /* ---- reading ---- */
 
 static const char *const description_keys[] = {
-    "tidemark",     "architecture",  "note",   "extends",   "model_type", "roots",     "sizes",  "checks",
-    "functions",    "modules",       "inputs", "titles",    "adapters",   "stand_ins", "unread", "ia3_targets",
-    "lora_targets", "fused_experts", "notes",  "attention", "renames",    "tp_plan",   "liger",  "unranged"};
+    "tidemark", "architecture", "note",         "extends",      "model_type",    "roots",    "sizes",
+    "checks",   "functions",    "modules",      "inputs",       "titles",        "adapters", "stand_ins",
+    "unread",   "ia3_targets",  "lora_refused", "lora_targets", "fused_experts", "notes",    "attention",
+    "renames",  "tp_plan",      "liger",        "unranged"};
 enum { KEY_COUNT = TIDE_COUNT_OF(description_keys) };
 
 static bool check_keys(tide_descriptions *set, const tide_json *json, const char *place) {

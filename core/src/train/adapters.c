@@ -438,12 +438,24 @@ static bool adapt_parameters(tide_model *model, const aim *a, uint32_t taken) {
     return !model->m->has_failed;
 }
 
+/* tuners_utils.py, _check_lora_target_modules_mamba: what LoRA may not wrap in models of some types. */
+static bool is_refused(const tide_model *model, const aim *a, tide_text name) {
+    const tide_json *names = of_model_type(model, a->job, "lora_refused");
+    return a->job->adapter == TIDE_adapter_lora && names && has_name(names->text, name);
+}
+
 static bool add_adapters(tide_model *model, const aim *a, bool is_loaded) {
     uint32_t count, head = tide_output_head(model), aimed_at = 0, *modules = tide_model_modules(model, &count);
     for (uint32_t i = 0; i < count && !model->m->has_failed; i++) {
         const tide_class *of = model->instances[modules[i]].of;
         const char *path = model->instances[modules[i]].path;
         if (!is_target(model, a, modules[i], head)) continue;
+        if (is_refused(model, a, leaf_of(tide_text_of(path))))
+            return refuse_targets(
+                model, TARGETS,
+                tide_format(model->m->arena, "targets %s, which peft refuses: \"incompatible with Mamba-based models\"",
+                            path),
+                "leave it out: adapter.exclude_modules=out_proj,conv1d");
         const tide_json *class_name =
             is_loaded
                 ? adapter_class(model, tide_format(model->m->arena, "%s_kbit", a->job->values[TIDE_SET_adapter]), of)
@@ -541,25 +553,6 @@ static void choose_saved(tide_model *model) {
     }
 }
 
-static bool merges(const tide_model *model, uint32_t instance) {
-    return tide_method_find(model->instances[instance].of, TIDE_TEXT("merge")) != NULL;
-}
-
-/* PeftModel.merge_and_unload(): module by module; nested wrappers together (lora/layer.py,
- * ParamWrapper.unload_and_optionally_merge_module). */
-static void merge_and_unload(tide_model *model) {
-    uint32_t count, *modules = tide_model_modules(model, &count);
-    for (uint32_t i = 0, end; i < count && !model->m->has_failed; i = end) {
-        for (end = i; end < count && merges(model, modules[end]); end++) {
-            if (end > i && model->instances[modules[end]].parent != modules[end - 1]) break;
-            tide_model_call(model, modules[end], TIDE_TEXT("merge"), TIDE_FACTOR_PARAMETER);
-        }
-        for (uint32_t k = i; k < end; k++) tide_model_unwrap(model, modules[k]);
-        end += end == i;
-    }
-    tide_model_list_parameters(model);
-}
-
 bool tide_adapt(tide_model *model, const tide_job *job) {
     const char *targets = job->adapter_target_modules;
     bool is_prompt = tide_job_prompts(job), is_lora = job->adapter == TIDE_adapter_lora;
@@ -587,6 +580,6 @@ bool tide_adapt(tide_model *model, const tide_job *job) {
     tide_model_list_parameters(model);
     choose_biases(model, &a);
     choose_saved(model);
-    if (job->adapter_merged) merge_and_unload(model);
+    if (job->adapter_merged) tide_merge_adapters(model);
     return !model->m->has_failed;
 }

@@ -23,6 +23,9 @@ void tide_prepare_kbit(tide_model *model);
  */
 bool tide_adapt(tide_model *model, const tide_job *job);
 
+/* merged_adapters.c: PeftModel.merge_and_unload(). */
+void tide_merge_adapters(tide_model *model);
+
 /* prompts.c: wraps the root for a method that prepends a prompt or prefix. False after an error. */
 bool tide_add_prompt(tide_model *model, const tide_job *job);
 

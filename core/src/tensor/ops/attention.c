@@ -172,6 +172,7 @@ static void efficient_run(tide_machine *m, tide_node *node, tide_tensor **grads,
     if (tide_needs_input_grad(node, 3)) { /* rows begin at multiples of 16 elements */
         tide_tensor *full = TIDE_EMPTY(m, (tide_dtype)q->dtype, a.batch, a.heads, a.queries, TIDE_ROUND_UP(a.keys, 16));
         results[3] = tide_slice(m, full, -1, (tide_dim){0, 0}, (tide_dim){a.keys, 0});
+        results[3]->is_view = false; /* a slice below autograd keeps no base: sums may be made in it */
         tide_release(m, full);
     }
     tide_tensor *wide_k = NULL, *wide_v = NULL, *delta;
