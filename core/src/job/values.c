@@ -72,6 +72,13 @@ static const char *remedy_of_cards(const value_reader *r) {
     return tide_format(r->arena, "write gpus=%" PRId64 " gpu=%s", count, tide_shown(r->arena, tide_trimmed(rest)));
 }
 
+/* "1024.0" or "1e3" */
+static const char *remedy_of_decimal(const value_reader *r) {
+    int64_t pico;
+    bool is_whole = tide_decimal_read(&pico, r->given) == TIDE_DECIMAL_OK && pico % TIDE_PICO == 0;
+    return is_whole ? tide_format(r->arena, "write %" PRId64, pico / TIDE_PICO) : NULL;
+}
+
 static const char *value_int(const value_reader *r) {
     const tide_setting *s = r->setting;
     const char *rule = tide_format(r->arena, "must be a whole number from %" PRId64 " to %" PRId64, s->least, s->most);
@@ -84,8 +91,9 @@ static const char *value_int(const value_reader *r) {
         bool is_digits = r->given.length > 0;
         for (size_t i = 0; i < r->given.length; i++)
             is_digits = is_digits && r->given.at[i] >= '0' && r->given.at[i] <= '9';
+        const char *remedy = thousands ? thousands : is_digits ? NULL : remedy_of_decimal(r);
         return value_refuse(r, is_digits ? TIDE_ERR_FIELD_RANGE : TIDE_ERR_FIELD_TYPE, rule,
-                            thousands ? thousands : remedy_of_cards(r));
+                            remedy ? remedy : remedy_of_cards(r));
     }
     if (value < s->least || value > s->most) return value_refuse(r, TIDE_ERR_FIELD_RANGE, rule, NULL);
     return tide_format(r->arena, "%" PRId64, value);
@@ -114,6 +122,16 @@ static const char *remedy_of_percent(const value_reader *r) {
                : NULL;
 }
 
+/* "24GB" where a number of GiB is meant. */
+static const char *remedy_of_gib(const value_reader *r) {
+    int64_t pico;
+    tide_text number = r->given;
+    while (number.length && strchr("gGiIbB ", number.at[number.length - 1])) number.length--;
+    bool is_size = tide_text_is(tide_text_of(r->setting->unit), "GiB") && number.length < r->given.length &&
+                   tide_decimal_read(&pico, number) == TIDE_DECIMAL_OK;
+    return is_size ? tide_format(r->arena, "write %s", tide_decimal_text(r->arena, pico)) : NULL;
+}
+
 static const char *read_number_value(const value_reader *r) {
     const tide_setting *s = r->setting;
     bool is_clip = s == &tide_settings[TIDE_SET_clip];
@@ -122,7 +140,10 @@ static const char *read_number_value(const value_reader *r) {
     tide_decimal state = tide_decimal_read(&pico, r->given);
     const char *rule = tide_format(r->arena, "must be a number from %s to %s", tide_decimal_text(r->arena, s->least),
                                    tide_decimal_text(r->arena, s->most));
-    if (state == TIDE_DECIMAL_NONE) return value_refuse(r, TIDE_ERR_FIELD_TYPE, rule, remedy_of_percent(r));
+    if (state == TIDE_DECIMAL_NONE) {
+        const char *remedy = remedy_of_percent(r);
+        return value_refuse(r, TIDE_ERR_FIELD_TYPE, rule, remedy ? remedy : remedy_of_gib(r));
+    }
     if (state == TIDE_DECIMAL_LARGE || (state == TIDE_DECIMAL_OK && (pico < s->least || pico > s->most)))
         return value_refuse(r, TIDE_ERR_FIELD_RANGE, rule, remedy_of_percent(r));
     bool is_fraction = s == &tide_settings[TIDE_SET_memory_fraction];

@@ -71,9 +71,10 @@ static tide_value op_empty_like(tide_machine *m, tide_value *a) {
 static void embedding_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *indices = tide_saved_at(m, node, 0);
     int64_t n = tide_count(indices), rows = node->extra.shape->dim[0].size, width = node->extra.shape->dim[1].size;
-    tide_tensor *g = tide_contiguous(m, grads[0]);
+    tide_tensor *g = tide_contiguous(m, grads[0]), *dense = tide_contiguous(m, indices);
     if (n <= UNSORTED_INDICES) {
         results[0] = tide_empty(m, node->extra.shape, grads[0]->dtype);
+        tide_release(m, dense);
         tide_release(m, g);
         tide_release(m, indices);
         return;
@@ -101,6 +102,7 @@ static void embedding_run(tide_machine *m, tide_node *node, tide_tensor **grads,
     tide_tensor *all[] = {
         partial_offsets, partial_count, segment_offsets, per_segment, count, offsets, origin, sorted, g};
     for (unsigned i = 0; i < TIDE_COUNT_OF(all); i++) tide_release(m, all[i]);
+    tide_release(m, dense);
     tide_release(m, indices);
 }
 static const tide_backward embedding_backward = {"EmbeddingBackward0", embedding_run};
@@ -121,7 +123,10 @@ static tide_value op_embedding(tide_machine *m, tide_value *a) {
     tide_shape shape = *indices->shape;
     shape.dim[shape.dims].size = weight->shape->dim[1].size;
     shape.dim[shape.dims++].name = weight->shape->dim[1].name;
-    return tide_of_tensor(tide_set_grad_fn(m, node, tide_empty(m, &shape, weight->dtype)));
+    tide_tensor *flat = tide_contiguous(m, indices); /* indices.reshape(-1) */
+    tide_tensor *made = tide_empty(m, &shape, weight->dtype);
+    tide_release(m, flat);
+    return tide_of_tensor(tide_set_grad_fn(m, node, made));
 }
 
 /* ---- nonzero and what is built on it ---- */
