@@ -141,14 +141,13 @@ static tide_tensor *flash(tide_machine *m, tide_tensor *q, tide_tensor *k, tide_
 /* ---- efficient (memory-efficient attention) ---- */
 
 /* mem_eff_attention/kernel_backward.h, kernels/cutlassB.h: one fp32 accumulator and a 16-byte lock per tile of dq; in
- * half precision with widths above 128 also fp32 dk and dv, one block of 64 keys for each split of the keys; with many
- * heads few splits are needed (cuda/attention_backward.cu: num_splits_key). */
+ * half precision with widths above 128 also fp32 dk and dv, one block of 64 keys for each split of the keys, which are
+ * few with many heads (cuda/attention_backward.cu). */
 static int64_t efficient_workspace(const attention *a, tide_dtype dtype, int capability) {
     bool is_half = dtype != TIDE_FP32, is_wide = a->width > 64;
-    /* there is a kernel for it */
-    bool is_sm86 = (capability == 86 || capability == 89) && a->width <= 96 && a->dropout <= 0;
+    bool has_sm86_kernel = (capability == 86 || capability == 89) && a->width <= 96 && a->dropout <= 0;
     int64_t tile_rows = is_wide && (is_half || capability >= 80) ? 128 : 64;
-    int64_t tile_columns = is_wide && is_half && capability >= 80 && a->width <= 128 && !is_sm86 ? 128 : 64;
+    int64_t tile_columns = is_wide && is_half && capability >= 80 && a->width <= 128 && !has_sm86_kernel ? 128 : 64;
     int64_t row_tiles = TIDE_CEIL_DIV(a->queries, tile_rows), column_tiles = TIDE_CEIL_DIV(a->width, tile_columns);
     int64_t bytes = row_tiles * column_tiles * (16 + tile_rows * tile_columns * 4);
     if (is_half && a->width > 128) {
