@@ -227,8 +227,6 @@ static void settle_titan_job(tide_claims *c, const tide_json *root) {
                     {TIDE_SET_parallel_ac, "every2"}};
     bool is_pipeline = titan_int(root, "parallelism", "pipeline_parallel_degree", 1) > 1,
          is_cut = titan_int(root, "parallelism", "tensor_parallel_degree", 1) > 1;
-    c->inputs->asked_model = titan_model(c);
-    c->inputs->asked_place = c->fact_places[TIDE_FACT_model];
     if (c->facts[TIDE_FACT_model]) c->facts[TIDE_FACT_model]->effect = TIDE_KEY_USED;
     if (c->facts[TIDE_FACT_titan_model]) c->facts[TIDE_FACT_titan_model]->effect = TIDE_KEY_USED;
     settle_optimizer(c, root);
@@ -237,6 +235,8 @@ static void settle_titan_job(tide_claims *c, const tide_json *root) {
         settle_pipeline(c, root);
     else
         tide_imply(c, TIDE_SET_parallel_microbatches, "1");
+    c->inputs->asked_model = titan_model(c); /* stages are those of its layers, unless another model was given */
+    c->inputs->asked_place = c->fact_places[TIDE_FACT_model];
     if (is_cut) tide_imply(c, TIDE_SET_parallel_sequence_parallel, "true");
     if (!is_cut) c->settings[TIDE_SET_parallel_loss_parallel] = NULL;
     if (is_cut) tide_imply(c, TIDE_SET_parallel_loss_parallel, "true");
