@@ -128,7 +128,7 @@ bool tide_claims_have(const tide_claims *c, tide_program program) {
 }
 
 bool tide_claims_have_model(const tide_claims *c) {
-    return c->inputs->config || c->inputs->asked_model || c->arguments->asked[TIDE_SET_model];
+    return c->inputs->config || c->arguments->asked[TIDE_SET_model];
 }
 
 bool tide_claims_train(const tide_claims *c) {

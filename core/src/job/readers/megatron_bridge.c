@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/units.h"
-#include "job/model_names.h"
 #include "job/readers/megatron.h"
 
 #define FIELDS_OF_GPT                                                                                                  \
@@ -276,13 +275,9 @@ static int64_t size_of_config(const tide_json *config, const char *names) {
  * catalogue has it, and its sizes have not been changed. */
 static void name_model(tide_reading *r, const tide_json *root) {
     const tide_json *model = tide_json_at(root, "model"), *id = tide_json_at(model, "hf_model_id");
-    tide_hub_name read;
-    if (!tide_json_is(id, TIDE_JSON_STRING) || r->inputs->config || r->arguments->asked[TIDE_SET_model]) return;
-    const tide_source *source = tide_catalogue_find(r->arena, id->text.at);
-    if (!source) source = tide_catalogue_variant(r->arena, id->text.at, &read);
-    if (!source) return;
-    const tide_json *entry = tide_json_parse(r->arena, (tide_text){source->text, source->length}, r->place, r->diags),
-                    *config = tide_json_at(entry, "config");
+    if (!tide_json_is(id, TIDE_JSON_STRING) || tide_claims_have_model(r->claims)) return;
+    const tide_json *config = tide_catalogue_config(r->arena, id->text.at, r->diags);
+    if (!config) return;
     for (size_t i = 0; i < TIDE_COUNT_OF(bridge_sizes); i++) {
         int64_t size = tide_option_size(model, bridge_sizes[i].provider, 0);
         if (size && size != size_of_config(config, bridge_sizes[i].config)) return;
@@ -305,7 +300,7 @@ static void make_model_of_provider(tide_claims *c, const tide_claims_file *file)
     const tide_json *model = tide_json_at(file->root, "model");
     const char *activation = tide_option_word(model, "activation_func", "torch.nn.functional.gelu");
     bool is_gated = tide_option_is_on(model, "gated_linear_unit", false);
-    if (tide_claims_have_model(c) || !tide_option_size(model, "num_layers", 0)) return;
+    if (tide_claims_have_model(c) || c->inputs->asked_model || !tide_option_size(model, "num_layers", 0)) return;
     const char *squared = "megatron.core.activations.squared_relu";
     if (!tide_option_is_one_of(c, "model/activation_func", activation,
                                is_gated ? "torch.nn.functional.silu"
