@@ -98,17 +98,19 @@ def prompt_of(case: Case, model: Any, batch: Batch) -> tuple[Batch, str]:
     return batch, "input_ids"
 
 
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    """A layer of a cache may keep its states in lists or dictionaries."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    values = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else []
+    return [tensor for inner in values for tensor in tensors_in(inner)]
+
+
 def mark_cache(meter: Meter, cache: Any) -> None:
     caches = [cache] + [
         getattr(cache, n) for n in ("self_attention_cache", "cross_attention_cache") if hasattr(cache, n)
     ]
     meter.mark(
         "kv_cache",
-        [
-            v
-            for c in caches
-            for layer in getattr(c, "layers", [])
-            for v in vars(layer).values()
-            if isinstance(v, torch.Tensor)
-        ],
+        [tensor for c in caches for layer in getattr(c, "layers", []) for tensor in tensors_in(vars(layer))],
     )
