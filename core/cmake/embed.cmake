@@ -112,7 +112,7 @@ function(embed_folder table)
 endfunction()
 
 # A folder of architectures/ beside library/ is an engine: the same models in its own layers.
-set(engines megatron vllm)
+set(engines megatron torchtitan vllm)
 set(engine_folders "")
 foreach(engine IN LISTS engines)
     list(APPEND engine_folders "${engine}/=architectures/${engine}")

@@ -210,6 +210,9 @@ bool tide_job_has_auto_plan(const tide_job *job);
 /* Whether that plan gives each rank experts of its own. */
 bool tide_job_cuts_experts(const tide_job *job);
 
+/* Whether the job trains torchtitan's own modules, by its trainer. */
+bool tide_job_has_torchtitan_models(const tide_job *job);
+
 /* Whether torchtitan's experts replace the model's, sharded over expert parallel ranks. */
 bool tide_job_has_torchtitan_experts(const tide_job *job);
 

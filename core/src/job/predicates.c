@@ -25,8 +25,13 @@ bool tide_job_cuts_experts(const tide_job *job) {
     return tide_job_has_auto_plan(job) && job->parallel_ep > 1;
 }
 
+bool tide_job_has_torchtitan_models(const tide_job *job) {
+    return job->parallel_kind == TIDE_parallel_kind_native && job->parallel_models == TIDE_parallel_models_torchtitan;
+}
+
 bool tide_job_has_torchtitan_experts(const tide_job *job) {
-    return job->parallel_kind == TIDE_parallel_kind_native && job->parallel_ep > 1;
+    return job->parallel_kind == TIDE_parallel_kind_native && job->parallel_ep > 1 &&
+           !tide_job_has_torchtitan_models(job);
 }
 
 bool tide_job_has_trainer(const tide_job *job) {

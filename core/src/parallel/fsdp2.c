@@ -93,8 +93,7 @@ static bool choose_inner_states(fsdp2 *f) {
         return false;
     }
     uint32_t embedding = 0, blocks = 0;
-    for (uint32_t i = 1; i < model->instance_count && is_titan && !embedding; i++)
-        if (tide_text_is(model->instances[i].name, "embed_tokens")) embedding = i;
+    if (is_titan) embedding = tide_embeddings_of(model, false);
     if (is_titan && embedding && !(absent && absent[embedding])) fsdp2_add_module(f, f->state_count++, embedding);
     for (uint32_t i = 1; i < model->instance_count && is_fine; i++) {
         if (!model->instances[i].of->is_checkpointed) continue;
@@ -110,7 +109,7 @@ static bool choose_inner_states(fsdp2 *f) {
         blocks++;
     }
     uint32_t norm = embedding ? final_norm(model, model->instances[embedding].parent) : 0,
-             head = child_named(model, model->root, "lm_head");
+             head = tide_embeddings_of(model, true);
     if (is_titan && norm && head) {
         if (!absent || !absent[head]) {
             fsdp2_add_module(f, f->state_count, norm);
@@ -390,7 +389,7 @@ static void fsdp2_wrap(tide_wrapper *w) {
     int64_t size = post_forward_mesh_size(f, "parallel.reshard_after_forward", *given ? given : otherwise),
             root = post_forward_mesh_size(f, "parallel.root_reshard", of_root);
     tide_tensor **sharded_params = TIDE_NEW(m->arena, tide_tensor *, model->parameter_count + 1);
-    uint32_t head = child_named(model, model->root, "lm_head");
+    uint32_t head = tide_embeddings_of(model, true);
     for (uint32_t k = 0; k < f->state_count; k++) {
         bool is_head = is_native && k + 2 == f->state_count && !(w->is_absent && w->is_absent[head]),
              is_kept = is_head || f->states[k].keeps_full_weight;

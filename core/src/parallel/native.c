@@ -12,6 +12,7 @@
 #include "parallel/tensor_parallel.h"
 #include "parallel/topology.h"
 #include "parallel/torchtitan_experts.h"
+#include "parallel/torchtitan_trainer.h"
 #include "tensor/checkpoint.h"
 #include "tensor/context_parallel.h"
 
@@ -172,6 +173,7 @@ static void native_wrap(tide_wrapper *w) {
     if (m->has_failed) return;
     if (p->ranks > 1) tide_pipeline_drop_others(p);
     if (w->model->state.is_on_meta) tide_pipeline_to_empty(p);
+    if (tide_job_has_torchtitan_models(job)) tide_torchtitan_init_weights(p);
     if (!p->stages[0].fsdp && w->model->tensor_parallel) tide_separate_kinds(w);
     w->state = n;
     m->module = 0;
@@ -242,6 +244,10 @@ static void native_step(tide_wrapper *w, unsigned step) {
     tide_timeline *timeline = &m->timeline;
     if (w->input_ids.kind != TIDE_VALUE_TENSOR || w->labels.kind != TIDE_VALUE_TENSOR) {
         tide_fail(m, TIDE_ERR_CONFLICT, "parallel.kind=native needs input_ids and labels");
+        return;
+    }
+    if (tide_job_has_torchtitan_models(w->job)) {
+        tide_torchtitan_train_step(p, &n->context, step);
         return;
     }
     if (p->ranks == 1) {

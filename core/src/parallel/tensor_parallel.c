@@ -190,6 +190,11 @@ void tide_tensor_parallel_around(tide_model *model) {
 
 /* ---- the plan ---- */
 
+/* "ColwiseParallel currently only support nn.Linear and nn.Embedding!" */
+static bool is_linear_layer(const tide_class *of) {
+    return tide_text_is(of->name, "Linear") || tide_text_is(of->base, "Linear");
+}
+
 static style style_of(const tide_model *model, const tide_json *cuts, uint32_t instance) {
     static const struct {
         const char *how;
@@ -198,15 +203,10 @@ static style style_of(const tide_model *model, const tide_json *cuts, uint32_t i
                   {"output", STYLE_GATE},   {"local", STYLE_LOCAL_INPUT}, {"by expert", STYLE_CUT}};
     tide_text how = tide_cut_of(model, cuts, instance).how;
     if (tide_text_is(how, "vocabulary"))
-        return model->instances[instance].parent == model->root ? STYLE_HEAD : STYLE_EMBEDDING;
+        return is_linear_layer(model->instances[instance].of) ? STYLE_HEAD : STYLE_EMBEDDING;
     for (size_t i = 0; how.length && i < TIDE_COUNT_OF(styles); i++)
         if (tide_text_is(how, styles[i].how)) return styles[i].of;
     return STYLE_NONE;
-}
-
-/* "ColwiseParallel currently only support nn.Linear and nn.Embedding!" */
-static bool is_linear_layer(const tide_class *of) {
-    return tide_text_is(of->name, "Linear") || tide_text_is(of->base, "Linear");
 }
 
 /* init_parallel_plans() shards embed_tokens if the model below the head has a plan. */

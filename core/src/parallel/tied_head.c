@@ -9,7 +9,8 @@ static bool is_head(const tide_model *model, uint32_t instance) {
     const tide_instance *of = &model->instances[instance];
     if (tide_text_is(of->of->name, "ModulesToSaveWrapper")) return false;
     if (tide_text_is(of->name, "original_module")) of = &model->instances[of->parent];
-    return of->parent == model->root && tide_text_is(of->name, "lm_head");
+    tide_text output = model->instances[model->root].of->output_embeddings;
+    return of->parent == model->root && tide_text_equal(of->name, output.length ? output : TIDE_TEXT("lm_head"));
 }
 
 uint32_t tide_tied_head(const tide_model *model) {

@@ -15,6 +15,7 @@ from . import serving_case
 from .case import Given
 
 HERE = Path(__file__).resolve().parent
+TITAN = "torchtitan-0.2.2"  # the last that reads TOML
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,12 @@ def trl_of(given: Given) -> Path | None:
     return folder() / f"trl-{version}" if version else None
 
 
+def titan_of(given: Given) -> Path | None:
+    """The folder of the torchtitan whose own models a case trains."""
+    is_one = (given.get("parallel") or {}).get("models") == "torchtitan"
+    return folder() / TITAN if is_one else None
+
+
 def environment_of(given: Given) -> str:
     """The environment that a case needs."""
     if serving_case.is_one(given) and given.get("engine") != "transformers":
@@ -76,8 +83,8 @@ def batches_of(cases: Iterable[Given]) -> list[tuple[str, list[Given]]]:
             if serving_case.is_one(given)
             else []
         )
-        trl = trl_of(given)
-        found.setdefault((name, *decided, *([trl.name] if trl else [])), []).append(given)
+        others = [at.name for at in (trl_of(given), titan_of(given)) if at]
+        found.setdefault((name, *decided, *others), []).append(given)
     return [(key[0], batch) for key, batch in found.items()]
 
 
@@ -120,5 +127,5 @@ def install_group(group: Group, pip: list[str]) -> None:
 def missing(cases: Iterable[Given]) -> list[str]:
     """Environments that these cases need and that are not installed."""
     cases = list(cases)
-    older = {path.name for path in map(trl_of, cases) if path and not path.exists()}
+    older = {at.name for of in (trl_of, titan_of) for at in map(of, cases) if at and not at.exists()}
     return sorted(older | {e for e in map(environment_of, cases) if not python_of(e).exists()})

@@ -189,14 +189,16 @@ class Pp(Plan):
 class Native(Mixed):
     """All of PyTorch's own at once, in torchtitan's order; batch is that of a micro-batch."""
 
+    models: Literal["transformers", "torchtitan"] = "transformers"  # whose modules; torchtitan's by its own trainer
     meta_init: bool = False
     sequence_parallel: bool = False
     loss_parallel: bool = False
     schedule: Schedule = "1F1B"
     chunks: int = 1
     microbatches: int | None = None
-    ac: Literal["full", "op", "every2"] | None = None  # checkpoints: each block | every other matrix product is kept |
-    # every other block
+    ac: Literal["full", "op", "every2", "every3", "every4"] | None = None  # checkpoints: each block | every other
+    # matrix product is kept | every other block, of torchtitan's models every second, third, fourth
+    stage_layers: list[int] = listed()  # of torchtitan's models: blocks of each stage (as torchtitan splits them)
     reshard_after_forward: bool | None = None  # (as torchtitan: not with a pipeline)
     rotate: Literal["allgather", "alltoall"] = "allgather"  # of context parallelism
     sync_each: bool = True  # without a pipeline

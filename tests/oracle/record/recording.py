@@ -86,8 +86,9 @@ def variables(environment: str, cases: Sequence[Given], options: Options) -> dic
     python = environments.python_of(environment)
     if any((c.get("parallel") or {}).get("spmd_backend") == "spmd_types" for c in cases):
         made["PYTHONPATH"] = str(environments.apart_of(environment))  # torch looks for spmd_types as it is imported
-    for trl in filter(None, map(environments.trl_of, cases[:1])):
-        made["PYTHONPATH"] = str(trl)
+    for of in (environments.trl_of, environments.titan_of):
+        for path in filter(None, map(of, cases[:1])):
+            made["PYTHONPATH"] = str(path)
     return {
         **os.environ,
         "PYTHONHASHSEED": "0",  # sets of words, which transformers' models loop over, in one order

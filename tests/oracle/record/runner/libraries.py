@@ -19,6 +19,7 @@ from typing import Iterable, Sequence
 
 from .. import catalogue, phantom
 from ..case import Case
+from ..environments import TITAN
 from ..plans import Megatron, Native
 from ..schema import CaseError
 from .quantize import TORCHAO as TORCHAO_WEIGHTS
@@ -32,6 +33,7 @@ def import_for(cases: Sequence[Case], folders: list[Path]) -> None:
     if apart:  # of torch's imports alone: torchao, which lies there too, starts the device
         import torch.distributed.fsdp
 
+        import_titan(cases)
         sys.path.remove(apart)
     torch.set_num_threads(1)
     tell_versions()
@@ -94,6 +96,18 @@ def import_megatron(cases: Iterable[Case]) -> None:
         library.prepare(plans[0])
 
 
+def is_titan(case: Case) -> bool:
+    """Does it train torchtitan's own models?"""
+    return isinstance(case.parallel, Native) and case.parallel.models == "torchtitan"
+
+
+def import_titan(cases: Iterable[Case]) -> None:
+    if any(is_titan(c) for c in cases):
+        from .torchtitan import trainer
+
+        trainer.import_libraries()
+
+
 def import_model_code(cases: Iterable[Case], folders: list[Path]) -> None:
     """The modules of the cases' models, so that no child spends a second on them."""
     from . import models
@@ -134,12 +148,14 @@ def versions(case: Case) -> dict[str, str]:
     names += ["torchao"] * uses_torchao + ["cut-cross-entropy"] * (case.kernels == "cce")
     names += ["liger-kernel"] * ((case.kernels or "").startswith("liger") or case.loss == "liger")
     names += ["schedulefree"] * ("schedulefree" in case.optimizer)
-    is_titan = isinstance(case.parallel, Native) and case.parallel.ep > 1
-    names += ["torchtitan"] * is_titan
-    if uses_torchao or is_titan:
+    has_experts = isinstance(case.parallel, Native) and case.parallel.ep > 1 and not is_titan(case)
+    if is_titan(case):  # its folder is no longer on the path
+        names = ["torch"]
+    names += ["torchtitan"] * has_experts
+    if uses_torchao or has_experts:
         use_apart()
     found = {}
     for name in names:
         with contextlib.suppress(PackageNotFoundError):
             found[name] = version(name)
-    return found
+    return found | {"torchtitan": TITAN.partition("-")[2]} if is_titan(case) else found

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import itertools
 from typing import Any, Callable, Iterator
@@ -40,18 +41,28 @@ def play(case: Case, model: Model, meter: Meter, state: dict[str, Any]) -> None:
         from ..megatron import step as megatron
 
         net, wrapper = megatron.build(case, model.config), megatron.wrap
+    elif trains_by_itself(case):
+        from ..torchtitan import trainer as torchtitan
+
+        net = torchtitan.build(case, model.config)
+        wrapper = functools.partial(torchtitan.wrap, config=model.config, meter=meter)
     else:
         net, wrapper = models.build(case, model.config, deepspeed.partition(case)), WRAPPERS[case.parallel.kind]
     run.loaded(net, meter, state)
     kernels.apply(case, net)
     compiled.apply(case, net)
     step = wrap(case, net, wrapper, meter, state)
-    if case.parallel.kind == "megatron":
+    if case.parallel.kind == "megatron" or trains_by_itself(case):
         del net
         return train(case, step, itertools.repeat({}), meter)  # each micro-batch is put on the device as it comes
     first = {} if case.lengths else run.make_batch(ulysses.of_rank(case), model, meter, state)
     del net  # a pipeline has let go of most of it
     train(case, step, run.each_batch(case, model, first, meter, state), meter)
+
+
+def trains_by_itself(case: Case) -> bool:
+    """Is it torchtitan's trainer with its own models?"""
+    return getattr(case.parallel, "models", None) == "torchtitan"
 
 
 def wrap(case: Case, net: Any, wrapper: Callable[[Any, Case], Step], meter: Meter, state: dict[str, Any]) -> Step:

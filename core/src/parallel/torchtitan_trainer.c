@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* torchtitan 0.2.2: torchtitan/train.py, Trainer. Its models are in models/architectures/torchtitan/.
+ *
+ * Note [Names of a step]: what train_step() has a name for lives until it returns: the loss and the inputs of every
+ * micro-batch, the counts of tokens, the norm of the gradients. Gradients live until the next step begins, as do the
+ * last inputs, which batch_generator() has a name for. */
+#include "parallel/torchtitan_trainer.h"
+
+#include "base/units.h"
+#include "parallel/fsdp2.h"
+#include "tensor/ops/ops.h"
+
+/* ---- weights ---- */
+
+/* A tensor that the model's method makes or changes; owned by the caller. */
+static tide_tensor *run_method(tide_model *model, const char *method, const char *const *names,
+                               const tide_value *values, uint32_t count) {
+    tide_value made = tide_model_method(model, tide_text_of(method), names, values, count);
+    if (made.kind == TIDE_VALUE_TENSOR) return made.tensor;
+    tide_value_release(model->m, made);
+    return NULL;
+}
+
+/* The tables of rotary embeddings are computed anew. */
+static void make_buffers(tide_model *model) {
+    for (uint32_t i = 0; i < model->buffer_count; i++) {
+        tide_tensor *made = run_method(model, "precompute_freqs_cis", NULL, NULL, 0);
+        if (!made) return;
+        tide_set_data(model->m, model->buffers[i], made);
+        tide_release(model->m, made);
+    }
+}
+
+/* models/utils.py, trunc_normal_(); the mask of what lies outside is gathered from all ranks. */
+static void draw_weight(tide_pipeline_stage *s, const tide_parameter_row *row, bool is_cut_off) {
+    static const char *const names[] = {"weight", "rows", "columns", "redraws"};
+    enum { REDRAWS = 2 }; /* of a distribution that is cut off at three standard deviations; more change no peak */
+    tide_model *model = s->of->w->model;
+    const fsdp_param *sharded = s->fsdp ? fsdp2_param_of(s->fsdp, row->tensor) : NULL;
+    tide_tensor *weight = sharded ? sharded->sharded_param : row->tensor;
+    const tide_shape *whole = row->tensor->shape;
+    const tide_value values[] = {tide_of_tensor(weight), tide_of_int(whole->dim[0].size),
+                                 tide_of_int(whole->dim[1].size), tide_of_int(is_cut_off ? REDRAWS : 0)};
+    tide_release(model->m, run_method(model, "trunc_normal_", names, values, TIDE_COUNT_OF(values)));
+}
+
+void tide_torchtitan_init_weights(tide_pipeline *p) {
+    tide_model *model = p->w->model;
+    tide_machine *m = model->m;
+    bool before = m->state.grad_enabled;
+    m->state.grad_enabled = false;
+    m->module = 0;
+    make_buffers(model);
+    uint32_t input = tide_embeddings_of(model, false), output = tide_embeddings_of(model, true);
+    for (uint32_t chunk = 0; chunk < p->chunks; chunk++)
+        for (uint32_t i = 0; i < model->parameter_count && !m->has_failed; i++) {
+            const tide_parameter_row *row = &model->parameters[i];
+            if (row->module == input || row->tensor->shape->dims < 2 || p->stages[chunk].absent[row->module]) continue;
+            draw_weight(&p->stages[chunk], row, row->module == output);
+        }
+    m->state.grad_enabled = before;
+    m->module = m->statement = 0;
+}
+
+/* ---- a step ---- */
+
+typedef struct titan_step {
+    tide_pipeline *p;
+    tide_machine *m;
+    tide_value held;                  /* a list; see Note [Names of a step] */
+    tide_tensor *global_valid_tokens; /* NULL: a number */
+    tide_tensor **losses;
+    uint32_t loss_count;
+} titan_step;
+
+static void hold(titan_step *t, tide_tensor *tensor) {
+    if (tensor) tide_list_push(t->m, t->held.list, tide_of_tensor(tensor));
+}
+
+/* distributed/utils.py, _dist_reduce(): the result is on the host. */
+static void reduce_to_host(tide_machine *m, tide_dtype dtype) {
+    m->op = "all_reduce";
+    tide_release(m, tide_scalar(m, dtype));
+}
+
+static bool has_data_ranks(const titan_step *t) {
+    return t->p->w->job->parallel_dp > 1;
+}
+
+static void count_valid_tokens(titan_step *t) {
+    t->m->op = "local_valid_tokens";
+    hold(t, tide_scalar(t->m, TIDE_INT64));
+    if (has_data_ranks(t))
+        reduce_to_host(t->m, TIDE_INT64);
+    else
+        hold(t, t->global_valid_tokens = tide_scalar(t->m, TIDE_FP32));
+}
+
+/* The micro-batch, from the host. */
+static void take_batch(titan_step *t, int64_t rows) {
+    const tide_wrapper *w = t->p->w;
+    tide_tensor *given[2] = {w->input_ids.tensor, w->labels.tensor}, **taken[2] = {&t->p->ids, &t->p->labels};
+    t->m->op = "to";
+    t->m->state.factor = TIDE_FACTOR_INPUT;
+    for (int i = 0; i < 2; i++) {
+        tide_shape shape = *given[i]->shape;
+        shape.dim[0].size = rows;
+        if (i == 0) tide_release_at(t->m, taken[i]);
+        *taken[i] = tide_empty(t->m, &shape, (tide_dtype)given[i]->dtype);
+        hold(t, i == 0 ? tide_retain(*taken[i]) : *taken[i]);
+    }
+    t->m->state.factor = TIDE_FACTOR_TEMPORARY;
+}
+
+/* loss_sum / global_valid_tokens; owned by the caller. */
+static tide_tensor *divided(titan_step *t, tide_tensor *loss_sum) {
+    static const char *const names[] = {"loss_sum", "global_valid_tokens"};
+    const tide_value values[] = {tide_of_tensor(loss_sum),
+                                 t->global_valid_tokens ? tide_of_tensor(t->global_valid_tokens) : tide_of_int(1)};
+    return run_method(t->p->w->model, "divided_loss", names, values, TIDE_COUNT_OF(values));
+}
+
+/* Without a pipeline. */
+static void forward_backward_step(titan_step *t) {
+    tide_pipeline *p = t->p;
+    tide_machine *m = t->m;
+    tide_pipeline_stage *s = &p->stages[0];
+    take_batch(t, p->batch);
+    if (s->fsdp) ((fsdp2 *)s->fsdp)->reduce_grads = true; /* after every micro-batch */
+    uint32_t from = m->timeline.allocation_count;
+    tide_tensor *logits = tide_stage_forward(s, 0);
+    tide_stage_compute_loss(s, 0, logits);
+    tide_timeline_end_forward(&m->timeline, from);
+    tide_tensor *loss_sum = p->losses[0];
+    if (loss_sum) hold(t, p->losses[0] = divided(t, loss_sum));
+    tide_release_at(m, &s->outputs[0]);
+    tide_release(m, logits);
+    tide_stage_backward(s, 0);
+    t->losses[t->loss_count++] = p->losses[0];
+    p->losses[0] = NULL;
+    tide_release(m, loss_sum);
+    p->labels = NULL;
+}
+
+/* torch.sum(torch.stack(accumulated_losses)), and what is logged of the first step and of every tenth. */
+static void log_metrics(titan_step *t, unsigned step) {
+    enum { LOG_FREQ = 10 };
+    const tide_job *job = t->p->w->job;
+    tide_machine *m = t->m;
+    m->op = "sum";
+    tide_tensor *stacked = tide_flat(m, t->loss_count, TIDE_FP32);
+    hold(t, tide_scalar(m, TIDE_FP32));
+    tide_release(m, stacked);
+    if ((step != 1 && step % LOG_FREQ) || job->parallel_dp * job->parallel_cp == 1) return;
+    tide_tensor *weighted = tide_scalar(m, TIDE_FP32);
+    hold(t, tide_scalar(m, TIDE_FP32)); /* local_avg_loss */
+    tide_release(m, weighted);
+    reduce_to_host(m, TIDE_FP32);
+    reduce_to_host(m, TIDE_FP32);
+    tide_tensor *seen = tide_scalar(m, TIDE_INT64);
+    reduce_to_host(m, TIDE_INT64);
+    tide_release(m, seen);
+}
+
+void tide_torchtitan_train_step(tide_pipeline *p, tide_context_parallel *context, unsigned step) {
+    tide_wrapper *w = p->w;
+    tide_machine *m = w->model->m;
+    titan_step t = {.p = p, .m = m, .held = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)}};
+    (void)context;
+    t.losses = TIDE_NEW(m->arena, tide_tensor *, p->microbatches);
+    tide_zero_grad(w->optimizer, true);
+    tide_release_at(m, &p->ids);
+    count_valid_tokens(&t);
+    for (uint32_t i = 0; i < p->microbatches && !tide_is_aborting(m); i++) forward_backward_step(&t);
+    tide_timeline_mark(&m->timeline, step, TIDE_PHASE_BACKWARD);
+    hold(&t, tide_clip_grad_norm(w->optimizer));
+    tide_scaled_step(w->model, NULL, w->optimizer);
+    log_metrics(&t, step);
+    tide_value_release(m, t.held);
+    tide_timeline_mark(&m->timeline, step, TIDE_PHASE_OPTIMIZER);
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* torchtitan's trainer of its own models. Private to parallel/. */
+#ifndef TIDE_PARALLEL_TORCHTITAN_TRAINER_H
+#define TIDE_PARALLEL_TORCHTITAN_TRAINER_H
+
+#include "parallel/pipeline.h"
+#include "tensor/context_parallel.h"
+
+/* ModelProtocol.init_weights() of this rank's stages, whose parts are on the device. */
+void tide_torchtitan_init_weights(tide_pipeline *p);
+/* Trainer.train_step() */
+void tide_torchtitan_train_step(tide_pipeline *p, tide_context_parallel *context, unsigned step);
+
+#endif
