@@ -213,6 +213,12 @@ bool tide_job_cuts_experts(const tide_job *job);
 /* Whether the job trains torchtitan's own modules, by its trainer. */
 bool tide_job_has_torchtitan_models(const tide_job *job);
 
+/* Whether norms and residuals are sharded along the sequence: of torchtitan's own modules on all tensor parallel ranks. */
+bool tide_job_shards_sequence(const tide_job *job);
+
+/* parallel.ac: of how many blocks one is checkpointed; 0: none. */
+int64_t tide_job_checkpoint_period(const tide_job *job);
+
 /* Whether torchtitan's experts replace the model's, sharded over expert parallel ranks. */
 bool tide_job_has_torchtitan_experts(const tide_job *job);
 

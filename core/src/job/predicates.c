@@ -29,6 +29,19 @@ bool tide_job_has_torchtitan_models(const tide_job *job) {
     return job->parallel_kind == TIDE_parallel_kind_native && job->parallel_models == TIDE_parallel_models_torchtitan;
 }
 
+bool tide_job_shards_sequence(const tide_job *job) {
+    return job->parallel_sequence_parallel || (tide_job_has_torchtitan_models(job) && job->parallel_tp > 1);
+}
+
+int64_t tide_job_checkpoint_period(const tide_job *job) {
+    static const int64_t periods[] = {[TIDE_parallel_ac_full] = 1,
+                                      [TIDE_parallel_ac_op] = 1,
+                                      [TIDE_parallel_ac_every2] = 2,
+                                      [TIDE_parallel_ac_every3] = 3,
+                                      [TIDE_parallel_ac_every4] = 4};
+    return periods[job->parallel_ac];
+}
+
 bool tide_job_has_torchtitan_experts(const tide_job *job) {
     return job->parallel_kind == TIDE_parallel_kind_native && job->parallel_ep > 1 &&
            !tide_job_has_torchtitan_models(job);

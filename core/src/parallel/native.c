@@ -20,6 +20,7 @@ typedef struct native {
     tide_pipeline pipeline;
     tide_topology topology;
     tide_context_parallel context;
+    uint32_t blocks; /* of all stages so far: torchtitan's _layer_sac_count */
 } native;
 
 static bool refuse_what_is_not_described(tide_wrapper *w) {
@@ -57,7 +58,7 @@ static bool refuse_what_is_not_described(tide_wrapper *w) {
     else if (job->parallel_loss_parallel && job->parallel_tp == 1)
         tide_fail_setting(m, TIDE_ERR_CONFLICT, "parallel.loss_parallel",
                           "needs tensor parallel ranks; give parallel.tp");
-    else if (job->parallel_sequence_parallel && job->seq % job->parallel_tp)
+    else if (tide_job_shards_sequence(job) && job->seq % job->parallel_tp)
         tide_fail_setting(
             m, TIDE_ERR_CONFLICT, "seq", "%lld tokens do not divide into %lld tensor parallel ranks; write seq=%lld",
             (long long)job->seq, (long long)job->parallel_tp, (long long)TIDE_ROUND_UP(job->seq, job->parallel_tp));
@@ -95,24 +96,28 @@ static bool parallelize(tide_wrapper *w, const native *n) {
     if (job->parallel_tp == 1) return true;
     return tide_parallelize_module(w, &(tide_tensor_parallel_plan){.ranks = job->parallel_tp,
                                                                    .rank = n->topology.tp_rank,
-                                                                   .sequence_parallel = job->parallel_sequence_parallel,
+                                                                   .sequence_parallel = tide_job_shards_sequence(job),
                                                                    .loss_parallel = job->parallel_loss_parallel,
                                                                    .is_sharded = is_sharded,
                                                                    .cuts_embedding = true});
 }
 
-/* checkpoint_wrapper() of every block of a stage, or of every other one; without it the model's own checkpointing. */
-static void checkpoint(tide_wrapper *w) {
+/* checkpoint_wrapper() of every block of a stage, or of some; without it the model's own checkpointing. torchtitan's
+ * models have the last block of a period recomputed, to its end. */
+static void checkpoint(tide_wrapper *w, native *n) {
     tide_model *model = w->model;
-    uint32_t blocks = 0;
-    if (w->job->parallel_ac == TIDE_parallel_ac_none) return;
+    bool is_titan = tide_job_has_torchtitan_models(w->job);
+    int64_t period = tide_job_checkpoint_period(w->job);
+    if (!period) return;
+    if (!is_titan) n->blocks = 0;
     model->m->kept_kinds = w->job->parallel_ac == TIDE_parallel_ac_op ? (1 << TIDE_KEPT_COUNT) - 1 : 0;
     model->m->keeps_mm_alone = true;
+    model->m->recomputes_to_end = is_titan;
     model->state.is_checkpointing = true;
     for (uint32_t i = 1; i < model->instance_count; i++) {
         if (!model->instances[i].of->is_checkpointed || (w->is_absent && w->is_absent[i])) continue;
-        model->instances[i].skips_checkpoint = w->job->parallel_ac == TIDE_parallel_ac_every2 && blocks % 2;
-        blocks++;
+        model->instances[i].skips_checkpoint = (n->blocks + is_titan) % period != 0;
+        n->blocks++;
     }
 }
 
@@ -140,7 +145,7 @@ static void wrap_stages(tide_wrapper *w, native *n) {
     for (uint32_t i = 0; i < p->chunks && !w->model->m->has_failed; i++) {
         if (p->ranks > 1) w->is_absent = tide_stage_absent(p, i);
         if (!parallelize(w, n)) break;
-        checkpoint(w);
+        checkpoint(w, n);
         shard(w, n, &p->stages[i], i);
     }
     w->is_absent = absent;
@@ -164,7 +169,7 @@ static void native_wrap(tide_wrapper *w) {
                          .rows = job->seq / n->topology.cp,
                          .dtype = tide_dtype_or(job->parallel_param_dtype, w->model->state.dtype),
                          .loss_function = job->parallel_loss_parallel ? "loss_parallel" : "pipeline_loss"};
-    if (job->parallel_sequence_parallel) p->rows /= n->topology.tp;
+    if (tide_job_shards_sequence(job)) p->rows /= n->topology.tp;
     if (p->ranks > 1 && !tide_pipeline_check(w, p)) return;
     if (!tide_pipeline_init(p, w)) return;
     if (p->ranks > 1) w->is_absent = tide_pipeline_absent(p);

@@ -2,7 +2,7 @@
 /* torchtitan 0.2.2: torchtitan/train.py, Trainer. Its models are in models/architectures/torchtitan/.
  *
  * Note [Names of a step]: what train_step() has a name for lives until it returns: the loss and the inputs of every
- * micro-batch, the counts of tokens, the norm of the gradients. Gradients live until the next step begins, as do the
+ * micro-batch, the last labels, the counts of tokens, the norm of the gradients. Gradients live until the next step begins, as do the
  * last inputs, which batch_generator() has a name for. */
 #include "parallel/torchtitan_trainer.h"
 
@@ -23,12 +23,14 @@ static tide_tensor *run_method(tide_model *model, const char *method, const char
 
 /* The tables of rotary embeddings are computed anew. */
 static void make_buffers(tide_model *model) {
+    model->m->state.factor = TIDE_FACTOR_BUFFER;
     for (uint32_t i = 0; i < model->buffer_count; i++) {
         tide_tensor *made = run_method(model, "precompute_freqs_cis", NULL, NULL, 0);
         if (!made) return;
         tide_set_data(model->m, model->buffers[i], made);
         tide_release(model->m, made);
     }
+    model->m->state.factor = TIDE_FACTOR_TEMPORARY;
 }
 
 /* models/utils.py, trunc_normal_(); the mask of what lies outside is gathered from all ranks. */
@@ -100,14 +102,14 @@ static void count_valid_tokens(titan_step *t) {
 static void take_batch(titan_step *t, int64_t rows) {
     const tide_wrapper *w = t->p->w;
     tide_tensor *given[2] = {w->input_ids.tensor, w->labels.tensor}, **taken[2] = {&t->p->ids, &t->p->labels};
+    for (int i = 0; i < 2; i++) tide_release_at(t->m, taken[i]);
     t->m->op = "to";
     t->m->state.factor = TIDE_FACTOR_INPUT;
     for (int i = 0; i < 2; i++) {
         tide_shape shape = *given[i]->shape;
         shape.dim[0].size = rows;
-        if (i == 0) tide_release_at(t->m, taken[i]);
         *taken[i] = tide_empty(t->m, &shape, (tide_dtype)given[i]->dtype);
-        hold(t, i == 0 ? tide_retain(*taken[i]) : *taken[i]);
+        if (i == 0) hold(t, tide_retain(*taken[i]));
     }
     t->m->state.factor = TIDE_FACTOR_TEMPORARY;
 }
@@ -139,7 +141,6 @@ static void forward_backward_step(titan_step *t) {
     t->losses[t->loss_count++] = p->losses[0];
     p->losses[0] = NULL;
     tide_release(m, loss_sum);
-    p->labels = NULL;
 }
 
 /* torch.sum(torch.stack(accumulated_losses)), and what is logged of the first step and of every tenth. */
@@ -176,6 +177,7 @@ void tide_torchtitan_train_step(tide_pipeline *p, tide_context_parallel *context
     hold(&t, tide_clip_grad_norm(w->optimizer));
     tide_scaled_step(w->model, NULL, w->optimizer);
     log_metrics(&t, step);
+    tide_release_at(m, &p->labels);
     tide_value_release(m, t.held);
     tide_timeline_mark(&m->timeline, step, TIDE_PHASE_OPTIMIZER);
 }

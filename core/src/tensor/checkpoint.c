@@ -94,7 +94,7 @@ static void recomputation_pack(tide_machine *m, tide_saved_tensors_hooks *hooks,
     }
     slot->tensor = recomputed(m, t);
     if (frame->holders[place].is_alive) frame->holders[place].tensor = recomputed(m, t);
-    if (frame->recomputed_count == frame->holder_count) m->is_stopped = true; /* early stop */
+    if (frame->recomputed_count == frame->holder_count && !m->recomputes_to_end) m->is_stopped = true; /* early stop */
 }
 
 /* ---- frames ---- */

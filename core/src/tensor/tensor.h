@@ -263,6 +263,7 @@ struct tide_machine {
     uint32_t node_order;
     tide_list *spare_lists; /* released ones, chained by items; their places hold lists only: see memo/capture.c */
     uint32_t serial;        /* of the newest tensor, storage, node or list */
+    bool recomputes_to_end; /* early_stop=False: checkpoints recompute what nothing saves, too */
     bool keeps_mm_alone;    /* selective checkpointing counts mm, but not addmm and bmm, as matrix products */
     uint8_t kept_kinds;     /* what the current checkpoint saves, see tensor/checkpoint.h: one bit per kind */
     uint32_t task_count;    /* backward passes begun */

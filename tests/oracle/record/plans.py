@@ -197,7 +197,7 @@ class Native(Mixed):
     chunks: int = 1
     microbatches: int | None = None
     ac: Literal["full", "op", "every2", "every3", "every4"] | None = None  # checkpoints: each block | every other
-    # matrix product is kept | every other block, of torchtitan's models every second, third, fourth
+    # matrix product is kept | one block of so many: the first, of torchtitan's models the last
     stage_layers: list[int] = listed()  # of torchtitan's models: blocks of each stage (as torchtitan splits them)
     reshard_after_forward: bool | None = None  # (as torchtitan: not with a pipeline)
     rotate: Literal["allgather", "alltoall"] = "allgather"  # of context parallelism

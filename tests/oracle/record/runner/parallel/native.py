@@ -90,7 +90,7 @@ def checkpoint(chunk: Chunk, kind: str | None) -> None:
         return
     how = {"context_fn": every_other_product} if kind == "op" else {}
     for i, layer in enumerate(chunk.layers):
-        if kind != "every2" or i % 2 == 0:
+        if not kind.startswith("every") or i % int(kind.removeprefix("every")) == 0:
             chunk.layers[i] = checkpoint_wrapper(layer, preserve_rng_state=False, **how)
 
 
