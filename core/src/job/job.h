@@ -216,6 +216,9 @@ bool tide_job_has_torchtitan_models(const tide_job *job);
 /* Whether norms and residuals are sharded along the sequence: of torchtitan's own modules on all tensor parallel ranks. */
 bool tide_job_shards_sequence(const tide_job *job);
 
+/* maybe_enable_amp() of torchtitan: where nothing is sharded, parallel.param_dtype is autocast's. */
+bool tide_job_autocasts_torchtitan(const tide_job *job);
+
 /* parallel.ac: of how many blocks one is checkpointed; 0: none. */
 int64_t tide_job_checkpoint_period(const tide_job *job);
 

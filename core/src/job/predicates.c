@@ -33,6 +33,11 @@ bool tide_job_shards_sequence(const tide_job *job) {
     return job->parallel_sequence_parallel || (tide_job_has_torchtitan_models(job) && job->parallel_tp > 1);
 }
 
+bool tide_job_autocasts_torchtitan(const tide_job *job) {
+    bool is_alone = job->parallel_dp * job->parallel_cp * job->parallel_tp * job->parallel_pp == 1;
+    return tide_job_has_torchtitan_models(job) && is_alone;
+}
+
 int64_t tide_job_checkpoint_period(const tide_job *job) {
     static const int64_t periods[] = {[TIDE_parallel_ac_full] = 1,
                                       [TIDE_parallel_ac_op] = 1,

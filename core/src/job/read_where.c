@@ -53,6 +53,9 @@ static bool wraps_layers(const tide_job *job) {
 static bool is_sharded(const tide_job *job) {
     return job->parallel_dp * job->parallel_cp > 1;
 }
+static bool casts_parameters(const tide_job *job) {
+    return is_sharded(job) || tide_job_autocasts_torchtitan(job);
+}
 static bool is_interleaved(const tide_job *job) {
     return job->parallel_pp > 1 && job->parallel_virtual_stages > 0;
 }
@@ -228,7 +231,7 @@ static const struct {
     {TP, TIDE_SET_parallel_imbalance, tide_job_cuts_experts, " without parallel.ep"},
     {NATIVE, TIDE_SET_parallel_imbalance, tide_job_has_torchtitan_experts, " without parallel.ep"},
     {NATIVE, TIDE_SET_parallel_spmd_backend, tide_job_has_torchtitan_experts, " without parallel.ep"},
-    {NATIVE, TIDE_SET_parallel_param_dtype, is_sharded, " with one data and context parallel rank: fully_shard casts"},
+    {NATIVE, TIDE_SET_parallel_param_dtype, casts_parameters, " with one data and context parallel rank: fully_shard casts"},
     {NATIVE, TIDE_SET_parallel_reduce_dtype, is_sharded, " with one data and context parallel rank: fully_shard casts"},
     {NATIVE, TIDE_SET_parallel_reshard_after_forward, is_sharded, " with one data and context parallel rank"},
     {NATIVE, TIDE_SET_parallel_sync_each, is_not_pipelined, " with a pipeline, which reduces after its last pass"},

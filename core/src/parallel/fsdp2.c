@@ -218,6 +218,7 @@ static fsdp2 *fsdp2_new(tide_wrapper *w) {
     bool is_v1 = job->trainer == TIDE_trainer_llama_factory_v1; /* whose mesh has one replica */
     if (tide_job_has_auto_plan(job)) /* fsdp.py, _get_fsdp_policy_kwargs: fsdp_mixed_precision */
         reduce_dtype = job->parallel_param_dtype.is_set ? TIDE_FP32 : TIDE_DTYPE_COUNT;
+    if (tide_job_has_torchtitan_models(job)) reduce_dtype = TIDE_FP32; /* mixed_precision_reduce has no other choice */
     bool offloads = job->parallel_offload;
     if (w->ranks % shard_ranks)
         tide_fail_setting(m, TIDE_ERR_FIELD_RANGE, "parallel.hybrid", "must divide parallel.dp");

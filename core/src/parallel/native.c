@@ -151,6 +151,12 @@ static void wrap_stages(tide_wrapper *w, native *n) {
     w->is_absent = absent;
 }
 
+/* torchtitan divides the sum by the tokens of all ranks. */
+static const char *loss_function_of(const tide_job *job) {
+    if (job->parallel_loss_parallel) return tide_job_has_torchtitan_models(job) ? "loss_parallel_sum" : "loss_parallel";
+    return "pipeline_loss";
+}
+
 static void native_wrap(tide_wrapper *w) {
     tide_machine *m = w->model->m;
     const tide_job *job = w->job;
@@ -168,7 +174,7 @@ static void native_wrap(tide_wrapper *w) {
                          .length = job->seq / n->topology.cp,
                          .rows = job->seq / n->topology.cp,
                          .dtype = tide_dtype_or(job->parallel_param_dtype, w->model->state.dtype),
-                         .loss_function = job->parallel_loss_parallel ? "loss_parallel" : "pipeline_loss"};
+                         .loss_function = loss_function_of(job)};
     if (tide_job_shards_sequence(job)) p->rows /= n->topology.tp;
     if (p->ranks > 1 && !tide_pipeline_check(w, p)) return;
     if (!tide_pipeline_init(p, w)) return;

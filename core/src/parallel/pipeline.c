@@ -380,7 +380,7 @@ static void explain_failure(tide_wrapper *w) {
 }
 
 tide_tensor *tide_stage_forward(tide_pipeline_stage *s, uint32_t mb) {
-    static const char *const names[] = {"x", "first_layer", "end_layer", "is_first", "is_last", "length"};
+    static const char *const names[] = {"x", "first_layer", "end_layer", "is_first", "is_last", "length", "positions"};
     tide_pipeline *p = s->of;
     tide_machine *m = machine_of(p);
     uint32_t from = m->timeline.allocation_count;
@@ -389,14 +389,16 @@ tide_tensor *tide_stage_forward(tide_pipeline_stage *s, uint32_t mb) {
     if (!s->is_first) x->requires_grad = x->is_leaf = true;
     s->inputs[mb] = x;
     tide_value values[] = {tide_of_tensor(tide_retain(x)), tide_of_int(s->first_layer), tide_of_int(s->end_layer),
-                           tide_of_bool(s->is_first),      tide_of_bool(s->is_last),    tide_of_int(p->length)};
+                           tide_of_bool(s->is_first),      tide_of_bool(s->is_last),    tide_of_int(p->length),
+                           p->positions ? tide_of_tensor(micro_batch_of(p, p->positions)) : tide_none()};
     tide_model *model = p->w->model;
     enter_stage(s);
     if (model->before_forward) model->before_forward(model, model->root, &values[0], 1, NULL, 0);
-    tide_value made = tide_model_method(model, TIDE_TEXT("forward_stage"), names, values, 6);
+    tide_value made = tide_model_method(model, TIDE_TEXT("forward_stage"), names, values, p->positions ? 7 : 6);
     if (m->has_failed) explain_failure(p->w);
     if (model->after_forward && !tide_is_aborting(m)) model->after_forward(model, model->root, &made);
     tide_value_release(m, values[0]);
+    tide_value_release(m, values[6]);
     m->module = m->statement = 0;
     if (made.kind != TIDE_VALUE_TENSOR) {
         if (!tide_is_aborting(m)) tide_fail(m, TIDE_ERR_DESCRIPTION, "forward_stage() returns a tensor");

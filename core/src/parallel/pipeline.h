@@ -43,6 +43,7 @@ struct tide_pipeline {
     int64_t batch, length, rows; /* of a micro-batch: samples, positions, positions of hidden states */
     tide_dtype dtype;            /* of hidden states */
     tide_tensor *ids, *labels;   /* of all micro-batches; borrowed */
+    tide_tensor *positions;      /* the same, for forward_stage() of torchtitan's models; NULL: there are none */
     tide_tensor **losses;        /* _internal_losses */
     tide_tensor **folded_losses; /* of folded rounds, to be inserted before losses[folded_at] */
     uint32_t folded_count, folded_at;

@@ -7,6 +7,7 @@
 #include "parallel/torchtitan_trainer.h"
 
 #include "base/units.h"
+#include "parallel/cuts.h"
 #include "parallel/fsdp2.h"
 #include "tensor/ops/ops.h"
 
@@ -33,16 +34,33 @@ static void make_buffers(tide_model *model) {
     model->m->state.factor = TIDE_FACTOR_TEMPORARY;
 }
 
-/* models/utils.py, trunc_normal_(); the mask of what lies outside is gathered from all ranks. */
+/* How a mask of this rank's part becomes one of the whole weight: DTensor.any() gathers it, over the ranks of tensor
+ * parallelism, then over those of fully_shard(); rows that are cut along their second dimension are copied once more. */
+typedef struct gathering {
+    int64_t first, whole; /* elements; 0: not gathered */
+    bool is_copied;
+} gathering;
+
+static gathering gathering_of(const tide_pipeline_stage *s, const tide_parameter_row *row) {
+    tide_model *model = s->of->w->model;
+    const tide_job *job = s->of->w->job;
+    int64_t ranks = job->parallel_tp, shards = s->fsdp ? job->parallel_dp * job->parallel_cp : 1;
+    int64_t part = tide_count(row->tensor), whole = part * ranks;
+    bool is_row = ranks > 1 && tide_text_is(tide_cut_of(model, tide_cuts_of(model, 0), row->module).how, "row");
+    if (ranks == 1 || shards == 1) return (gathering){ranks * shards > 1 ? whole : 0, 0, is_row};
+    return (gathering){is_row ? whole / shards : part, whole, is_row};
+}
+
+/* models/utils.py, trunc_normal_() */
 static void draw_weight(tide_pipeline_stage *s, const tide_parameter_row *row, bool is_cut_off) {
-    static const char *const names[] = {"weight", "rows", "columns", "redraws"};
+    static const char *const names[] = {"weight", "first", "is_copied", "whole", "redraws"};
     enum { REDRAWS = 2 }; /* of a distribution that is cut off at three standard deviations; more change no peak */
     tide_model *model = s->of->w->model;
     const fsdp_param *sharded = s->fsdp ? fsdp2_param_of(s->fsdp, row->tensor) : NULL;
     tide_tensor *weight = sharded ? sharded->sharded_param : row->tensor;
-    const tide_shape *whole = row->tensor->shape;
-    const tide_value values[] = {tide_of_tensor(weight), tide_of_int(whole->dim[0].size),
-                                 tide_of_int(whole->dim[1].size), tide_of_int(is_cut_off ? REDRAWS : 0)};
+    const gathering g = gathering_of(s, row);
+    const tide_value values[] = {tide_of_tensor(weight), tide_of_int(g.first), tide_of_bool(g.is_copied),
+                                 tide_of_int(g.whole), tide_of_int(is_cut_off ? REDRAWS : 0)};
     tide_release(model->m, run_method(model, "trunc_normal_", names, values, TIDE_COUNT_OF(values)));
 }
 
@@ -114,6 +132,21 @@ static void take_batch(titan_step *t, int64_t rows) {
     t->m->state.factor = TIDE_FACTOR_TEMPORARY;
 }
 
+/* distributed/context_parallel.py, prepare_context_parallel_input(); what the model gets lives until the micro-batch is
+ * through, in `shards`. */
+static void cut_sequences(titan_step *t, tide_tensor **shards) {
+    tide_pipeline *p = t->p;
+    int64_t ranks = p->w->job->parallel_cp;
+    if (ranks == 1) return;
+    const tide_shape *whole = p->ids->shape;
+    t->m->op = "arange";
+    tide_tensor *numbers = tide_flat(t->m, whole->dim[1].size, TIDE_INT32), *buffers[] = {p->ids, p->labels, NULL};
+    buffers[2] = tide_expand(t->m, numbers, whole);
+    tide_context_parallel_shard(t->m, ranks, buffers, TIDE_COUNT_OF(buffers), shards);
+    tide_release(t->m, buffers[2]);
+    tide_release(t->m, numbers);
+}
+
 /* loss_sum / global_valid_tokens; owned by the caller. */
 static tide_tensor *divided(titan_step *t, tide_tensor *loss_sum) {
     static const char *const names[] = {"loss_sum", "global_valid_tokens"};
@@ -128,19 +161,30 @@ static void forward_backward_step(titan_step *t) {
     tide_machine *m = t->m;
     tide_pipeline_stage *s = &p->stages[0];
     take_batch(t, p->batch);
+    tide_tensor *given[] = {p->ids, p->labels}, *shards[3] = {NULL, NULL, NULL};
+    cut_sequences(t, shards);
+    if (shards[0]) p->ids = shards[0], p->labels = shards[1], p->positions = shards[2];
     if (s->fsdp) ((fsdp2 *)s->fsdp)->reduce_grads = true; /* after every micro-batch */
     uint32_t from = m->timeline.allocation_count;
+    const tide_job *job = p->w->job;
+    bool autocasts = tide_job_autocasts_torchtitan(job) && tide_dtype_or(job->parallel_param_dtype, TIDE_FP32) != TIDE_FP32;
+    if (autocasts) tide_autocast_begin(m, job->parallel_param_dtype.dtype);
     tide_tensor *logits = tide_stage_forward(s, 0);
     tide_stage_compute_loss(s, 0, logits);
     tide_timeline_end_forward(&m->timeline, from);
     tide_tensor *loss_sum = p->losses[0];
     if (loss_sum) hold(t, p->losses[0] = divided(t, loss_sum));
+    if (autocasts) tide_autocast_end(m);
     tide_release_at(m, &s->outputs[0]);
     tide_release(m, logits);
     tide_stage_backward(s, 0);
     t->losses[t->loss_count++] = p->losses[0];
     p->losses[0] = NULL;
     tide_release(m, loss_sum);
+    p->ids = given[0];
+    p->labels = given[1];
+    p->positions = NULL;
+    for (unsigned i = 0; i < TIDE_COUNT_OF(shards); i++) tide_release(m, shards[i]);
 }
 
 /* torch.sum(torch.stack(accumulated_losses)), and what is logged of the first step and of every tenth. */

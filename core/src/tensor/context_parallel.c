@@ -37,17 +37,22 @@ static tide_tensor *head_tail_indices(tide_machine *m, int64_t seq, int64_t rank
     return paired;
 }
 
-void tide_context_parallel_begins(tide_machine *m, tide_context_parallel *c, int64_t ranks, tide_tensor **buffers,
-                                  uint32_t count) {
+void tide_context_parallel_shard(tide_machine *m, int64_t ranks, tide_tensor *const *buffers, uint32_t count,
+                                 tide_tensor **shards) {
     tide_tensor *indices = head_tail_indices(m, buffers[0]->shape->dim[SEQUENCE_OF_BUFFER].size, ranks);
     m->op = "_context_parallel_buffers";
     for (uint32_t i = 0; i < count; i++) {
         tide_tensor *balanced = tide_empty(m, buffers[i]->shape, (tide_dtype)buffers[i]->dtype);
         tide_shape part = part_of_buffer(balanced, ranks);
-        c->shards[i] = tide_empty(m, &part, (tide_dtype)balanced->dtype);
+        shards[i] = tide_empty(m, &part, (tide_dtype)balanced->dtype);
         tide_release(m, balanced);
     }
     tide_release(m, indices);
+}
+
+void tide_context_parallel_begins(tide_machine *m, tide_context_parallel *c, int64_t ranks, tide_tensor **buffers,
+                                  uint32_t count) {
+    tide_context_parallel_shard(m, ranks, buffers, count, c->shards);
     for (uint32_t i = 0; i < count; i++) {
         tide_release_at(m, &c->shard); /* the name in the loop */
         c->shard = tide_empty(m, c->shards[i]->shape, (tide_dtype)c->shards[i]->dtype);

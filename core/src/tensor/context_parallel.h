@@ -13,6 +13,10 @@ typedef struct tide_context_parallel {
     tide_tensor *shards[TIDE_CONTEXT_BUFFERS], *shard;
 } tide_context_parallel;
 
+/* _context_parallel_shard(): this rank's part of each buffer of (rows, sequence), for the caller to own. */
+void tide_context_parallel_shard(tide_machine *m, int64_t ranks, tide_tensor *const *buffers, uint32_t count,
+                                 tide_tensor **shards);
+
 /* Buffers of (rows, sequence), at most TIDE_CONTEXT_BUFFERS, none of which is restored: each becomes this rank's part,
  * in memory of its own. */
 void tide_context_parallel_begins(tide_machine *m, tide_context_parallel *c, int64_t ranks, tide_tensor **buffers,

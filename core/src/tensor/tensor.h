@@ -207,6 +207,8 @@ typedef enum tide_sdpa_choice {
     TIDE_SDPA_EFFICIENT, /* efficient, else math */
     TIDE_SDPA_MATH,
     TIDE_SDPA_CUDNN, /* cuDNN, else math */
+    TIDE_SDPA_TITAN, /* sdpa_kernel() of torchtitan: cuDNN, else flash, else math */
+    TIDE_SDPA_TITAN_FLASH, /* the same without cuDNN */
     TIDE_SDPA_DEFAULT
 } tide_sdpa_choice;
 

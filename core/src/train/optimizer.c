@@ -442,7 +442,7 @@ static tide_tensor *norm_of_norms(const tide_optimizer *optimizer, bool of_exper
         const parameter_state *p = &optimizer->parameters[i];
         if (p->is_of_experts != of_experts) continue;
         if (p->mesh_dims > dims) dims = p->mesh_dims;
-        if (p->is_replicated && p->tensor->grad) partitioned[parts++] = tide_scalar(m, dtype);
+        if (p->tensor->grad && (p->is_replicated || is_gathered(p))) partitioned[parts++] = tide_scalar(m, dtype);
     }
     tide_tensor *stacked = tide_scratch(m, bytes), *reduced = NULL;
     while (parts) tide_release(m, partitioned[--parts]);
@@ -459,16 +459,24 @@ static tide_tensor *norm_of_norms(const tide_optimizer *optimizer, bool of_exper
     return total;
 }
 
+/* A gradient that is partial on each rank is reduced first. */
+static tide_tensor *reduced_gradient(const tide_optimizer *optimizer, const parameter_state *p) {
+    bool is_partial = p->is_redistributed && !is_gathered(p);
+    return is_partial ? tide_empty_like(optimizer->model->m, p->tensor->grad, p->tensor->grad->dtype) : NULL;
+}
+
 /* _foreach_norm of the gradients of a type, in their order; returns how many. Each has a result, and those without
  * elements, which the kernel passes over, another one in its place. */
 static int64_t norms_of(const tide_optimizer *optimizer, bool of_experts, tide_dtype dtype, tide_tensor **norms) {
     tide_machine *m = optimizer->model->m;
     tide_tensor **results = TIDE_NEW(m->arena, tide_tensor *, optimizer->count + 1);
+    tide_tensor **reduced = TIDE_NEW(m->arena, tide_tensor *, optimizer->count + 1);
     bool *is_empty = TIDE_NEW(m->arena, bool, optimizer->count + 1);
     int64_t count = 0, full = 0, chunks = 0, used = 0;
     for (uint32_t i = 0; i < optimizer->count; i++) {
         const tide_tensor *g = optimizer->parameters[i].tensor->grad;
         if (!g || g->dtype != dtype || optimizer->parameters[i].is_of_experts != of_experts) continue;
+        reduced[count] = reduced_gradient(optimizer, &optimizer->parameters[i]);
         is_empty[count] = tide_count(g) == 0;
         full += !is_empty[count++];
         chunks += TIDE_CEIL_DIV(tide_count(g), FOREACH_CHUNK);
@@ -479,6 +487,7 @@ static int64_t norms_of(const tide_optimizer *optimizer, bool of_experts, tide_d
     for (int64_t i = used; i < count; i++) tide_release(m, results[i]);
     tide_release(m, partial);
     tide_release(m, offsets);
+    for (int64_t i = 0; i < count; i++) tide_release(m, reduced[i]);
     return count;
 }
 

@@ -18,13 +18,20 @@ static const tide_sdpa_choice sdpa_of[] = {[TIDE_sdpa_backend_default] = TIDE_SD
                                            [TIDE_sdpa_backend_math] = TIDE_SDPA_MATH,
                                            [TIDE_sdpa_backend_cudnn] = TIDE_SDPA_CUDNN};
 
+/* ScaledDotProductAttentionWrapper of torchtitan lists the kernels itself. */
+static tide_sdpa_choice sdpa_choice(const tide_job *job) {
+    if (!tide_job_has_torchtitan_models(job) || job->sdpa_backend == TIDE_sdpa_backend_math)
+        return sdpa_of[job->sdpa_backend];
+    return job->sdpa_backend == TIDE_sdpa_backend_flash ? TIDE_SDPA_TITAN_FLASH : TIDE_SDPA_TITAN;
+}
+
 static void prepare(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
     tide_machine *m = &run->machine;
     tide_machine_init(m, arena, diags);
     run->strategy = run->frameworks ? run->frameworks->strategy_of(job) : NULL;
     m->folding.is_wanted = !run->plays_all && !run->plays_loops;
     m->device = (tide_device){(int)job->capability, job->gpu.sms, job->gpu.threads_per_sm};
-    m->sdpa = sdpa_of[job->sdpa_backend];
+    m->sdpa = sdpa_choice(job);
     m->state.keeps_workspaces = job->gemm_workspace == TIDE_gemm_workspace_kept;
     tide_finder *found = TIDE_NEW(arena, tide_finder, 1);
     *found = (tide_finder){job, arena, run, diags, false};

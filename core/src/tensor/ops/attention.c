@@ -257,20 +257,25 @@ static tide_tensor *ordered_like(tide_machine *m, const tide_tensor *q, const ti
     return tide_empty_strided(m, shape, stride, q->dtype);
 }
 
+static void cudnn_forward(tide_machine *m, tide_tensor *q, tide_tensor *v, const attention *a, bool needs_lse,
+                          tide_tensor **made) {
+    made[2] = TIDE_EMPTY(m, TIDE_INT64, 1);
+    made[3] = TIDE_EMPTY(m, TIDE_INT64, 1);
+    tide_shape shape = *q->shape;
+    shape.dim[3].size = v->shape->dim[3].size;
+    made[0] = ordered_like(m, q, &shape);
+    made[1] = needs_lse ? TIDE_EMPTY(m, TIDE_FP32, a->batch, a->heads, a->queries) : NULL;
+}
+
 static tide_tensor *cudnn(tide_machine *m, tide_tensor *q, tide_tensor *k, tide_tensor *v, tide_tensor *bias,
                           const attention *a) {
     tide_node *node = node_of(m, &cudnn_backward, q, k, v, bias, false, a);
     tide_tensor *made[4];
-    if (tide_take_kept(m, TIDE_KEPT_ATTENTION, made, 4))
-        return kept(m, node, tide_set_grad_fn(m, node, made[0]), made[1], made[2], made[3]);
-    tide_tensor *seed = TIDE_EMPTY(m, TIDE_INT64, 1), *offset = TIDE_EMPTY(m, TIDE_INT64, 1);
-    tide_shape shape = *q->shape;
-    shape.dim[3].size = v->shape->dim[3].size;
-    tide_tensor *out = tide_set_grad_fn(m, node, ordered_like(m, q, &shape));
-    bool needs_lse = q->requires_grad || k->requires_grad || v->requires_grad;
-    tide_tensor *lse = needs_lse ? TIDE_EMPTY(m, TIDE_FP32, a->batch, a->heads, a->queries, 1) : NULL;
-    tide_keep(m, TIDE_KEPT_ATTENTION, (tide_tensor *[]){out, lse, seed, offset}, 4);
-    return kept(m, node, out, lse, seed, offset);
+    if (!tide_take_kept(m, TIDE_KEPT_ATTENTION, made, 4))
+        cudnn_forward(m, q, v, a, q->requires_grad || k->requires_grad || v->requires_grad, made);
+    tide_tensor *out = tide_set_grad_fn(m, node, made[0]);
+    tide_keep(m, TIDE_KEPT_ATTENTION, (tide_tensor *[]){out, made[1], made[2], made[3]}, 4);
+    return kept(m, node, out, made[1], made[2], made[3]);
 }
 
 /* ---- math: _scaled_dot_product_attention_math, in fp32 for half types ---- */
@@ -400,16 +405,22 @@ static bool cudnn_can(const tide_machine *m, const tide_tensor *q, const tide_te
     return a->width % 8 == 0 && is_width_known && a->value_width % 8 == 0 && a->dropout <= 0 && a->keys > 1;
 }
 
+/* First of all kernels; torchtitan sets its own order on all GPUs. */
+static bool prefers_cudnn(const tide_machine *m) {
+    bool is_allowed = m->sdpa == TIDE_SDPA_CUDNN || m->sdpa == TIDE_SDPA_DEFAULT;
+    return m->sdpa == TIDE_SDPA_TITAN || (is_allowed && is_hopper_or_blackwell(m));
+}
+
 /* sdp_utils.cpp: priority_order, check_last_dim_stride_equals_1_dense. cuDNN comes first on these GPUs, and last, after
  * math, on all others. */
 static kernel choose(const tide_machine *m, tide_tensor *const *all, const tide_tensor *mask, bool trains,
                      const attention *a) {
     const tide_tensor *q = all[0];
-    bool prefers_cudnn = (m->sdpa == TIDE_SDPA_CUDNN || m->sdpa == TIDE_SDPA_DEFAULT) && is_hopper_or_blackwell(m);
     bool allows_flash = m->sdpa == TIDE_SDPA_FLASH || m->sdpa == TIDE_SDPA_DEFAULT;
     bool allows_efficient = allows_flash || m->sdpa == TIDE_SDPA_EFFICIENT;
+    if (m->sdpa == TIDE_SDPA_TITAN || m->sdpa == TIDE_SDPA_TITAN_FLASH) allows_flash = true;
     if (q->stride[3] != 1 || all[1]->stride[3] != 1 || all[2]->stride[3] != 1) return KERNEL_MATH;
-    if (prefers_cudnn && cudnn_can(m, q, mask, trains, a)) return KERNEL_CUDNN;
+    if (prefers_cudnn(m) && cudnn_can(m, q, mask, trains, a)) return KERNEL_CUDNN;
     if (allows_flash && flash_can(m, q, mask, a)) return KERNEL_FLASH;
     if (allows_efficient && efficient_can(m, q, a)) return KERNEL_EFFICIENT;
     return KERNEL_MATH;
@@ -534,15 +545,18 @@ static tide_value list_of(tide_machine *m, tide_tensor *const made[4]) {
     return (tide_value){.kind = TIDE_VALUE_LIST, .list = list};
 }
 
-/* sdp_utils.cpp: use_flash_attention, of the query and value of a rank; else ring attention is memory-efficient. */
-static bool ring_is_flash(const tide_machine *m, const tide_tensor *q, const attention *a) {
-    return m->sdpa != TIDE_SDPA_EFFICIENT && flash_can(m, q, NULL, a);
+/* The kernel of ring attention, of the query and value of a rank; without flash it is memory-efficient. */
+static kernel ring_kernel(const tide_machine *m, const tide_tensor *q, const attention *a) {
+    if (prefers_cudnn(m) && cudnn_can(m, q, NULL, true, a)) return KERNEL_CUDNN;
+    return m->sdpa != TIDE_SDPA_EFFICIENT && flash_can(m, q, NULL, a) ? KERNEL_FLASH : KERNEL_EFFICIENT;
 }
 
-static tide_value op_ring_is_flash(tide_machine *m, tide_value *arguments) {
+static tide_value op_ring_kernel(tide_machine *m, tide_value *arguments) {
+    static const char *const names[] = {
+        [KERNEL_CUDNN] = "cudnn", [KERNEL_FLASH] = "flash", [KERNEL_EFFICIENT] = "efficient"};
     const tide_tensor *q = tide_arg_tensor(m, arguments[0]), *v = tide_arg_tensor(m, arguments[1]);
-    attention a = {.width = q->shape->dim[3].size, .value_width = v->shape->dim[3].size};
-    return tide_of_bool(ring_is_flash(m, q, &a));
+    attention a = {.width = q->shape->dim[3].size, .value_width = v->shape->dim[3].size, .keys = q->shape->dim[2].size};
+    return (tide_value){.kind = TIDE_VALUE_TEXT, .text = tide_text_of(names[ring_kernel(m, q, &a)])};
 }
 
 /* Without a node, which ring attention has itself. */
@@ -551,13 +565,15 @@ static tide_value op_ring_block(tide_machine *m, tide_value *arguments) {
     for (int i = 0; i < 3; i++) all[i] = tide_arg_tensor(m, arguments[i]);
     attention a = {.dropout = tide_arg_number(m, arguments[3])};
     if (!attention_sizes(m, "ring_block", all, &a)) return tide_none();
-    bool is_flash = ring_is_flash(m, all[0], &a);
-    if (!is_flash && a.queries % 32)
+    kernel chosen = ring_kernel(m, all[0], &a);
+    if (chosen == KERNEL_EFFICIENT && a.queries % 32)
         tide_fail_setting(m, TIDE_ERR_CONFLICT, "seq",
                           "ring attention does not take off what rounds log-sum-exp up to "
                           "32 rows, of %lld; give a multiple of 64 x parallel.cp",
                           (long long)a.queries);
-    else if (is_flash)
+    else if (chosen == KERNEL_CUDNN)
+        cudnn_forward(m, all[0], all[2], &a, true, made);
+    else if (chosen == KERNEL_FLASH)
         flash_forward(m, all[0], &a, made);
     else
         efficient_forward(m, all[0], all[2], true, &a, made);
@@ -587,7 +603,7 @@ static tide_value op_keep_attention(tide_machine *m, tide_value *arguments) {
 }
 
 static const tide_op attention_ops[] = {
-    {"ring_is_flash", "query, value", TIDE_CAST_NONE, op_ring_is_flash},
+    {"ring_kernel", "query, value", TIDE_CAST_NONE, op_ring_kernel},
     {"ring_block", "query, key, value, dropout_p", TIDE_CAST_NONE, op_ring_block},
     {"efficient_workspace", "query, key, value", TIDE_CAST_NONE, op_efficient_workspace},
     {"kept_attention", "", TIDE_CAST_NONE, op_kept_attention},

@@ -16,6 +16,15 @@ static tide_tensor *of_edge(tide_machine *m, const tide_node *node, int i) {
     return tide_empty(m, meta->shape, meta->dtype);
 }
 
+/* The same of a kernel that makes it like its parameter; autograd casts it. */
+static tide_tensor *like_parameter(tide_machine *m, tide_node *node, int i) {
+    if (!tide_needs_input_grad(node, i)) return NULL;
+    const tide_meta *meta = &node->edges[i].node->outputs[node->edges[i].input];
+    tide_tensor *parameter = tide_saved_at(m, node, i), *made = tide_empty(m, meta->shape, (tide_dtype)parameter->dtype);
+    tide_release(m, parameter);
+    return made;
+}
+
 /* LaunchGammaBetaBackwardCUDAKernel: of many short rows, the gradients of weight and bias are summed by blocks first.
  */
 static void sum_blocks(tide_machine *m, const tide_tensor *x, tide_tensor **sums, int count) {
@@ -79,7 +88,7 @@ static void rms_norm_run(tide_machine *m, tide_node *node, tide_tensor **grads, 
     tide_tensor *x = tide_saved_at(m, node, 0), *rstd = tide_saved_at(m, node, 2);
     tide_tensor *input = tide_is_contiguous(x) ? NULL : tide_empty(m, x->shape, x->dtype);
     if (tide_needs_input_grad(node, 0)) results[0] = tide_empty(m, x->shape, x->dtype);
-    results[1] = of_edge(m, node, 1);
+    results[1] = like_parameter(m, node, 1);
     tide_tensor *g = tide_is_contiguous(grads[0]) ? NULL : tide_empty(m, grads[0]->shape, grads[0]->dtype);
     sum_blocks(m, x, results + 1, 1);
     tide_release(m, g);

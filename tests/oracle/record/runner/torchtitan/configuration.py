@@ -9,7 +9,7 @@ from ...case import Case
 from ...catalogue import Config
 from ...plans import Native
 
-DTYPES = {"bf16": "bfloat16", "fp32": "float32", None: "bfloat16"}
+DTYPES = {"bf16": "bfloat16", "fp32": "float32"}
 MODULES = {"llama": "llama3", "qwen3": "qwen3", "qwen3_moe": "qwen3", "deepseek_v2": "deepseek_v3", "deepseek_v3": "deepseek_v3"}
 IMPLEMENTATIONS = {"_single": "for-loop", "_fused": "fused", "": "foreach"}
 BACKENDS = {"cudnn": "CUDNN_ATTENTION", "flash": "FLASH_ATTENTION", "math": "MATH"}  # as torchtitan tries them
@@ -29,7 +29,7 @@ def job_config(case: Case) -> Any:
     job.training.seq_len = case.seq
     job.training.max_norm = case.clip or 1.0
     job.training.dtype = DTYPES[case.dtype]
-    job.training.mixed_precision_param = DTYPES[plan.param_dtype]
+    job.training.mixed_precision_param = DTYPES[plan.param_dtype or case.dtype]
     job.training.mixed_precision_reduce = DTYPES[plan.reduce_dtype or "fp32"]
     settle_ranks(job.parallelism, case, plan)
     settle_optimizer(job.optimizer, case.optimizer)
