@@ -391,8 +391,10 @@ static void fsdp2_wrap(tide_wrapper *w) {
             root = post_forward_mesh_size(f, "parallel.root_reshard", of_root);
     tide_tensor **sharded_params = TIDE_NEW(m->arena, tide_tensor *, model->parameter_count + 1);
     uint32_t head = tide_embeddings_of(model, true);
+    /* fsdp_reshard_after_forward "always" */
+    bool resharded_head = tide_job_has_torchtitan_models(w->job) && strcmp(given, "true") == 0;
     for (uint32_t k = 0; k < f->state_count; k++) {
-        bool is_head = is_native && k + 2 == f->state_count && !(w->is_absent && w->is_absent[head]),
+        bool is_head = is_native && !resharded_head && k + 2 == f->state_count && !(w->is_absent && w->is_absent[head]),
              is_kept = is_head || f->states[k].keeps_full_weight;
         init_state(f, k, k + 1 == f->state_count ? root : is_kept ? 0 : size, of, sharded_params);
     }

@@ -6,6 +6,7 @@
  * last inputs, which batch_generator() has a name for. */
 #include "parallel/torchtitan_trainer.h"
 
+#include "base/rounding.h"
 #include "base/units.h"
 #include "parallel/cuts.h"
 #include "parallel/fsdp2.h"
@@ -41,11 +42,17 @@ typedef struct gathering {
     bool is_copied;
 } gathering;
 
+/* Parts of rows are padded to the same size. */
+static int64_t gathered_count(const tide_tensor *t, int64_t ranks) {
+    int64_t rows = t->shape->dim[0].size;
+    return rows ? tide_count(t) / rows * TIDE_ROUND_UP(rows, ranks) : 0;
+}
+
 static gathering gathering_of(const tide_pipeline_stage *s, const tide_parameter_row *row) {
     tide_model *model = s->of->w->model;
     const tide_job *job = s->of->w->job;
     int64_t ranks = job->parallel_tp, shards = s->fsdp ? job->parallel_dp * job->parallel_cp : 1;
-    int64_t part = tide_count(row->tensor), whole = part * ranks;
+    int64_t part = gathered_count(row->tensor, shards), whole = part * ranks;
     bool is_row = ranks > 1 && tide_text_is(tide_cut_of(model, tide_cuts_of(model, 0), row->module).how, "row");
     if (ranks == 1 || shards == 1) return (gathering){ranks * shards > 1 ? whole : 0, 0, is_row};
     return (gathering){is_row ? whole / shards : part, whole, is_row};
