@@ -54,7 +54,7 @@ tide_setting_id tide_setting_find_own(tide_text name, bool serves);
  * torch.distributed's world size. */
 /* tide_job_has_trainer(), as a row's .when. */
 #define TIDE_WITH_TRAINER "trainer=hf|sft|dpo|kto|reward|orpo|cpo|grpo|rloo|online_dpo|gkd"
-#define TIDE_WORLD_SIZE_NAMES "world_size|gpus|num_gpus|n_gpus"
+#define TIDE_WORLD_SIZE_NAMES "world_size|gpus|num_gpus|n_gpus|world"
 
 /* Whether the name is one of those. */
 bool tide_setting_is_world_size(tide_text name);

@@ -174,7 +174,8 @@ static void native_wrap(tide_wrapper *w) {
                          .length = job->seq / n->topology.cp,
                          .rows = job->seq / n->topology.cp,
                          .dtype = tide_dtype_or(job->parallel_param_dtype, w->model->state.dtype),
-                         .loss_function = loss_function_of(job)};
+                         .loss_function = loss_function_of(job),
+                         .infers_metadata = tide_job_has_torchtitan_models(job)};
     if (tide_job_shards_sequence(job)) p->rows /= n->topology.tp;
     if (p->ranks > 1 && !tide_pipeline_check(w, p)) return;
     if (!tide_pipeline_init(p, w)) return;

@@ -106,10 +106,20 @@ static bool untie_head(tide_pipeline *p) {
 
 /* ---- which layers a stage has ---- */
 
+/* torchtitan/distributed/pipeline_parallel.py, generate_llm_fqn_per_model_part(): the embedding and the head count as a
+ * layer each. */
+static uint32_t torchtitan_layers_before(uint32_t layers, uint32_t stages, uint32_t stage) {
+    uint32_t each = (layers + 2) / stages, more = (layers + 2) % stages;
+    if (stage == 0 || stage == stages) return stage ? layers : 0;
+    return stage * each + (stage < more ? stage : more) - 1;
+}
+
 /* The number of layers in the stages before one, for a model with so many. */
 static uint32_t layers_before(const tide_pipeline *p, uint32_t layers, uint32_t stage) {
     const tide_job *job = p->w->job;
     uint32_t before = 0;
+    if (p->ranks > 1 && !job->parallel_stage_layers.count && tide_job_has_torchtitan_models(job))
+        return torchtitan_layers_before(layers, p->stage_count, stage);
     if (p->ranks == 1 || !job->parallel_stage_layers.count)
         return (uint32_t)((uint64_t)layers * stage / p->stage_count);
     for (uint32_t i = 0; i < stage; i++) before += (uint32_t)job->parallel_stage_layers.of[i];
@@ -338,13 +348,17 @@ uint32_t tide_pipeline_most_in_flight(const tide_pipeline *p) {
 
 /* ---- what comes from other ranks ---- */
 
-static tide_tensor *receive_buffer(tide_pipeline *p) {
-    tide_machine *m = machine_of(p);
+tide_tensor *tide_stage_hidden(const tide_pipeline *p, const char *op) {
     tide_value hidden = tide_model_size(p->w->model, "hidden");
     tide_shape shape = {.dims = 3, .dim = {{p->batch, 0}, {p->rows, 0}, {hidden.integer, 0}}};
-    m->op = "recv";
+    machine_of(p)->op = op;
+    return tide_empty(machine_of(p), &shape, p->dtype);
+}
+
+static tide_tensor *receive_buffer(const tide_pipeline *p) {
+    tide_machine *m = machine_of(p);
     m->state.factor = TIDE_FACTOR_COMMUNICATION;
-    tide_tensor *t = tide_empty(m, &shape, p->dtype);
+    tide_tensor *t = tide_stage_hidden(p, "recv");
     m->state.factor = TIDE_FACTOR_TEMPORARY;
     return t;
 }
@@ -388,8 +402,12 @@ tide_tensor *tide_stage_forward(tide_pipeline_stage *s, uint32_t mb) {
     s->recv_forward[mb] = NULL;
     if (!s->is_first) x->requires_grad = x->is_leaf = true;
     s->inputs[mb] = x;
-    tide_value values[] = {tide_of_tensor(tide_retain(x)), tide_of_int(s->first_layer), tide_of_int(s->end_layer),
-                           tide_of_bool(s->is_first),      tide_of_bool(s->is_last),    tide_of_int(p->length),
+    tide_value values[] = {tide_of_tensor(tide_retain(x)),
+                           tide_of_int(s->first_layer),
+                           tide_of_int(s->end_layer),
+                           tide_of_bool(s->is_first),
+                           tide_of_bool(s->is_last),
+                           tide_of_int(p->length),
                            p->positions ? tide_of_tensor(micro_batch_of(p, p->positions)) : tide_none()};
     tide_model *model = p->w->model;
     enter_stage(s);

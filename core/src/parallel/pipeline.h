@@ -49,7 +49,11 @@ struct tide_pipeline {
     uint32_t folded_count, folded_at;
     tide_actions actions; /* of this rank; empty for schedules with one stage per rank */
     const char *loss_function;
-    bool is_connected; /* _p2p_initialized */
+    void (*take_losses)(
+        struct tide_pipeline *p); /* after the schedule, before its losses are released; NULL: nothing */
+    void *taker;                  /* of take_losses() */
+    bool is_connected;            /* _p2p_initialized */
+    bool infers_metadata;         /* stages are not told the shapes of hidden states */
 };
 
 /* ---- pipeline.c ---- */
@@ -74,6 +78,8 @@ void tide_pipeline_to_empty(tide_pipeline *p);
 /* _initialize_pipeline_distributed_state(): small tensors in the first step. */
 void tide_pipeline_connect(tide_pipeline *p);
 
+/* Hidden states between stages; owned by the caller. */
+tide_tensor *tide_stage_hidden(const tide_pipeline *p, const char *op);
 /* The receive buffer that get_fwd_recv_ops() and get_bwd_recv_ops() use; borrowed, NULL: nothing is received. */
 tide_tensor *tide_stage_recv_forward(tide_pipeline_stage *s, uint32_t mb);
 tide_tensor *tide_stage_recv_backward(tide_pipeline_stage *s, uint32_t mb);
@@ -101,6 +107,11 @@ void tide_stage_reduce_grad(tide_pipeline_stage *s);
 /* stage_backward_input(), stage_backward_weight() */
 void tide_stage_backward_input(tide_machine *m, tide_backward_state *s, tide_tensor *const *params, uint32_t count);
 void tide_stage_backward_weight(tide_machine *m, tide_backward_state *s);
+
+/* ---- pipeline_metadata.c ---- */
+
+/* Before the first step of stages that infer metadata. */
+void tide_pipeline_infer_metadata(tide_pipeline *p);
 
 /* ---- pipeline_runtime.c ---- */
 

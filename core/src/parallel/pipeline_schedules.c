@@ -179,13 +179,16 @@ bool tide_pipeline_check(tide_wrapper *w, const tide_pipeline *p) {
 
 void tide_pipeline_step(tide_pipeline *p) {
     tide_machine *m = p->w->model->m;
+    bool is_first = !p->is_connected;
     tide_pipeline_connect(p);
+    if (is_first && p->infers_metadata) tide_pipeline_infer_metadata(p);
     if (p->w->job->parallel_schedule == TIDE_parallel_schedule_GPipe)
         gpipe(p);
     else if (p->w->job->parallel_schedule == TIDE_parallel_schedule__1F1B)
         one_f_one_b(p);
     else
         tide_pipeline_run(p);
+    if (p->take_losses && !tide_is_aborting(m)) p->take_losses(p);
     m->op = "del losses";
     for (uint32_t i = p->microbatches; i-- > 0;) {
         tide_release_at(m, &p->losses[i]);

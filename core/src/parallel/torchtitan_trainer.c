@@ -2,8 +2,8 @@
 /* torchtitan 0.2.2: torchtitan/train.py, Trainer. Its models are in models/architectures/torchtitan/.
  *
  * Note [Names of a step]: what train_step() has a name for lives until it returns: the loss and the inputs of every
- * micro-batch, the last labels, the counts of tokens, the norm of the gradients. Gradients live until the next step begins, as do the
- * last inputs, which batch_generator() has a name for. */
+ * micro-batch, the last labels, the counts of tokens, the norm of the gradients. Gradients live until the next step
+ * begins, as do the last inputs, which batch_generator() has a name for. */
 #include "parallel/torchtitan_trainer.h"
 
 #include "base/rounding.h"
@@ -36,7 +36,8 @@ static void make_buffers(tide_model *model) {
 }
 
 /* How a mask of this rank's part becomes one of the whole weight: DTensor.any() gathers it, over the ranks of tensor
- * parallelism, then over those of fully_shard(); rows that are cut along their second dimension are copied once more. */
+ * parallelism, then over those of fully_shard(); rows that are cut along their second dimension are copied once more.
+ */
 typedef struct gathering {
     int64_t first, whole; /* elements; 0: not gathered */
     bool is_copied;
@@ -174,7 +175,8 @@ static void forward_backward_step(titan_step *t) {
     if (s->fsdp) ((fsdp2 *)s->fsdp)->reduce_grads = true; /* after every micro-batch */
     uint32_t from = m->timeline.allocation_count;
     const tide_job *job = p->w->job;
-    bool autocasts = tide_job_autocasts_torchtitan(job) && tide_dtype_or(job->parallel_param_dtype, TIDE_FP32) != TIDE_FP32;
+    bool autocasts =
+        tide_job_autocasts_torchtitan(job) && tide_dtype_or(job->parallel_param_dtype, TIDE_FP32) != TIDE_FP32;
     if (autocasts) tide_autocast_begin(m, job->parallel_param_dtype.dtype);
     tide_tensor *logits = tide_stage_forward(s, 0);
     tide_stage_compute_loss(s, 0, logits);
@@ -192,6 +194,41 @@ static void forward_backward_step(titan_step *t) {
     p->labels = given[1];
     p->positions = NULL;
     for (unsigned i = 0; i < TIDE_COUNT_OF(shards); i++) tide_release(m, shards[i]);
+}
+
+/* (torch.sum(torch.stack(losses)) / global_valid_tokens).to(device), or -1 on ranks without the last stage. */
+static void sum_losses(tide_pipeline *p) {
+    titan_step *t = p->taker;
+    bool is_last = false;
+    for (uint32_t i = 0; i < p->chunks; i++) is_last = is_last || p->stages[i].is_last;
+    t->m->op = "sum";
+    tide_tensor *stacked = is_last ? tide_flat(t->m, p->microbatches, TIDE_FP32) : NULL,
+                *summed = is_last ? tide_scalar(t->m, TIDE_FP32) : NULL;
+    hold(t, tide_scalar(t->m, TIDE_FP32));
+    tide_release(t->m, stacked);
+    tide_release(t->m, summed);
+    t->loss_count++;
+}
+
+static void schedule_step(titan_step *t) {
+    tide_pipeline *p = t->p;
+    take_batch(t, p->batch * p->microbatches);
+    tide_tensor *given[] = {p->ids, p->labels}, *shards[3] = {NULL, NULL, NULL};
+    cut_sequences(t, shards);
+    if (shards[0]) p->ids = shards[0], p->labels = shards[1], p->positions = shards[2];
+    for (uint32_t i = 0; i < p->chunks; i++) {
+        fsdp2 *f = p->stages[i].fsdp;
+        if (!f) continue;
+        f->reduce_grads = false;
+        f->keeps_after_backward = true;
+    }
+    p->take_losses = sum_losses;
+    p->taker = t;
+    tide_pipeline_step(p);
+    p->ids = given[0];
+    p->labels = given[1];
+    p->positions = NULL;
+    for (unsigned i = 0; i < TIDE_COUNT_OF(shards); i++) tide_release(t->m, shards[i]);
 }
 
 /* torch.sum(torch.stack(accumulated_losses)), and what is logged of the first step and of every tenth. */
@@ -223,7 +260,8 @@ void tide_torchtitan_train_step(tide_pipeline *p, tide_context_parallel *context
     tide_zero_grad(w->optimizer, true);
     tide_release_at(m, &p->ids);
     count_valid_tokens(&t);
-    for (uint32_t i = 0; i < p->microbatches && !tide_is_aborting(m); i++) forward_backward_step(&t);
+    if (p->ranks > 1) schedule_step(&t);
+    for (uint32_t i = 0; p->ranks == 1 && i < p->microbatches && !tide_is_aborting(m); i++) forward_backward_step(&t);
     tide_timeline_mark(&m->timeline, step, TIDE_PHASE_BACKWARD);
     hold(&t, tide_clip_grad_norm(w->optimizer));
     tide_scaled_step(w->model, NULL, w->optimizer);

@@ -196,9 +196,9 @@ int64_t tide_fact_int(const tide_claims *c, tide_fact fact, int64_t otherwise);
 void tide_megatron_settle_stages(tide_claims *c, int64_t ranks);
 /* torchtitan's module_fqns_per_model_part. */
 void tide_torchtitan_settle_stages(tide_claims *c, const tide_json *parts);
-/* torchtitan's distribution of so many layers, with the embedding and the head counted as one each; NULL: it refuses.
- */
-const char *tide_torchtitan_even_stages(tide_arena *arena, int64_t layers, int64_t stages);
+/* torchtitan's distribution of so many layers, with the embedding and the head counted as `first` and `last` more;
+ * NULL: it refuses. */
+const char *tide_torchtitan_even_stages(tide_arena *arena, int64_t layers, int64_t stages, int64_t first, int64_t last);
 
 /* ---- training.c: what TrainingArguments, Accelerate and the programs over them say together ---- */
 
@@ -232,6 +232,7 @@ extern const tide_key_table tide_trainer_keys, tide_model_keys, tide_fsdp_keys, 
 extern const tide_reader tide_axolotl_reader, tide_deepspeed_reader, tide_llama_factory_reader,
     tide_llama_factory_v1_reader, tide_ms_swift_reader, tide_trainer_reader, tide_megatron_reader,
     tide_megatron_bridge_reader, tide_nemo_reader, tide_torchtune_reader, tide_torchtitan_reader,
-    tide_trl_command_reader, tide_launched_reader, tide_verl_reader, tide_openrlhf_reader, tide_nemo_rl_reader;
+    tide_torchtitan_command_reader, tide_trl_command_reader, tide_launched_reader, tide_verl_reader,
+    tide_openrlhf_reader, tide_nemo_rl_reader;
 
 #endif

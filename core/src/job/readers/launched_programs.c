@@ -144,6 +144,15 @@ static bool launch_megatron(launched *s) {
     return claim_launched(s, &tide_megatron_reader, s->options);
 }
 
+/* torchrun -m torchtitan.train --job.config_file FILE --training.seq_len N; or run_train.sh, told by NGPU and
+ * CONFIG_FILE. */
+static bool launch_torchtitan(launched *s) {
+    s->options = tide_options_in_sections(s->line->arena, s->options);
+    launch_by_launcher(s);
+    tide_started_ranks_read(s->reading, s->line, s->variables, false);
+    return claim_launched(s, &tide_torchtitan_command_reader, s->options);
+}
+
 /* ---- OpenRLHF: --key value; verl: section.key=value ---- */
 
 static bool launch_openrlhf(launched *s) {
@@ -262,6 +271,7 @@ static const struct {
     {"*swift/cli/sft.py|*swift/cli/pt.py", "", launch_swift, NULL, NULL},
     {"llamafactory-cli", "train", launch_llama_factory, NULL, NULL},
     {"axolotl", "train", launch_axolotl, NULL, NULL},
+    {"torchtitan.train|*torchtitan/train.py|run_train.sh", "", launch_torchtitan, NULL, NULL},
     {"axolotl.cli.train", "", launch_axolotl, NULL, NULL},
     {"pretrain_gpt.py", "", launch_megatron, NULL, NULL},
     {"pretrain_bert.py|pretrain_t5.py|pretrain_hybrid.py|pretrain_mamba.py|pretrain_vlm.py|pretrain_retro.py|"

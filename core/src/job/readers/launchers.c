@@ -107,6 +107,7 @@ void tide_started_ranks_read(tide_reading *r, const tide_command_line *l, const 
                              bool counts_devices) {
     const char *each = environment_of(l, variables, "NPROC_PER_NODE"), *nodes = environment_of(l, variables, "NNODES"),
                *devices = counts_devices && !each ? environment_of(l, variables, "CUDA_VISIBLE_DEVICES") : NULL;
+    if (!each) each = environment_of(l, variables, "NGPU"); /* torchtitan's run_train.sh */
     int64_t visible = 1, number;
     for (const char *at = devices ? strchr(devices, ',') : NULL; at; at = strchr(at + 1, ',')) visible++;
     if (devices && visible > 1) each = tide_format(l->arena, "%" PRId64, visible);

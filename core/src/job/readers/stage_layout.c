@@ -141,11 +141,12 @@ void tide_torchtitan_settle_stages(tide_claims *c, const tide_json *parts) {
         if (strstr(entry->key, "module_fqns_per_model_part")) entry->effect = TIDE_KEY_USED;
 }
 
-const char *tide_torchtitan_even_stages(tide_arena *arena, int64_t layers, int64_t stages) {
+const char *tide_torchtitan_even_stages(tide_arena *arena, int64_t layers, int64_t stages, int64_t first,
+                                        int64_t last) {
     const char *made = "";
-    int64_t all = layers + 2, of_each = all / stages;
+    int64_t all = layers + first + last, of_each = all / stages;
     for (int64_t i = 0; i < stages; i++) {
-        int64_t count = of_each + (i < all % stages) - (i == 0) - (i == stages - 1);
+        int64_t count = of_each + (i < all % stages) - (i == 0 ? first : 0) - (i == stages - 1 ? last : 0);
         if (count < 1) return NULL;
         made = tide_format(arena, "%s%s%" PRId64, made, i ? "," : "", count);
     }

@@ -18,6 +18,7 @@ from ...catalogue import Config
 from ...plans import Native
 from ..batches import Batch
 from ..meter import Meter
+from ..models import DTYPES
 from ..parallel.pipeline import let_engine_finish
 from ..parallel.steps import Step
 from . import configuration
@@ -38,7 +39,7 @@ def build(case: Case, config: Config) -> Any:
     job, spec = configuration.job_config(case), spec_of(case, config)
     args = spec.model_args["recorded"]
     args.update_from_config(job)
-    with torch.device("meta"), set_default_dtype({"bfloat16": torch.bfloat16, "float32": torch.float32}[job.training.dtype]):
+    with torch.device("meta"), set_default_dtype(DTYPES[case.dtype]):
         return spec.model_cls(args)
 
 
@@ -194,11 +195,32 @@ def wrap(model: Any, case: Case, config: Config, meter: Meter) -> Step:
     register_train_spec("recorded", spec_of(case, config))
     ScaledDotProductAttentionWrapper.sdpa_backends = backends(case)
     let_engine_finish()
+    tell_neighbours(case, config)
     job = configuration.job_config(case)
     job.job.dump_folder = tempfile.gettempdir()
     trainer = Trainer(job)
     trainer.metrics_processor.device_memory_monitor.reset_peak_stats = lambda: None  # the peaks are ours to read
     return TitanStep(trainer, case, meter)
+
+
+def tell_neighbours(case: Case, config: Config) -> None:
+    """Stages ask each other for the shapes of hidden states and of their gradients, which are known."""
+    from torch.distributed.pipelining import _utils, stage
+
+    plan = case.parallel
+    assert isinstance(plan, Native)
+    rows = case.seq // plan.cp // plan.tp
+    sharded = plan.dp * plan.cp > 1 and plan.param_dtype
+    dtype = DTYPES[plan.param_dtype if sharded else case.dtype]
+    hidden = torch.empty(case.batch, rows, config["hidden_size"], device="meta", dtype=dtype)
+
+    def known(self: Any, other: int) -> Any:
+        if other < self.stage_index:
+            return stage._StageForwardMeta(forward_metas=(_utils.extract_tensor_meta(hidden.requires_grad_()),))
+        return stage._StageBackwardMeta(backward_metas=(_utils.extract_tensor_meta(hidden.detach()),))
+
+    stage.PipelineStage._recv_meta = known
+    stage.PipelineStage._send_meta = lambda self, meta, other: None
 
 
 def backends(case: Case) -> list[Any]:
