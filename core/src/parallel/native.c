@@ -157,6 +157,13 @@ static const char *loss_function_of(const tide_job *job) {
     return "pipeline_loss";
 }
 
+/* Shapes that stages are told have parallel.param_dtype; torchtitan's find the dtype that there is. */
+static tide_dtype hidden_dtype_of(const tide_wrapper *w) {
+    const tide_job *job = w->job;
+    bool is_own = tide_job_has_torchtitan_models(job) && job->parallel_dp * job->parallel_cp == 1;
+    return is_own ? w->model->state.dtype : tide_dtype_or(job->parallel_param_dtype, w->model->state.dtype);
+}
+
 static void native_wrap(tide_wrapper *w) {
     tide_machine *m = w->model->m;
     const tide_job *job = w->job;
@@ -173,7 +180,7 @@ static void native_wrap(tide_wrapper *w) {
                          .batch = job->batch,
                          .length = job->seq / n->topology.cp,
                          .rows = job->seq / n->topology.cp,
-                         .dtype = tide_dtype_or(job->parallel_param_dtype, w->model->state.dtype),
+                         .dtype = hidden_dtype_of(w),
                          .loss_function = loss_function_of(job),
                          .infers_metadata = tide_job_has_torchtitan_models(job)};
     if (tide_job_shards_sequence(job)) p->rows /= n->topology.tp;
@@ -184,8 +191,10 @@ static void native_wrap(tide_wrapper *w) {
     wrap_stages(w, n);
     if (m->has_failed) return;
     if (p->ranks > 1) tide_pipeline_drop_others(p);
-    if (w->model->state.is_on_meta) tide_pipeline_to_empty(p);
-    if (tide_job_has_torchtitan_models(job)) tide_torchtitan_init_weights(p);
+    if (tide_job_has_torchtitan_models(job))
+        tide_torchtitan_init_weights(p);
+    else if (w->model->state.is_on_meta)
+        tide_pipeline_to_empty(p);
     if (!p->stages[0].fsdp && w->model->tensor_parallel) tide_separate_kinds(w);
     w->state = n;
     m->module = 0;

@@ -288,7 +288,7 @@ void tide_pipeline_drop_others(tide_pipeline *p) {
 /* The stage of this rank that an instance belongs to; NULL: it is on another rank. */
 static tide_pipeline_stage *stage_with(const tide_pipeline *p, uint32_t instance) {
     for (uint32_t i = 0; i < p->chunks; i++)
-        if (!p->stages[i].absent[instance]) return &p->stages[i];
+        if (!p->stages[i].absent[instance] && (!p->emptied || p->emptied == &p->stages[i])) return &p->stages[i];
     return NULL;
 }
 
@@ -311,14 +311,27 @@ static void reset_params_of_stage(tide_model *model, uint32_t instance) {
     model->m->wrapper = p;
 }
 
-void tide_pipeline_to_empty(tide_pipeline *p) {
+static void to_empty(tide_pipeline *p, const bool *without) {
     tide_machine *m = machine_of(p);
     void *wrapper = m->wrapper;
     m->wrapper = p;
-    p->w->model->without_buffers = p->ranks > 1 ? without_buffers(p) : NULL;
+    p->w->model->without_buffers = without;
     tide_to_empty(p->w->model, empty_param_of_stage, reset_params_of_stage);
     p->w->model->without_buffers = NULL;
     m->wrapper = wrapper;
+}
+
+void tide_pipeline_to_empty(tide_pipeline *p) {
+    to_empty(p, p->ranks > 1 ? without_buffers(p) : NULL);
+}
+
+void tide_pipeline_part_to_empty(tide_pipeline *p, uint32_t chunk) {
+    tide_model *model = p->w->model;
+    bool *all = TIDE_NEW(model->m->arena, bool, model->instance_count + 1);
+    for (uint32_t i = 0; chunk && i <= model->instance_count; i++) all[i] = true;
+    p->emptied = &p->stages[chunk];
+    to_empty(p, chunk ? all : p->ranks > 1 ? without_buffers(p) : NULL);
+    p->emptied = NULL;
 }
 
 void tide_pipeline_connect(tide_pipeline *p) {

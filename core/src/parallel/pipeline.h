@@ -52,6 +52,7 @@ struct tide_pipeline {
     void (*take_losses)(
         struct tide_pipeline *p); /* after the schedule, before its losses are released; NULL: nothing */
     void *taker;                  /* of take_losses() */
+    const tide_pipeline_stage *emptied;           /* by tide_pipeline_part_to_empty() */
     bool is_connected;            /* _p2p_initialized */
     bool infers_metadata;         /* stages are not told the shapes of hidden states */
 };
@@ -73,8 +74,9 @@ bool *tide_stage_absent(const tide_pipeline *p, uint32_t chunk);
 void tide_pipeline_drop_others(tide_pipeline *p);
 /* The whole model dies, and with it the buffers of other ranks' stages. */
 void tide_pipeline_drop_buffers(const tide_pipeline *p);
-/* Module.to_empty() of each stage. */
+/* Module.to_empty() of each stage; or of one, where buffers belong to the first alone. */
 void tide_pipeline_to_empty(tide_pipeline *p);
+void tide_pipeline_part_to_empty(tide_pipeline *p, uint32_t chunk);
 /* _initialize_pipeline_distributed_state(): small tensors in the first step. */
 void tide_pipeline_connect(tide_pipeline *p);
 

@@ -23,16 +23,19 @@ static tide_tensor *run_method(tide_model *model, const char *method, const char
     return NULL;
 }
 
-/* The tables of rotary embeddings are computed anew. */
-static void make_buffers(tide_model *model) {
-    model->m->state.factor = TIDE_FACTOR_BUFFER;
+/* The tables of rotary embeddings are computed anew; each stage is a copy of the model, with tables of its own. */
+static void make_buffers(tide_model *model, uint32_t chunk) {
+    tide_machine *m = model->m;
+    m->state.factor = TIDE_FACTOR_BUFFER;
     for (uint32_t i = 0; i < model->buffer_count; i++) {
-        tide_tensor *made = run_method(model, "precompute_freqs_cis", NULL, NULL, 0);
-        if (!made) return;
-        tide_set_data(model->m, model->buffers[i], made);
-        tide_release(model->m, made);
+        tide_tensor *buffer = model->buffers[i],
+                    *own = chunk ? tide_empty_like(m, buffer, buffer->dtype) : tide_retain(buffer),
+                    *made = run_method(model, "precompute_freqs_cis", NULL, NULL, 0);
+        if (made) tide_set_data(m, own, made);
+        tide_release(m, made);
+        if (!chunk) tide_release(m, own);
     }
-    model->m->state.factor = TIDE_FACTOR_TEMPORARY;
+    m->state.factor = TIDE_FACTOR_TEMPORARY;
 }
 
 /* How a mask of this rank's part becomes one of the whole weight: DTensor.any() gathers it, over the ranks of tensor
@@ -72,20 +75,26 @@ static void draw_weight(tide_pipeline_stage *s, const tide_parameter_row *row, b
     tide_release(model->m, run_method(model, "trunc_normal_", names, values, TIDE_COUNT_OF(values)));
 }
 
+static void draw_weights(tide_pipeline_stage *s) {
+    tide_model *model = s->of->w->model;
+    uint32_t input = tide_embeddings_of(model, false), output = tide_embeddings_of(model, true);
+    for (uint32_t i = 0; i < model->parameter_count && !model->m->has_failed; i++) {
+        const tide_parameter_row *row = &model->parameters[i];
+        bool is_drawn = row->module != input && row->tensor->shape->dims > 1 && !s->absent[row->module];
+        if (is_drawn) draw_weight(s, row, row->module == output);
+    }
+}
+
 void tide_torchtitan_init_weights(tide_pipeline *p) {
-    tide_model *model = p->w->model;
-    tide_machine *m = model->m;
+    tide_machine *m = p->w->model->m;
     bool before = m->state.grad_enabled;
     m->state.grad_enabled = false;
-    m->module = 0;
-    make_buffers(model);
-    uint32_t input = tide_embeddings_of(model, false), output = tide_embeddings_of(model, true);
-    for (uint32_t chunk = 0; chunk < p->chunks; chunk++)
-        for (uint32_t i = 0; i < model->parameter_count && !m->has_failed; i++) {
-            const tide_parameter_row *row = &model->parameters[i];
-            if (row->module == input || row->tensor->shape->dims < 2 || p->stages[chunk].absent[row->module]) continue;
-            draw_weight(&p->stages[chunk], row, row->module == output);
-        }
+    for (uint32_t chunk = 0; chunk < p->chunks; chunk++) {
+        tide_pipeline_part_to_empty(p, chunk);
+        m->module = 0;
+        make_buffers(p->w->model, chunk);
+        draw_weights(&p->stages[chunk]);
+    }
     m->state.grad_enabled = before;
     m->module = m->statement = 0;
 }

@@ -6,7 +6,7 @@
 #include "parallel/pipeline.h"
 #include "tensor/context_parallel.h"
 
-/* ModelProtocol.init_weights() of this rank's stages, whose parts are on the device. */
+/* Module.to_empty() and ModelProtocol.init_weights() of this rank's stages. */
 void tide_torchtitan_init_weights(tide_pipeline *p);
 /* Trainer.train_step() */
 void tide_torchtitan_train_step(tide_pipeline *p, tide_context_parallel *context, unsigned step);
