@@ -108,5 +108,6 @@ bool tide_job_is_of_timm(const tide_job *job) {
 
 bool tide_job_is_of_transformers(const tide_job *job) {
     return !job->description && !tide_job_is_of_diffusers(job) && !tide_job_is_of_timm(job) &&
-           job->mode != TIDE_mode_serve && job->parallel_kind != TIDE_parallel_kind_megatron;
+           job->mode != TIDE_mode_serve && job->parallel_kind != TIDE_parallel_kind_megatron &&
+           !tide_job_has_torchtitan_models(job);
 }

@@ -209,6 +209,46 @@ static void check_torchtitan_experts(tide_job_builder *b) {
                                 "leave it out, or use parallel.kind=fsdp2");
 }
 
+/* torchtitan's trainer makes and trains its own modules. */
+static void check_torchtitan_models(tide_job_builder *b) {
+    static const struct {
+        tide_setting_id id;
+        const char *remedy;
+    } rows[] = {{TIDE_SET_adapter, "leave it out, or use parallel.models=transformers"},
+                {TIDE_SET_quant, "leave it out, or use parallel.models=transformers"},
+                {TIDE_SET_freeze, "train all of it, or use parallel.models=transformers"},
+                {TIDE_SET_train_only, "train all of it, or use parallel.models=transformers"},
+                {TIDE_SET_attention, "leave it out: sdpa_backend names the kernel"},
+                {TIDE_SET_checkpointing, "give parallel.ac"},
+                {TIDE_SET_param_groups, "leave it out"},
+                {TIDE_SET_load, "leave it out"},
+                {TIDE_SET_parallel_ep, "leave it out, or use parallel.models=transformers"}};
+    const tide_job *job = b->job;
+    static const int optimizers = 1 << TIDE_optimizer_adamw | 1 << TIDE_optimizer_adamw_fused |
+                                  1 << TIDE_optimizer_adamw_single | 1 << TIDE_optimizer_adam |
+                                  1 << TIDE_optimizer_adam_fused | 1 << TIDE_optimizer_adam_single;
+    if (!tide_job_has_torchtitan_models(job)) return;
+    for (size_t i = 0; i < TIDE_COUNT_OF(rows); i++)
+        if (tide_builder_changes(b, rows[i].id))
+            tide_builder_refuse(
+                b, TIDE_ERR_UNSUPPORTED, rows[i].id,
+                tide_format(b->arena, "%s is not described with parallel.models=torchtitan", job->values[rows[i].id]),
+                rows[i].remedy);
+    if ((int)job->optimizer >= 31 || !(optimizers >> job->optimizer & 1))
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_optimizer,
+                            tide_format(b->arena, "\"Optimizer %s not added.\"", job->values[TIDE_SET_optimizer]),
+                            "use adamw, adamw_fused, adamw_single, adam, adam_fused or adam_single");
+    if (!tide_job_is_on_meta(job))
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_parallel_meta_init,
+                            "torchtitan makes its models on the meta device", "leave it out");
+    if (tide_job_sets(job, TIDE_SET_parallel_sync_each) && !job->parallel_sync_each)
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_parallel_sync_each,
+                            "torchtitan's trainer reduces gradients after every micro-batch", "leave it out");
+    if (job->sdpa_backend == TIDE_sdpa_backend_efficient)
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_sdpa_backend,
+                            "torchtitan lists cuDNN, flash and math attention for sdpa_kernel()", "use flash");
+}
+
 enum { LEAST_TRANSFORMERS = 4052 }; /* 4.51.3 */
 
 /* A refusal at a setting, with its condition. */
@@ -315,6 +355,7 @@ void tide_check_rank_conflicts(tide_job_builder *b) {
     check_refused(b);
     check_megatron_sgd(b);
     check_torchtitan_experts(b);
+    check_torchtitan_models(b);
     check_ulysses(b);
     check_context_parallel(b);
 }

@@ -53,6 +53,9 @@ static bool wraps_layers(const tide_job *job) {
 static bool is_sharded(const tide_job *job) {
     return job->parallel_dp * job->parallel_cp > 1;
 }
+static bool has_modules_of_transformers(const tide_job *job) {
+    return !tide_job_has_torchtitan_models(job);
+}
 static bool casts_parameters(const tide_job *job) {
     return is_sharded(job) || tide_job_autocasts_torchtitan(job);
 }
@@ -238,6 +241,8 @@ static const struct {
     {NATIVE, TIDE_SET_parallel_schedule, is_pipelined, " with parallel.pp=1"},
     {NATIVE | MEGATRON, TIDE_SET_parallel_stage_layers, is_pipelined, " with parallel.pp=1"},
     {FSDP2 | NATIVE, TIDE_SET_parallel_rotate, has_context_ranks, " with parallel.cp=1"},
+    {NATIVE, TIDE_SET_parallel_rotate, has_modules_of_transformers, ": torchtitan's trainer leaves it at allgather"},
+    {NATIVE, TIDE_SET_zero_grad, has_modules_of_transformers, ": torchtitan's trainer sets gradients to none"},
     {MEGATRON, TIDE_SET_sdpa_backend, never, ": give parallel.attention_backend"},
     {MEGATRON, TIDE_SET_hold_outputs, never, " with parallel.kind=megatron"},
     {MEGATRON, TIDE_SET_zero_grad, never, ": gradients are buffers, which are zeroed"},

@@ -93,10 +93,11 @@ static bool untie_head(tide_pipeline *p) {
     bool is_on_meta = tide_job_is_on_meta(job);
     if (!tide_tied_head(w->model) || (!is_cut && !is_on_meta && p->ranks == 1)) return true;
     if (p->ranks == 1 && is_cut && job->parallel_tp == 1) {
-        tide_fail(
-            machine_of(p), TIDE_ERR_CONFLICT,
-            "tie_word_embeddings: \"Parameter 'lm_head.weight' is shared with a parameter already managed by another "
-            "FSDP group.\"; use parallel.kind=fsdp2, or overrides.tie_word_embeddings=false");
+        tide_fail(machine_of(p), TIDE_ERR_CONFLICT,
+                  "tie_word_embeddings: \"Parameter '%s' is shared with a parameter already managed by another FSDP "
+                  "group.\"; use %soverrides.tie_word_embeddings=false",
+                  tide_job_has_torchtitan_models(job) ? "None" : "lm_head.weight",
+                  tide_job_has_torchtitan_models(job) ? "" : "parallel.kind=fsdp2, or ");
         return false;
     }
     if (has_first && has_last && !is_cut && !is_on_meta) return true;

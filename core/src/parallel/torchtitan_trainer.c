@@ -24,7 +24,7 @@ static tide_tensor *run_method(tide_model *model, const char *method, const char
 }
 
 /* The tables of rotary embeddings are computed anew; each stage is a copy of the model, with tables of its own. */
-static void make_buffers(tide_model *model, uint32_t chunk) {
+static void make_titan_buffers(tide_model *model, uint32_t chunk) {
     tide_machine *m = model->m;
     m->state.factor = TIDE_FACTOR_BUFFER;
     for (uint32_t i = 0; i < model->buffer_count; i++) {
@@ -92,7 +92,7 @@ void tide_torchtitan_init_weights(tide_pipeline *p) {
     for (uint32_t chunk = 0; chunk < p->chunks; chunk++) {
         tide_pipeline_part_to_empty(p, chunk);
         m->module = 0;
-        make_buffers(p->w->model, chunk);
+        make_titan_buffers(p->w->model, chunk);
         draw_weights(&p->stages[chunk]);
     }
     m->state.grad_enabled = before;
@@ -110,7 +110,7 @@ typedef struct titan_step {
     uint32_t loss_count;
 } titan_step;
 
-static void hold(titan_step *t, tide_tensor *tensor) {
+static void keep_to_end(titan_step *t, tide_tensor *tensor) {
     if (tensor) tide_list_push(t->m, t->held.list, tide_of_tensor(tensor));
 }
 
@@ -120,21 +120,21 @@ static void reduce_to_host(tide_machine *m, tide_dtype dtype) {
     tide_release(m, tide_scalar(m, dtype));
 }
 
-static bool has_data_ranks(const titan_step *t) {
+static bool counts_over_ranks(const titan_step *t) {
     return t->p->w->job->parallel_dp > 1;
 }
 
 static void count_valid_tokens(titan_step *t) {
     t->m->op = "local_valid_tokens";
-    hold(t, tide_scalar(t->m, TIDE_INT64));
-    if (has_data_ranks(t))
+    keep_to_end(t, tide_scalar(t->m, TIDE_INT64));
+    if (counts_over_ranks(t))
         reduce_to_host(t->m, TIDE_INT64);
     else
-        hold(t, t->global_valid_tokens = tide_scalar(t->m, TIDE_FP32));
+        keep_to_end(t, t->global_valid_tokens = tide_scalar(t->m, TIDE_FP32));
 }
 
 /* The micro-batch, from the host. */
-static void take_batch(titan_step *t, int64_t rows) {
+static void take_micro_batches(titan_step *t, int64_t rows) {
     const tide_wrapper *w = t->p->w;
     tide_tensor *given[2] = {w->input_ids.tensor, w->labels.tensor}, **taken[2] = {&t->p->ids, &t->p->labels};
     for (int i = 0; i < 2; i++) tide_release_at(t->m, taken[i]);
@@ -144,7 +144,7 @@ static void take_batch(titan_step *t, int64_t rows) {
         tide_shape shape = *given[i]->shape;
         shape.dim[0].size = rows;
         *taken[i] = tide_empty(t->m, &shape, (tide_dtype)given[i]->dtype);
-        if (i == 0) hold(t, tide_retain(*taken[i]));
+        if (i == 0) keep_to_end(t, tide_retain(*taken[i]));
     }
     t->m->state.factor = TIDE_FACTOR_TEMPORARY;
 }
@@ -165,7 +165,7 @@ static void cut_sequences(titan_step *t, tide_tensor **shards) {
 }
 
 /* loss_sum / global_valid_tokens; owned by the caller. */
-static tide_tensor *divided(titan_step *t, tide_tensor *loss_sum) {
+static tide_tensor *divided_by_tokens(titan_step *t, tide_tensor *loss_sum) {
     static const char *const names[] = {"loss_sum", "global_valid_tokens"};
     const tide_value values[] = {tide_of_tensor(loss_sum),
                                  t->global_valid_tokens ? tide_of_tensor(t->global_valid_tokens) : tide_of_int(1)};
@@ -177,7 +177,7 @@ static void forward_backward_step(titan_step *t) {
     tide_pipeline *p = t->p;
     tide_machine *m = t->m;
     tide_pipeline_stage *s = &p->stages[0];
-    take_batch(t, p->batch);
+    take_micro_batches(t, p->batch);
     tide_tensor *given[] = {p->ids, p->labels}, *shards[3] = {NULL, NULL, NULL};
     cut_sequences(t, shards);
     if (shards[0]) p->ids = shards[0], p->labels = shards[1], p->positions = shards[2];
@@ -191,7 +191,7 @@ static void forward_backward_step(titan_step *t) {
     tide_stage_compute_loss(s, 0, logits);
     tide_timeline_end_forward(&m->timeline, from);
     tide_tensor *loss_sum = p->losses[0];
-    if (loss_sum) hold(t, p->losses[0] = divided(t, loss_sum));
+    if (loss_sum) keep_to_end(t, p->losses[0] = divided_by_tokens(t, loss_sum));
     if (autocasts) tide_autocast_end(m);
     tide_release_at(m, &s->outputs[0]);
     tide_release(m, logits);
@@ -213,7 +213,7 @@ static void sum_losses(tide_pipeline *p) {
     t->m->op = "sum";
     tide_tensor *stacked = is_last ? tide_flat(t->m, p->microbatches, TIDE_FP32) : NULL,
                 *summed = is_last ? tide_scalar(t->m, TIDE_FP32) : NULL;
-    hold(t, tide_scalar(t->m, TIDE_FP32));
+    keep_to_end(t, tide_scalar(t->m, TIDE_FP32));
     tide_release(t->m, stacked);
     tide_release(t->m, summed);
     t->loss_count++;
@@ -221,7 +221,7 @@ static void sum_losses(tide_pipeline *p) {
 
 static void schedule_step(titan_step *t) {
     tide_pipeline *p = t->p;
-    take_batch(t, p->batch * p->microbatches);
+    take_micro_batches(t, p->batch * p->microbatches);
     tide_tensor *given[] = {p->ids, p->labels}, *shards[3] = {NULL, NULL, NULL};
     cut_sequences(t, shards);
     if (shards[0]) p->ids = shards[0], p->labels = shards[1], p->positions = shards[2];
@@ -247,11 +247,11 @@ static void log_metrics(titan_step *t, unsigned step) {
     tide_machine *m = t->m;
     m->op = "sum";
     tide_tensor *stacked = tide_flat(m, t->loss_count, TIDE_FP32);
-    hold(t, tide_scalar(m, TIDE_FP32));
+    keep_to_end(t, tide_scalar(m, TIDE_FP32));
     tide_release(m, stacked);
     if ((step != 1 && step % LOG_FREQ) || job->parallel_dp * job->parallel_cp == 1) return;
     tide_tensor *weighted = tide_scalar(m, TIDE_FP32);
-    hold(t, tide_scalar(m, TIDE_FP32)); /* local_avg_loss */
+    keep_to_end(t, tide_scalar(m, TIDE_FP32)); /* local_avg_loss */
     tide_release(m, weighted);
     reduce_to_host(m, TIDE_FP32);
     reduce_to_host(m, TIDE_FP32);
@@ -272,7 +272,7 @@ void tide_torchtitan_train_step(tide_pipeline *p, tide_context_parallel *context
     if (p->ranks > 1) schedule_step(&t);
     for (uint32_t i = 0; p->ranks == 1 && i < p->microbatches && !tide_is_aborting(m); i++) forward_backward_step(&t);
     tide_timeline_mark(&m->timeline, step, TIDE_PHASE_BACKWARD);
-    hold(&t, tide_clip_grad_norm(w->optimizer));
+    keep_to_end(&t, tide_clip_grad_norm(w->optimizer));
     tide_scaled_step(w->model, NULL, w->optimizer);
     log_metrics(&t, step);
     tide_release_at(m, &p->labels);

@@ -207,9 +207,9 @@ typedef enum tide_sdpa_choice {
     TIDE_SDPA_EFFICIENT, /* efficient, else math */
     TIDE_SDPA_MATH,
     TIDE_SDPA_CUDNN, /* cuDNN, else math */
-    TIDE_SDPA_TITAN, /* sdpa_kernel() of torchtitan: cuDNN, else flash, else math */
-    TIDE_SDPA_TITAN_FLASH, /* the same without cuDNN */
-    TIDE_SDPA_DEFAULT
+    TIDE_SDPA_DEFAULT,
+    TIDE_SDPA_TITAN,      /* sdpa_kernel() of torchtitan: cuDNN, else flash, else math */
+    TIDE_SDPA_TITAN_FLASH /* the same without cuDNN */
 } tide_sdpa_choice;
 
 typedef struct tide_cast {

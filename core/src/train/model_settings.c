@@ -92,7 +92,7 @@ static uint32_t add_rows(tide_machine *m, const tide_job *job, tide_setting_valu
 static uint32_t add_sequence_ranks(tide_machine *m, const tide_job *job, tide_setting_value *s, uint32_t n) {
     bool is_ring = job->parallel_kind == TIDE_parallel_kind_native || tide_trainer_cuts_sequences(job);
     bool is_alone = job->parallel_kind == TIDE_parallel_kind_none;
-    bool gathers = job->parallel_rotate == TIDE_parallel_rotate_allgather;
+    bool gathers = job->parallel_rotate == TIDE_parallel_rotate_allgather || tide_job_has_torchtitan_models(job);
     s[n++] = number_of(m, "ranks", is_alone ? 0 : tide_job_reduction_ranks(job));
     s[n++] = number_of(m, "sequence_parallel_size", job->parallel_sequence_parallel_size);
     s[n++] = number_of(m, "context_parallel", is_ring ? job->parallel_cp : 1);

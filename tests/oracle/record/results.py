@@ -4,6 +4,7 @@
 results/FAMILY.jsonl        one device: training and inference, by the configuration's model_type
 results/parallel/KIND.jsonl one rank of a distributed job; KIND_fp8.jsonl of those in FP8,
                             native_experts.jsonl and megatron_experts.jsonl of those with ranks of experts,
+                            torchtitan.jsonl of its trainer with its own models, whatever the ranks,
                             native_cp.jsonl and megatron_cp.jsonl of other ones with context parallel ranks,
                             megatron_arguments.jsonl of models that the training script's arguments make
 results/trainers/KIND.jsonl a training library's trainer on one device; KIND_ranks.jsonl one rank of its distributed jobs
@@ -77,6 +78,8 @@ def kind_of(plan: Given) -> str:
     kind: str = plan["kind"]
     if plan.get("fp8"):
         return f"{kind}_fp8"
+    if plan.get("models") == "torchtitan":
+        return "torchtitan"
     if kind not in ("native", "megatron"):
         return kind
     parts = [part for part, ranks in (("_experts", "ep"), ("_cp", "cp"), ("_pp", "pp")) if plan.get(ranks, 1) > 1]

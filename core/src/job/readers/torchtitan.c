@@ -264,7 +264,7 @@ static void settle_checkpoints(tide_claims *c) {
 }
 
 /* ParallelDims: -1 stands for what the other dimensions leave of all ranks. 0: not known. */
-static int64_t settle_ranks(tide_claims *c) {
+static int64_t settle_titan_ranks(tide_claims *c) {
     int64_t world = tide_fact_int(c, TIDE_FACT_processes, 0), dp = 0,
             shards = titan_int(c, "parallelism", "data_parallel_shard_degree", 0),
             others = titan_int(c, "parallelism", "tensor_parallel_degree", 1) *
@@ -283,6 +283,7 @@ static int64_t settle_ranks(tide_claims *c) {
                    NULL);
         return 0;
     }
+    if (c->facts[TIDE_FACT_processes]) c->facts[TIDE_FACT_processes]->effect = TIDE_KEY_USED;
     if (world && !all) tide_imply(c, TIDE_SET_parallel_dp, tide_format(c->arena, "%lld", (long long)(world / others)));
     if (!world)
         warn_of_titan(c, "parallelism",
@@ -330,14 +331,14 @@ static void settle_titan_job(tide_claims *c) {
     bool is_cut = titan_int(c, "parallelism", "tensor_parallel_degree", 1) > 1;
     settle_optimizer(c);
     settle_checkpoints(c);
-    settle_micro_batches(c, settle_ranks(c));
+    settle_micro_batches(c, settle_titan_ranks(c));
     if (is_cut) tide_imply(c, TIDE_SET_parallel_sequence_parallel, "true");
     if (!is_cut) c->settings[TIDE_SET_parallel_loss_parallel] = NULL;
     if (is_cut) tide_imply(c, TIDE_SET_parallel_loss_parallel, "true");
     for (size_t i = 0; i < TIDE_COUNT_OF(defaults); i++) tide_imply(c, defaults[i].id, defaults[i].value);
 }
 
-static void settle_model(tide_claims *c, const titan_flavor *flavor) {
+static void settle_titan_model(tide_claims *c, const titan_flavor *flavor) {
     tide_text rest = tide_text_of(flavor ? flavor->overrides : ""), entry, key;
     c->inputs->asked_model = flavor ? flavor->model : hf_model(c);
     c->inputs->asked_place = c->fact_places[TIDE_FACT_model];
@@ -381,7 +382,7 @@ static void settle_titan(tide_claims *c) {
         tide_imply(c, TIDE_SET_parallel_models, "torchtitan");
     else
         refuse_flavor(c);
-    settle_model(c, hf_model(c) ? NULL : flavor);
+    settle_titan_model(c, hf_model(c) ? NULL : flavor);
     settle_titan_job(c);
 }
 

@@ -532,8 +532,9 @@ static void settle_sampler(tide_claims *c) {
 
 void tide_training_settle(tide_claims *c) {
     for (const tide_claims_file *file = c->first; file; file = file->next)
-        if (tide_is_of_rl(file->reader)) return;               /* whose launcher determines the number of processes */
-    if (tide_claims_have(c, TIDE_PROGRAM_megatron_lm)) return; /* likewise */
+        if (tide_is_of_rl(file->reader)) return; /* whose launcher determines the number of processes */
+    if (tide_claims_have(c, TIDE_PROGRAM_megatron_lm) || tide_claims_have(c, TIDE_PROGRAM_torchtitan))
+        return; /* likewise */
     tide_default_facts(c);
     settle_model(c);
     settle_parts(c);
