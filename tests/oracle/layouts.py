@@ -23,6 +23,7 @@ COUNTED = {  # how a row of the table of runs begins, and the files with its run
     "data parallel": ("parallel/ddp", "parallel/fsdp[12]", "parallel/zero[0-3]"),
     "transformers' Trainer": ("trainers/*",),
     "ranks of PyTorch's": ("parallel/tp", "parallel/pp", "parallel/native*"),
+    "torchtitan's own": ("parallel/torchtitan",),
     "ranks of Megatron-Core": ("parallel/megatron*",),
 }
 SIZES = ("tp", "cp", "pp", "dp")

@@ -166,6 +166,11 @@ static tide_saved_tensors_hooks *hooks_of_modes(const tide_machine *m) {
     return m->state.saved_tensors_hooks ? m->state.saved_tensors_hooks : m->hooks_around_function;
 }
 
+bool tide_has_dispatch_mode(const tide_machine *m) {
+    tide_saved_tensors_hooks *hooks = hooks_of_modes(m);
+    return m->kept_kinds && (frame_saving(hooks) || frame_recomputing(hooks));
+}
+
 void tide_keep(tide_machine *m, tide_kept_kind kind, tide_tensor *const *made, uint32_t count) {
     tide_checkpoint_frame *frame = m->kept_kinds >> kind & 1 ? frame_saving(hooks_of_modes(m)) : NULL;
     if (!frame) return;

@@ -33,6 +33,8 @@ typedef enum tide_kept_kind {
     TIDE_KEPT_NOTHING = TIDE_KEPT_COUNT
 } tide_kept_kind;
 
+/* Whether one of the following modes is enabled. */
+bool tide_has_dispatch_mode(const tide_machine *m);
 /* _CachingTorchDispatchMode: records the results of an operation, in order. Does nothing outside of checkpoints that
  * save. */
 void tide_keep(tide_machine *m, tide_kept_kind kind, tide_tensor *const *made, uint32_t count);

@@ -341,9 +341,12 @@ static tide_tensor *math(tide_machine *m, tide_tensor *query, tide_tensor *key, 
     tide_release(m, k_transposed);
     tide_tensor *scores = tide_matmul(m, scaled, k_scaled);
     tide_release(m, k_scaled);
-    if (bias && bias->requires_grad) { /* attn.add_(mask) */
+    bool is_subclass_like = tide_has_dispatch_mode(m);
+    if (bias &&
+        (bias->requires_grad || is_subclass_like)) { /* attn.add_(mask), areAnyTensorSubclassLike: attn.add(mask) */
         tide_value given[] = {tide_of_tensor(scores), tide_of_tensor(bias), tide_of_int(1)};
-        scores = replaced(m, scores, tide_op_find(TIDE_TEXT("add_"))->run(m, given).tensor);
+        tide_text add = is_subclass_like ? TIDE_TEXT("add") : TIDE_TEXT("add_");
+        scores = replaced(m, scores, tide_op_find(add)->run(m, given).tensor);
     }
     tide_tensor *probabilities = safe_softmax(m, scores);
     tide_release(m, scores);
