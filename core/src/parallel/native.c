@@ -182,6 +182,7 @@ static void native_wrap(tide_wrapper *w) {
                          .rows = job->seq / n->topology.cp,
                          .dtype = hidden_dtype_of(w),
                          .loss_function = loss_function_of(job),
+                         .has_optimizers = tide_job_has_torchtitan_models(job),
                          .infers_metadata = tide_job_has_torchtitan_models(job)};
     if (tide_job_shards_sequence(job)) p->rows /= n->topology.tp;
     if (p->ranks > 1 && !tide_pipeline_check(w, p)) return;

@@ -241,8 +241,10 @@ static uint32_t sort_by_stage(const tide_pipeline *p, const tide_optimized *memb
         for (uint32_t chunk = 0; chunk < p->chunks; chunk++)
             for (uint32_t i = 0; i < count; i++)
                 if (members[i].group == group &&
-                    runs(&p->stages[chunk], of_block, model, members[i].module, first_block))
-                    kept[n++] = members[i];
+                    runs(&p->stages[chunk], of_block, model, members[i].module, first_block)) {
+                    kept[n] = members[i];
+                    kept[n++].kind = p->has_optimizers ? 2 * chunk : 0;
+                }
     return n;
 }
 

@@ -50,11 +50,12 @@ struct tide_pipeline {
     tide_actions actions; /* of this rank; empty for schedules with one stage per rank */
     const char *loss_function;
     void (*take_losses)(
-        struct tide_pipeline *p); /* after the schedule, before its losses are released; NULL: nothing */
-    void *taker;                  /* of take_losses() */
-    const tide_pipeline_stage *emptied;           /* by tide_pipeline_part_to_empty() */
-    bool is_connected;            /* _p2p_initialized */
-    bool infers_metadata;         /* stages are not told the shapes of hidden states */
+        struct tide_pipeline *p);       /* after the schedule, before its losses are released; NULL: nothing */
+    void *taker;                        /* of take_losses() */
+    const tide_pipeline_stage *emptied; /* by tide_pipeline_part_to_empty() */
+    bool is_connected;                  /* _p2p_initialized */
+    bool has_optimizers;                /* each stage one of its own */
+    bool infers_metadata;               /* stages are not told the shapes of hidden states */
 };
 
 /* ---- pipeline.c ---- */

@@ -552,7 +552,7 @@ void tide_separate_kinds(tide_wrapper *w) {
             if (members[i].group == part / 2 && members[i].tensor->is_dtensor == !(part % 2)) sorted[n++] = members[i];
     for (uint32_t i = 0; i < count; i++) {
         style of = (style)p->styles[sorted[i].module];
-        sorted[i].kind = sorted[i].tensor->is_dtensor ? 0 : 1;
+        sorted[i].kind += sorted[i].tensor->is_dtensor ? 0 : 1;
         if (!sorted[i].mesh_dims && sorted[i].tensor->is_dtensor) {
             sorted[i].mesh_dims = 1;
             sorted[i].is_replicated = sorted[i].tensor->is_replicated;

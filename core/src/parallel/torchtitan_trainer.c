@@ -106,7 +106,7 @@ typedef struct titan_step {
     tide_machine *m;
     tide_value held;                  /* a list; see Note [Names of a step] */
     tide_tensor *global_valid_tokens; /* NULL: a number */
-    tide_tensor **losses;
+    tide_value graphs;                /* a list: losses of a pipeline, without storage; their graphs have its inputs */
     uint32_t loss_count;
 } titan_step;
 
@@ -196,7 +196,7 @@ static void forward_backward_step(titan_step *t) {
     tide_release_at(m, &s->outputs[0]);
     tide_release(m, logits);
     tide_stage_backward(s, 0);
-    t->losses[t->loss_count++] = p->losses[0];
+    t->loss_count++;
     p->losses[0] = NULL;
     tide_release(m, loss_sum);
     p->ids = given[0];
@@ -217,6 +217,10 @@ static void sum_losses(tide_pipeline *p) {
     tide_release(t->m, stacked);
     tide_release(t->m, summed);
     t->loss_count++;
+    for (uint32_t i = 0; i < p->folded_count; i++)
+        tide_list_push(t->m, t->graphs.list, tide_of_tensor(tide_retain(p->folded_losses[i])));
+    for (uint32_t i = 0; i < p->microbatches; i++)
+        if (p->losses[i]) tide_list_push(t->m, t->graphs.list, tide_of_tensor(tide_retain(p->losses[i])));
 }
 
 static void schedule_step(titan_step *t) {
@@ -234,6 +238,7 @@ static void schedule_step(titan_step *t) {
     p->take_losses = sum_losses;
     p->taker = t;
     tide_pipeline_step(p);
+    for (uint32_t i = 0; i < t->graphs.list->count; i++) tide_drop_storage(t->m, t->graphs.list->items[i].tensor);
     p->ids = given[0];
     p->labels = given[1];
     p->positions = NULL;
@@ -249,6 +254,7 @@ static void log_metrics(titan_step *t, unsigned step) {
     tide_tensor *stacked = tide_flat(m, t->loss_count, TIDE_FP32);
     keep_to_end(t, tide_scalar(m, TIDE_FP32));
     tide_release(m, stacked);
+    tide_value_release(m, t->graphs);
     if ((step != 1 && step % LOG_FREQ) || job->parallel_dp * job->parallel_cp == 1) return;
     tide_tensor *weighted = tide_scalar(m, TIDE_FP32);
     keep_to_end(t, tide_scalar(m, TIDE_FP32)); /* local_avg_loss */
@@ -263,9 +269,11 @@ static void log_metrics(titan_step *t, unsigned step) {
 void tide_torchtitan_train_step(tide_pipeline *p, tide_context_parallel *context, unsigned step) {
     tide_wrapper *w = p->w;
     tide_machine *m = w->model->m;
-    titan_step t = {.p = p, .m = m, .held = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)}};
+    titan_step t = {.p = p,
+                    .m = m,
+                    .held = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)},
+                    .graphs = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)}};
     (void)context;
-    t.losses = TIDE_NEW(m->arena, tide_tensor *, p->microbatches);
     tide_zero_grad(w->optimizer, true);
     tide_release_at(m, &p->ids);
     count_valid_tokens(&t);

@@ -13,7 +13,7 @@ typedef struct tide_optimized {
     tide_tensor *tensor;
     uint32_t module;
     uint32_t group;        /* 0, or 1: the second group of HF Trainer, without weight decay */
-    uint32_t kind;         /* tensors that are processed as a group: 0 DTensors, 1 others */
+    uint32_t kind;         /* tensors that are processed as a group: even for DTensors, odd for others */
     bool is_redistributed; /* a DTensor whose gradient has another placement: every operation redistributes it */
     bool is_replicated;    /* a DTensor that is replicated over the tensor parallel ranks */
     uint8_t mesh_dims;  /* of a DTensor: mesh dimensions along which it is sharded or replicated; 0: a plain tensor */
