@@ -213,7 +213,8 @@ bool tide_job_cuts_experts(const tide_job *job);
 /* Whether the job trains torchtitan's own modules, by its trainer. */
 bool tide_job_has_torchtitan_models(const tide_job *job);
 
-/* Whether norms and residuals are sharded along the sequence: of torchtitan's own modules on all tensor parallel ranks. */
+/* Whether norms and residuals are sharded along the sequence: of torchtitan's own modules on all tensor parallel ranks.
+ */
 bool tide_job_shards_sequence(const tide_job *job);
 
 /* maybe_enable_amp() of torchtitan: where nothing is sharded, parallel.param_dtype is autocast's. */

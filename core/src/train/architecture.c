@@ -393,7 +393,9 @@ bool tide_make_model(tide_run *run, const tide_job *job) {
         return tide_error(diags, TIDE_ERR_FIELD_MISSING, "/config.json/model_type",
                           "the configuration has no model_type",
                           "give the config.json of a transformers, timm or diffusers model");
-    const char *dialect = tide_job_has_torchtitan_models(job) ? "torchtitan" : run->strategy ? run->strategy->dialect : NULL;
+    const char *dialect = tide_job_has_torchtitan_models(job) ? "torchtitan"
+                          : run->strategy                     ? run->strategy->dialect
+                                                              : NULL;
     if (dialect) return make_dialect(run, job, dialect);
     if (!load_library(run, job)) return false;
     if (!find_model(run->model.user, type->text, &description_name, &class_name) &&

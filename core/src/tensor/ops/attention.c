@@ -299,33 +299,6 @@ static tide_tensor *causal_bias(tide_machine *m, const attention *a, tide_dtype 
     return bias;
 }
 
-/* _safe_softmax: fully masked rows are set to zero, in place. */
-static tide_tensor *safe_softmax(tide_machine *m, tide_tensor *scores) {
-    tide_tensor *out = tide_softmax(m, scores, -1);
-    tide_tensor *is_masked = tide_empty(m, scores->shape, TIDE_BOOL);
-    tide_shape rows = *scores->shape, scalar = {.dims = 0};
-    rows.dim[rows.dims - 1].size = 1;
-    tide_tensor *all = tide_empty(m, &rows, TIDE_BOOL), *zero = tide_empty(m, &scalar, out->dtype);
-    tide_release(m, zero);
-    tide_release(m, all);
-    tide_release(m, is_masked);
-    return out;
-}
-
-static tide_tensor *repeat_heads(tide_machine *m, tide_tensor *x, int64_t times) {
-    tide_shape wide = {.dims = 5}, flat = *x->shape;
-    for (int i = 0; i < 5; i++)
-        wide.dim[i].size = i < 2 ? x->shape->dim[i].size : i == 2 ? times : x->shape->dim[i - 1].size;
-    flat.dim[1].size *= times;
-    tide_tensor *split = tide_unsqueeze(m, x, 2), *expanded = tide_expand(m, split, &wide);
-    tide_tensor *copy = tide_contiguous(m, expanded),
-                *made = tide_reshape(m, copy, &flat); /* repeat_interleave copies */
-    tide_release(m, copy);
-    tide_release(m, expanded);
-    tide_release(m, split);
-    return made;
-}
-
 static tide_tensor *math(tide_machine *m, tide_tensor *query, tide_tensor *key, tide_tensor *value, tide_tensor *mask,
                          const attention *a) {
     tide_dtype dtype = (tide_dtype)query->dtype, wide = dtype == TIDE_FP64 ? TIDE_FP64 : TIDE_FP32;
@@ -334,8 +307,8 @@ static tide_tensor *math(tide_machine *m, tide_tensor *query, tide_tensor *key, 
     tide_tensor *bias = a->is_causal ? causal_bias(m, a, wide) : tide_retain(mask);
     tide_tensor *full_k = tide_retain(k), *full_v = tide_retain(v);
     if (a->kv_heads != a->heads && a->repeats) {
-        full_k = replaced(m, full_k, repeat_heads(m, k, a->heads / a->kv_heads));
-        full_v = replaced(m, full_v, repeat_heads(m, v, a->heads / a->kv_heads));
+        full_k = replaced(m, full_k, tide_repeat_heads(m, k, a->heads / a->kv_heads));
+        full_v = replaced(m, full_v, tide_repeat_heads(m, v, a->heads / a->kv_heads));
     }
     tide_tensor *k_transposed = tide_transpose(m, full_k, -2, -1), *k_scaled = tide_scale(m, k_transposed);
     tide_release(m, k_transposed);
@@ -348,7 +321,7 @@ static tide_tensor *math(tide_machine *m, tide_tensor *query, tide_tensor *key, 
         tide_text add = is_subclass_like ? TIDE_TEXT("add") : TIDE_TEXT("add_");
         scores = replaced(m, scores, tide_op_find(add)->run(m, given).tensor);
     }
-    tide_tensor *probabilities = safe_softmax(m, scores);
+    tide_tensor *probabilities = tide_safe_softmax(m, scores);
     tide_release(m, scores);
     if (a->dropout > 0) {
         tide_tensor *dropped = tide_dropout(m, probabilities, a->dropout, true);

@@ -338,6 +338,20 @@ static tide_value op_repeat(tide_machine *m, tide_value *a) {
     return tide_of_tensor(tide_set_grad_fn(m, node, tide_empty(m, &shape, x->dtype)));
 }
 
+tide_tensor *tide_repeat_heads(tide_machine *m, tide_tensor *x, int64_t times) {
+    tide_shape wide = {.dims = 5}, flat = *x->shape;
+    for (int i = 0; i < 5; i++)
+        wide.dim[i].size = i < 2 ? x->shape->dim[i].size : i == 2 ? times : x->shape->dim[i - 1].size;
+    flat.dim[1].size *= times;
+    tide_tensor *split = tide_unsqueeze(m, x, 2), *expanded = tide_expand(m, split, &wide);
+    tide_tensor *copy = tide_contiguous(m, expanded),
+                *made = tide_reshape(m, copy, &flat); /* repeat_interleave copies */
+    tide_release(m, copy);
+    tide_release(m, expanded);
+    tide_release(m, split);
+    return made;
+}
+
 /* Tensor.repeat_interleave by one number (Repeat.cpp): expand, clone and flatten. */
 static tide_value op_repeat_interleave(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);

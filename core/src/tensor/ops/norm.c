@@ -20,7 +20,8 @@ static tide_tensor *of_edge(tide_machine *m, const tide_node *node, int i) {
 static tide_tensor *like_parameter(tide_machine *m, tide_node *node, int i) {
     if (!tide_needs_input_grad(node, i)) return NULL;
     const tide_meta *meta = &node->edges[i].node->outputs[node->edges[i].input];
-    tide_tensor *parameter = tide_saved_at(m, node, i), *made = tide_empty(m, meta->shape, (tide_dtype)parameter->dtype);
+    tide_tensor *parameter = tide_saved_at(m, node, i),
+                *made = tide_empty(m, meta->shape, (tide_dtype)parameter->dtype);
     tide_release(m, parameter);
     return made;
 }

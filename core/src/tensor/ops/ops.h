@@ -97,6 +97,10 @@ int64_t tide_flash_splits(tide_machine *m, int64_t heads, int64_t queries, int64
 
 /* ---- softmax.c ---- */
 tide_tensor *tide_softmax(tide_machine *m, tide_tensor *x, int64_t dim);
+/* repeat_interleave() of keys or values, (batch, heads, sequence, width), along their heads. */
+tide_tensor *tide_repeat_heads(tide_machine *m, tide_tensor *x, int64_t times);
+/* _safe_softmax: rows that are masked throughout are set to zero, in place. */
+tide_tensor *tide_safe_softmax(tide_machine *m, tide_tensor *scores);
 
 /* How autocast casts an operation's tensors (aten/src/ATen/autocast_mode.h): the last argument first, except in a list,
  * as of einsum, and where Python code casts them. */

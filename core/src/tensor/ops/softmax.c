@@ -39,6 +39,18 @@ tide_tensor *tide_softmax(tide_machine *m, tide_tensor *x, int64_t dim) {
     return normalized(m, &softmax_backward, x, (tide_dtype)x->dtype, true);
 }
 
+tide_tensor *tide_safe_softmax(tide_machine *m, tide_tensor *scores) {
+    tide_tensor *out = tide_softmax(m, scores, -1);
+    tide_tensor *is_masked = tide_empty(m, scores->shape, TIDE_BOOL);
+    tide_shape rows = *scores->shape, scalar = {.dims = 0};
+    rows.dim[rows.dims - 1].size = 1;
+    tide_tensor *all = tide_empty(m, &rows, TIDE_BOOL), *zero = tide_empty(m, &scalar, out->dtype);
+    tide_release(m, zero);
+    tide_release(m, all);
+    tide_release(m, is_masked);
+    return out;
+}
+
 static tide_dtype wanted_dtype(const tide_machine *m, const tide_tensor *x, tide_value dtype) {
     if (dtype.kind == TIDE_VALUE_DTYPE) return dtype.dtype;
     if (m->state.autocast_enabled && tide_dtype_is_float((tide_dtype)x->dtype))
