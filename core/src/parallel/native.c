@@ -37,6 +37,11 @@ static bool refuse_what_is_not_described(tide_wrapper *w) {
         tide_fail_setting(m, TIDE_ERR_CONFLICT, "parallel.ac",
                           "checkpoints around those of checkpointing=%s are not described; give one of them",
                           job->values[TIDE_SET_checkpointing]);
+    else if (tide_job_has_torchtitan_models(job) && job->parallel_pp > 1 &&
+             !tide_model_method(w->model, TIDE_TEXT("has_pipelining_fn"), NULL, NULL, 0).truth)
+        tide_fail_setting(m, TIDE_ERR_CONFLICT, "parallel.pp",
+                          "\"Pipeline Parallel is enabled but %s does not support pipelining\"",
+                          job->model ? job->model : "it");
     else if (job->parallel_chunks > 1 && job->parallel_pp == 1)
         tide_fail_setting(m, TIDE_ERR_CONFLICT, "parallel.chunks", "stages of a pipeline; give parallel.pp");
     else if (job->seq % (2 * job->parallel_cp))

@@ -188,6 +188,10 @@ static int64_t layers_of_model(const tide_claims *c) {
     return layers ? layers->integer : 0;
 }
 
+static void imply_chunks(tide_claims *c, int64_t chunks) {
+    tide_imply(c, TIDE_SET_parallel_chunks, tide_format(c->arena, "%lld", (long long)chunks));
+}
+
 /* pipeline_llm(): the embedding and the head count as so many layers; layers_per_stage determines the number of
  * stages. */
 static void settle_stages(tide_claims *c, int64_t ranks, bool has_two) {
@@ -199,6 +203,9 @@ static void settle_stages(tide_claims *c, int64_t ranks, bool has_two) {
     if (!parts) parts = titan_at(c, "experimental", "module_fqns_per_model_part");
     if (parts && parts->kind != TIDE_JSON_NULL && parts->first) {
         tide_torchtitan_settle_stages(c, parts);
+        stages = 0;
+        for (const tide_json *part = parts->first; part; part = part->next) stages++;
+        if (stages > ranks) imply_chunks(c, stages / ranks);
         return;
     }
     if (per_stage && layers) stages = (layers + first + last + per_stage - 1) / per_stage;
@@ -217,8 +224,7 @@ static void settle_stages(tide_claims *c, int64_t ranks, bool has_two) {
         warn_of_titan(c, "parallelism",
                       "stages are split evenly here, whereas torchtitan counts the embedding and the head as "
                       "layers: give parallel.stage_layers");
-    if (stages > ranks)
-        tide_imply(c, TIDE_SET_parallel_chunks, tide_format(c->arena, "%lld", (long long)(stages / ranks)));
+    if (stages > ranks) imply_chunks(c, stages / ranks);
 }
 
 /* torchtitan/distributed/pipeline_parallel.py: build_pipeline_schedule. */
@@ -275,12 +281,13 @@ static int64_t settle_titan_ranks(tide_claims *c) {
     if (all) tide_text_to_i64(&world, tide_text_of(all));
     if (shards && (!world || world == shards * others)) return shards;
     if (world && (shards || world % others)) {
-        tide_error(c->diags, TIDE_ERR_CONFLICT, tide_claims_place(c, "parallelism"),
-                   tide_format(c->arena,
-                               "\"Invalid parallel dims: dp_replicate(1) * dp_shard(%lld) * cp * tp * pp(%lld) != "
-                               "WORLD_SIZE(%lld)\"",
-                               (long long)(shards ? shards : world / others), (long long)others, (long long)world),
-                   NULL);
+        if (!all || shards)
+            tide_error(c->diags, TIDE_ERR_CONFLICT, tide_claims_place(c, "parallelism"),
+                       tide_format(c->arena,
+                                   "\"Invalid parallel dims: dp_replicate(1) * dp_shard(%lld) * cp * tp * pp(%lld) != "
+                                   "WORLD_SIZE(%lld)\"",
+                                   (long long)(shards ? shards : world / others), (long long)others, (long long)world),
+                       NULL);
         return 0;
     }
     if (c->facts[TIDE_FACT_processes]) c->facts[TIDE_FACT_processes]->effect = TIDE_KEY_USED;
