@@ -138,7 +138,8 @@ static unsigned edit_distance(tide_text a, const char *b, size_t b_length, bool 
 
 static const char *nearest_of(tide_text word, const char *const *candidates, uint32_t count, bool is_beginning) {
     const char *nearest = NULL;
-    unsigned best = (unsigned)(word.length / 3) + (is_beginning ? 1 : 2);
+    unsigned thirds = word.length > 3 ? (unsigned)(word.length / 3) : 0; /* of a short word one letter may differ */
+    unsigned best = thirds + (is_beginning ? 1 : 2);
     if (word.length == 0 || word.length > NEAREST_LIMIT) return NULL;
     for (uint32_t i = 0; i < count; i++) {
         size_t length = strlen(candidates[i]);
