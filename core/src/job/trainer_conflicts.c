@@ -174,7 +174,8 @@ static void check_lengths(tide_job_builder *b) {
             b, TIDE_ERR_UNSUPPORTED, TIDE_SET_lengths,
             job->packing ? "packed rows all have seq tokens"
                          : tide_format(b->arena, "is not described with trainer=%s", job->values[TIDE_SET_trainer]),
-            "give seq");
+            job->packing ? "give seq"
+                         : "give trainer.prompt_length, the longest prompt's, and padding=true if prompts differ");
     if (job->pad_to_multiple_of > 1 && tide_trainer_traits_of(job)->prepares_kbit)
         tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_pad_to_multiple_of,
                             tide_format(b->arena, "trainer=%s has no such argument", job->values[TIDE_SET_trainer]),

@@ -135,10 +135,11 @@ bool tide_model_build(tide_model *model, tide_description *description, tide_tex
     tide_run_checks(model, scope);
     if (m->has_failed) return false;
     const tide_arguments none = {.count = 0};
+    uint32_t first = model->instance_count;
     model->root = tide_instantiate(model, of, scope, &none);
     if (!model->root || m->has_failed) return false;
     tide_name_instance(model, model->root, 0, TIDE_TEXT(""));
-    for (uint32_t i = 1; i < model->instance_count; i++) tie_parameters(model, i);
+    for (uint32_t i = first; i < model->instance_count; i++) tie_parameters(model, i);
     tide_model_list_parameters(model);
     return !m->has_failed;
 }

@@ -329,6 +329,7 @@ class Trainer:
     trl: str | None = None  # dpo, kto: the version (the installed one)
     program: Literal["trl", "llama_factory"] = "trl"  # hf, reward, dpo and kto of adapters: whose trainers; it loads the model too
     pure_bf16: bool = False  # llama_factory: what trains keeps its dtype
+    pref_ftx: float = 0.0  # llama_factory, dpo: weight of the chosen rows' likelihood
     logging_steps: int = 500
     eval_samples: int = 0  # of the data that is evaluated where args say so: eval_strategy, eval_steps, ...
     compute_metrics: bool = False  # hf: such a function is given, so that predictions are kept
@@ -354,6 +355,7 @@ READ_BY: dict[str, tuple[str, ...]] = {  # fields of a Trainer that not every ki
     "completion": (*GENERATE, *ONLINE, *DISTIL),
     **dict.fromkeys(("teacher", "teacher_dtype", "teacher_quant"), DISTIL),
     "trl": ("dpo", "kto"),
+    "pref_ftx": ("dpo",),
     **dict.fromkeys(("program", "pure_bf16"), ("hf", "dpo", "kto", "reward")),
     "preprocess": ("hf",),
     "resume": ("hf", "sft", *PREFERENCES),

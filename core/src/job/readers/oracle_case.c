@@ -114,6 +114,7 @@ static bool case_trainer(case_reader *r, const tide_json *plan) {
                                            {"temperature", "trainer.temperature"},
                                            {"program", "trainer.program"},
                                            {"pure_bf16", "trainer.pure_bf16"},
+                                           {"pref_ftx", "trainer.pref_ftx"},
                                            {"teacher", "trainer.teacher"},
                                            {"teacher_dtype", "trainer.teacher_dtype"},
                                            {"teacher_quant", "trainer.teacher_quant"},

@@ -203,20 +203,22 @@ static const char *text_of_key(const tide_claims *c, const tide_claims_file *fil
 
 /* LLaMA-Factory: hparams/finetuning_args.py (RLHFArguments); train/dpo/trainer.py, compute_preference_loss(). */
 static void settle_factory(tide_claims *c, const char *kind) {
-    static const char *const others[] = {"pref_ftx", "pref_bco_weight", "ld_alpha"};
+    static const char *const of_dpo[] = {"pref_bco_weight", "ld_alpha", NULL}, *const of_kto[] = {"pref_ftx", NULL};
+    bool is_dpo = strcmp(kind, "dpo") == 0, is_kto = strcmp(kind, "kto") == 0;
     const tide_claims_file *file = c->first;
     while (file->reader->program != TIDE_PROGRAM_llama_factory) file = file->next;
-    const char *loss = text_of_key(c, file, "pref_loss");
+    const char *loss = text_of_key(c, file, "pref_loss"), *ftx = text_of_key(c, file, "pref_ftx");
     tide_imply(c, TIDE_SET_trainer_program, "llama_factory");
-    if (strcmp(kind, "dpo") != 0) return;
-    if (loss) tide_settle(c, TIDE_FACT_own_preference, TIDE_SET_trainer_loss_type, loss);
-    for (size_t i = 0; i < TIDE_COUNT_OF(others); i++) {
-        const char *text = text_of_key(c, file, others[i]);
+    if (!is_dpo && !is_kto) return;
+    if (is_dpo && loss) tide_settle(c, TIDE_FACT_own_preference, TIDE_SET_trainer_loss_type, loss);
+    if (is_dpo && ftx) tide_settle(c, TIDE_FACT_own_preference, TIDE_SET_trainer_pref_ftx, ftx);
+    for (const char *const *other = is_dpo ? of_dpo : of_kto; *other; other++) {
+        const char *text = text_of_key(c, file, *other);
         if (!text) continue;
-        tide_error(c->diags, TIDE_ERR_UNSUPPORTED, tide_format(c->arena, "%s/%s", file->place, others[i]),
-                   tide_format(c->arena, "%s=%s changes LLaMA-Factory's loss in a way which is not described",
-                               others[i], text),
-                   "leave it out, or run the program with `tidemark dry-run`");
+        tide_error(
+            c->diags, TIDE_ERR_UNSUPPORTED, tide_format(c->arena, "%s/%s", file->place, *other),
+            tide_format(c->arena, "%s=%s changes LLaMA-Factory's loss in a way which is not described", *other, text),
+            "leave it out, or run the program with `tidemark dry-run`");
         return;
     }
 }

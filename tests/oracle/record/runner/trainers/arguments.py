@@ -189,6 +189,8 @@ def given(case: Case, model: Model) -> dict[str, Any]:
     if has_factory_trainer(case):
         from . import llama_factory
 
+        if plan.pref_ftx:
+            made["pref_ftx"] = plan.pref_ftx
         if plan.kind in ("dpo", "kto"):
             made["loss_type"] = plan.loss_type
             made["ref_model"] = llama_factory.reference(case, model.config, deepspeed.partition(case), ranks.is_on_host(case))

@@ -161,6 +161,10 @@ class DPOTrainer(Factory):
 
     beta, simpo_gamma = BETA, 0.5
 
+    def __init__(self, *args: Any, pref_ftx: float = 0.0, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.ftx_gamma = pref_ftx
+
     def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **kwargs: Any) -> Any:
         return self.loss_and_metrics(model, inputs)[0]
 
@@ -194,6 +198,8 @@ class DPOTrainer(Factory):
         reference = self.reference(model, batch)
         losses, chosen_rewards, rejected_rewards = self.pair_loss(found, *reference)
         sft_loss = -found["average"]
+        if self.ftx_gamma > 1e-6:
+            losses += self.ftx_gamma * sft_loss
         metrics = [
             chosen_rewards.mean().item(),
             rejected_rewards.mean().item(),
