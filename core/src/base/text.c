@@ -115,18 +115,21 @@ bool tide_text_matches(tide_text text, tide_text pattern) {
 
 enum { NEAREST_LIMIT = 48 }; /* longer words are not compared */
 
-/* Levenshtein distance; for a prefix, to the nearest prefix of b. */
+/* Letters that are missing, too many, other ones, or exchanged with the next; for a prefix, to the nearest prefix of b.
+ */
 static unsigned edit_distance(tide_text a, const char *b, size_t b_length, bool is_beginning) {
-    unsigned row[NEAREST_LIMIT + 1];
+    unsigned rows[3][NEAREST_LIMIT + 1], *before = rows[0], *above = rows[1], *row = rows[2];
     for (size_t j = 0; j <= b_length; j++) row[j] = (unsigned)j;
     for (size_t i = 1; i <= a.length; i++) {
-        unsigned corner = row[0];
+        unsigned *oldest = before;
+        before = above, above = row, row = oldest;
         row[0] = (unsigned)i;
         for (size_t j = 1; j <= b_length; j++) {
-            unsigned best = corner + (a.at[i - 1] != b[j - 1]);
-            if (row[j] + 1 < best) best = row[j] + 1;
+            bool is_exchanged = i > 1 && j > 1 && a.at[i - 1] == b[j - 2] && a.at[i - 2] == b[j - 1];
+            unsigned best = above[j - 1] + (a.at[i - 1] != b[j - 1]);
+            if (above[j] + 1 < best) best = above[j] + 1;
             if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
-            corner = row[j];
+            if (is_exchanged && before[j - 2] + 1 < best) best = before[j - 2] + 1;
             row[j] = best;
         }
     }
