@@ -12,7 +12,7 @@ import { say, test } from './harness.mjs';
 import { build } from '../../web/build.mjs';
 
 /* Bytes of a first visit with gzip, as last looked at, and how far they may jump from there unseen. */
-const FIRST_VISIT = 287 * 1000;
+const FIRST_VISIT = 319 * 1000;
 const JUMP = 0.1;
 
 /** @param {import('./site.mjs').Site} site */
