@@ -196,16 +196,9 @@ class MegatronStep(Step):
         for each in self.optimizers:
             if not hasattr(each, "_copy_model_grads_to_main_grads"):
                 continue  # FP32Optimizer has no others
-            each._copy_model_grads_to_main_grads = self.observed(each._copy_model_grads_to_main_grads)
-
-    def observed(self, copy: Callable[[], None]) -> Callable[[], None]:
-        """Main gradients live during the optimizer's step alone, where gradients are reduced in another dtype."""
-
-        def copy_and_mark() -> None:
-            copy()
-            self.mark("main gradients")
-
-        return copy_and_mark
+            # main gradients live during the optimizer's step alone, where gradients are reduced in another dtype
+            copy = each._copy_model_grads_to_main_grads
+            each._copy_model_grads_to_main_grads = self.marking(copy, None, "main gradients")
 
     def batches(self) -> Iterator[dict[str, Any]]:
         """What the loader hands to this rank, one dictionary per micro-batch, on the host."""

@@ -57,19 +57,7 @@ class PipelineStep(Step):
         self.schedule = schedule
         self.first = any(part.is_first for part in parts)
         self.last = any(part.is_last for part in parts)
-        for part in parts:
-            part.forward_one_chunk = self.observed(part.forward_one_chunk, "chunk", "chunk forward")
-            part.backward_weight_one_chunk = self.observed(part.backward_weight_one_chunk, None, "chunk weights")
-
-    def observed(self, run: Callable[..., Any], before: str | None, after: str) -> Callable[..., Any]:
-        def one_chunk(*args: Any, **kwargs: Any) -> Any:
-            if before:
-                self.mark(before)
-            out = run(*args, **kwargs)
-            self.mark(after)
-            return out
-
-        return one_chunk
+        self.note_stages(parts)
 
     def run_schedule(self, ids: Any, labels: Any) -> None:
         losses: list[Any] | None = [] if self.last else None

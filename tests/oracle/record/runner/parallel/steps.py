@@ -30,6 +30,24 @@ class Step:
         self.held: Any = None
         self.scaler = torch.amp.GradScaler("cuda") if case.scaler else None
 
+    def marking(self, run: Callable[..., Any], before: str | None, after: str) -> Callable[..., Any]:
+        """`run` that marks when it begins, if that is asked for, and when it has ended."""
+
+        def marked(*args: Any, **kwargs: Any) -> Any:
+            if before:
+                self.mark(before)
+            out = run(*args, **kwargs)
+            self.mark(after)
+            return out
+
+        return marked
+
+    def note_stages(self, stages: Iterable[Any]) -> None:
+        """Marks the passes of a pipeline's stages."""
+        for stage in stages:
+            stage.forward_one_chunk = self.marking(stage.forward_one_chunk, "chunk", "chunk forward")
+            stage.backward_weight_one_chunk = self.marking(stage.backward_weight_one_chunk, None, "chunk weights")
+
     def sync(self, last: bool) -> Any:
         """The context of a micro-batch; gradients are reduced after the last."""
         return contextlib.nullcontext()

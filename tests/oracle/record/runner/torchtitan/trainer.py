@@ -119,7 +119,8 @@ class TitanStep(Step):
         self.note_inputs()
         self.note_update()
         if case.parallel and case.parallel.pp > 1:
-            self.note_stages()
+            schedule = self.trainer.pp_schedule
+            self.note_stages(getattr(schedule, "_stages", None) or [schedule._stage])
         else:
             self.note_passes()
 
@@ -166,22 +167,6 @@ class TitanStep(Step):
             return loss
 
         model.forward, self.trainer.loss_fn = begins, ends
-
-    def note_stages(self) -> None:
-        schedule = self.trainer.pp_schedule
-        for stage in getattr(schedule, "_stages", None) or [schedule._stage]:
-            stage.forward_one_chunk = self.observed(stage.forward_one_chunk, "chunk", "chunk forward")
-            stage.backward_weight_one_chunk = self.observed(stage.backward_weight_one_chunk, None, "chunk weights")
-
-    def observed(self, run: Callable[..., Any], before: str | None, after: str) -> Callable[..., Any]:
-        def one_chunk(*args: Any, **kwargs: Any) -> Any:
-            if before:
-                self.mark(before)
-            out = run(*args, **kwargs)
-            self.mark(after)
-            return out
-
-        return one_chunk
 
 
 def wrap(model: Any, case: Case, config: Config, meter: Meter) -> Step:
