@@ -220,6 +220,9 @@ bool tide_job_shards_sequence(const tide_job *job);
 /* maybe_enable_amp() of torchtitan: where nothing is sharded, parallel.param_dtype is autocast's. */
 bool tide_job_autocasts_torchtitan(const tide_job *job);
 
+/* torchtitan/distributed/pipeline_parallel.py, generate_llm_fqn_per_model_part(): the layers before a stage, if the
+ * embedding and the head count as `first` and `last` more. */
+int64_t tide_torchtitan_layers_before(int64_t layers, int64_t first, int64_t last, int64_t stages, int64_t stage);
 /* parallel.ac: of how many blocks one is checkpointed; 0: none. */
 int64_t tide_job_checkpoint_period(const tide_job *job);
 

@@ -38,6 +38,12 @@ bool tide_job_autocasts_torchtitan(const tide_job *job) {
     return tide_job_has_torchtitan_models(job) && is_alone;
 }
 
+int64_t tide_torchtitan_layers_before(int64_t layers, int64_t first, int64_t last, int64_t stages, int64_t stage) {
+    int64_t all = layers + first + last, more = all % stages;
+    if (stage == 0 || stage == stages) return stage ? layers : 0;
+    return stage * (all / stages) + (stage < more ? stage : more) - first;
+}
+
 int64_t tide_job_checkpoint_period(const tide_job *job) {
     static const int64_t periods[] = {[TIDE_parallel_ac_full] = 1,
                                       [TIDE_parallel_ac_op] = 1,

@@ -107,20 +107,12 @@ static bool untie_head(tide_pipeline *p) {
 
 /* ---- which layers a stage has ---- */
 
-/* torchtitan/distributed/pipeline_parallel.py, generate_llm_fqn_per_model_part(): the embedding and the head count as a
- * layer each. */
-static uint32_t torchtitan_layers_before(uint32_t layers, uint32_t stages, uint32_t stage) {
-    uint32_t each = (layers + 2) / stages, more = (layers + 2) % stages;
-    if (stage == 0 || stage == stages) return stage ? layers : 0;
-    return stage * each + (stage < more ? stage : more) - 1;
-}
-
 /* The number of layers in the stages before one, for a model with so many. */
 static uint32_t layers_before(const tide_pipeline *p, uint32_t layers, uint32_t stage) {
     const tide_job *job = p->w->job;
     uint32_t before = 0;
     if (p->ranks > 1 && !job->parallel_stage_layers.count && tide_job_has_torchtitan_models(job))
-        return torchtitan_layers_before(layers, p->stage_count, stage);
+        return (uint32_t)tide_torchtitan_layers_before(layers, 1, 1, p->stage_count, stage);
     if (p->ranks == 1 || !job->parallel_stage_layers.count)
         return (uint32_t)((uint64_t)layers * stage / p->stage_count);
     for (uint32_t i = 0; i < stage; i++) before += (uint32_t)job->parallel_stage_layers.of[i];

@@ -144,9 +144,9 @@ void tide_torchtitan_settle_stages(tide_claims *c, const tide_json *parts) {
 const char *tide_torchtitan_even_stages(tide_arena *arena, int64_t layers, int64_t stages, int64_t first,
                                         int64_t last) {
     const char *made = "";
-    int64_t all = layers + first + last, of_each = all / stages;
     for (int64_t i = 0; i < stages; i++) {
-        int64_t count = of_each + (i < all % stages) - (i == 0 ? first : 0) - (i == stages - 1 ? last : 0);
+        int64_t count = tide_torchtitan_layers_before(layers, first, last, stages, i + 1) -
+                        tide_torchtitan_layers_before(layers, first, last, stages, i);
         if (count < 1) return NULL;
         made = tide_format(arena, "%s%s%" PRId64, made, i ? "," : "", count);
     }
