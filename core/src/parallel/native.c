@@ -274,7 +274,7 @@ static void native_step(tide_wrapper *w, unsigned step) {
         return;
     }
     if (tide_job_has_torchtitan_models(w->job)) {
-        tide_torchtitan_train_step(p, &n->context, step);
+        tide_torchtitan_train_step(p, step);
         return;
     }
     if (p->ranks == 1) {

@@ -10,6 +10,7 @@
 #include "base/units.h"
 #include "parallel/cuts.h"
 #include "parallel/fsdp2.h"
+#include "tensor/context_parallel.h"
 #include "tensor/ops/ops.h"
 
 /* ---- weights ---- */
@@ -149,19 +150,36 @@ static void take_micro_batches(titan_step *t, int64_t rows) {
     t->m->state.factor = TIDE_FACTOR_TEMPORARY;
 }
 
-/* distributed/context_parallel.py, prepare_context_parallel_input(); what the model gets lives until the micro-batch is
- * through, in `shards`. */
-static void cut_sequences(titan_step *t, tide_tensor **shards) {
+/* What a micro-batch replaces while it runs. */
+typedef struct titan_inputs {
+    tide_tensor *ids, *labels;
+    tide_tensor *shards[3]; /* of the ids, labels and positions; NULL: the whole sequences */
+} titan_inputs;
+
+/* distributed/context_parallel.py, prepare_context_parallel_input(): the model gets this rank's parts. */
+static titan_inputs inputs_begin(titan_step *t) {
     tide_pipeline *p = t->p;
+    titan_inputs in = {.ids = p->ids, .labels = p->labels};
     int64_t ranks = p->w->job->parallel_cp;
-    if (ranks == 1) return;
+    if (ranks == 1) return in;
     const tide_shape *whole = p->ids->shape;
     t->m->op = "arange";
     tide_tensor *numbers = tide_flat(t->m, whole->dim[1].size, TIDE_INT32), *buffers[] = {p->ids, p->labels, NULL};
     buffers[2] = tide_expand(t->m, numbers, whole);
-    tide_context_parallel_shard(t->m, ranks, buffers, TIDE_COUNT_OF(buffers), shards);
+    tide_context_parallel_shard(t->m, ranks, buffers, TIDE_COUNT_OF(buffers), in.shards);
     tide_release(t->m, buffers[2]);
     tide_release(t->m, numbers);
+    p->ids = in.shards[0];
+    p->labels = in.shards[1];
+    p->positions = in.shards[2];
+    return in;
+}
+
+static void inputs_end(titan_step *t, titan_inputs in) {
+    t->p->ids = in.ids;
+    t->p->labels = in.labels;
+    t->p->positions = NULL;
+    for (unsigned i = 0; i < TIDE_COUNT_OF(in.shards); i++) tide_release(t->m, in.shards[i]);
 }
 
 /* loss_sum / global_valid_tokens; owned by the caller. */
@@ -178,9 +196,7 @@ static void forward_backward_step(titan_step *t) {
     tide_machine *m = t->m;
     tide_pipeline_stage *s = &p->stages[0];
     take_micro_batches(t, p->batch);
-    tide_tensor *given[] = {p->ids, p->labels}, *shards[3] = {NULL, NULL, NULL};
-    cut_sequences(t, shards);
-    if (shards[0]) p->ids = shards[0], p->labels = shards[1], p->positions = shards[2];
+    const titan_inputs in = inputs_begin(t);
     if (s->fsdp) ((fsdp2 *)s->fsdp)->reduce_grads = true; /* after every micro-batch */
     uint32_t from = m->timeline.allocation_count;
     const tide_job *job = p->w->job;
@@ -199,10 +215,7 @@ static void forward_backward_step(titan_step *t) {
     t->loss_count++;
     p->losses[0] = NULL;
     tide_release(m, loss_sum);
-    p->ids = given[0];
-    p->labels = given[1];
-    p->positions = NULL;
-    for (unsigned i = 0; i < TIDE_COUNT_OF(shards); i++) tide_release(m, shards[i]);
+    inputs_end(t, in);
 }
 
 /* (torch.sum(torch.stack(losses)) / global_valid_tokens).to(device), or -1 on ranks without the last stage. */
@@ -226,9 +239,7 @@ static void sum_losses(tide_pipeline *p) {
 static void schedule_step(titan_step *t) {
     tide_pipeline *p = t->p;
     take_micro_batches(t, p->batch * p->microbatches);
-    tide_tensor *given[] = {p->ids, p->labels}, *shards[3] = {NULL, NULL, NULL};
-    cut_sequences(t, shards);
-    if (shards[0]) p->ids = shards[0], p->labels = shards[1], p->positions = shards[2];
+    const titan_inputs in = inputs_begin(t);
     for (uint32_t i = 0; i < p->chunks; i++) {
         fsdp2 *f = p->stages[i].fsdp;
         if (!f) continue;
@@ -239,10 +250,7 @@ static void schedule_step(titan_step *t) {
     p->taker = t;
     tide_pipeline_step(p);
     for (uint32_t i = 0; i < t->graphs.list->count; i++) tide_drop_storage(t->m, t->graphs.list->items[i].tensor);
-    p->ids = given[0];
-    p->labels = given[1];
-    p->positions = NULL;
-    for (unsigned i = 0; i < TIDE_COUNT_OF(shards); i++) tide_release(t->m, shards[i]);
+    inputs_end(t, in);
 }
 
 /* torch.sum(torch.stack(accumulated_losses)), and what is logged of the first step and of every tenth. */
@@ -266,14 +274,13 @@ static void log_metrics(titan_step *t, unsigned step) {
     tide_release(m, seen);
 }
 
-void tide_torchtitan_train_step(tide_pipeline *p, tide_context_parallel *context, unsigned step) {
+void tide_torchtitan_train_step(tide_pipeline *p, unsigned step) {
     tide_wrapper *w = p->w;
     tide_machine *m = w->model->m;
     titan_step t = {.p = p,
                     .m = m,
                     .held = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)},
                     .graphs = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)}};
-    (void)context;
     tide_zero_grad(w->optimizer, true);
     tide_release_at(m, &p->ids);
     count_valid_tokens(&t);

@@ -4,11 +4,10 @@
 #define TIDE_PARALLEL_TORCHTITAN_TRAINER_H
 
 #include "parallel/pipeline.h"
-#include "tensor/context_parallel.h"
 
 /* Module.to_empty() and ModelProtocol.init_weights() of this rank's stages. */
 void tide_torchtitan_init_weights(tide_pipeline *p);
 /* Trainer.train_step() */
-void tide_torchtitan_train_step(tide_pipeline *p, tide_context_parallel *context, unsigned step);
+void tide_torchtitan_train_step(tide_pipeline *p, unsigned step);
 
 #endif
