@@ -131,6 +131,10 @@ bool tide_claims_have_model(const tide_claims *c) {
     return c->inputs->config || c->arguments->asked[TIDE_SET_model];
 }
 
+bool tide_claims_know_model(const tide_claims *c) {
+    return tide_claims_have_model(c) || c->inputs->asked_model;
+}
+
 bool tide_claims_train(const tide_claims *c) {
     for (const tide_claims_file *file = c->first; file; file = file->next)
         if (file->reader->trains) return true;

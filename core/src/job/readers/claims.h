@@ -183,6 +183,8 @@ void tide_imply_fact(tide_claims *c, tide_fact fact, const char *key, const char
 
 /* Whether a model is given, by name or by its configuration, besides the files that start something. */
 bool tide_claims_have_model(const tide_claims *c);
+/* Whether it is, or a file names one of the catalogue. */
+bool tide_claims_know_model(const tide_claims *c);
 
 /* The value of a fact; NULL: no file states it. */
 const char *tide_fact_of(const tide_claims *c, tide_fact fact);

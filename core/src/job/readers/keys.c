@@ -89,8 +89,7 @@ static bool is_listed_off(const tide_claims *c, const tide_key_row *row, const t
 
 static void matter(tide_claims *c, const tide_key_row *row, const char *key, const tide_json *value) {
     const char *text = tide_argument_value(c->arena, value);
-    bool has_model = tide_claims_have_model(c) || c->inputs->asked_model,
-         is_none = (row->is_of_model && has_model) || is_listed_off(c, row, value);
+    bool is_none = (row->is_of_model && tide_claims_know_model(c)) || is_listed_off(c, row, value);
     if (row->trainers && value->kind != TIDE_JSON_NULL) name_trainers(c, row, key, text);
     if (is_none) {
         tide_claims_note(c, key, TIDE_KEY_IGNORED, text, NULL);

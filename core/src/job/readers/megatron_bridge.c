@@ -300,7 +300,7 @@ static void make_model_of_provider(tide_claims *c, const tide_claims_file *file)
     const tide_json *model = tide_json_at(file->root, "model");
     const char *activation = tide_option_word(model, "activation_func", "torch.nn.functional.gelu");
     bool is_gated = tide_option_is_on(model, "gated_linear_unit", false);
-    if (tide_claims_have_model(c) || c->inputs->asked_model || !tide_option_size(model, "num_layers", 0)) return;
+    if (tide_claims_know_model(c) || !tide_option_size(model, "num_layers", 0)) return;
     const char *squared = "megatron.core.activations.squared_relu";
     if (!tide_option_is_one_of(c, "model/activation_func", activation,
                                is_gated ? "torch.nn.functional.silu"
