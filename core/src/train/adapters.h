@@ -29,11 +29,11 @@ void tide_merge_adapters(tide_model *model);
 /* prompts.c: wraps the root for a method that prepends a prompt or prefix. False after an error. */
 bool tide_add_prompt(tide_model *model, const tide_job *job);
 
-/* The class that replaces another one for a method of peft or bitsandbytes, from "adapters" of a library; NULL: none.
- */
+/* The same file: the class that replaces another one for a method of peft or bitsandbytes, from "adapters" of a
+ * library; NULL: none. */
 const tide_json *tide_adapter_class_for(const tide_model *model, const char *method, tide_text class_name);
 
-/* What get_output_embeddings() returns; 0: None. */
+/* adapter_targets.c: what get_output_embeddings() returns; 0: None. */
 uint32_t tide_output_head(tide_model *model);
 
 /* Whether a parameter's name, with or without the leading "model.", starts with one of the prefixes; those that begin
