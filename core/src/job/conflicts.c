@@ -82,7 +82,9 @@ static void check_server(tide_job_builder *b) {
         else if (!tide_setting_is_of_engine(id, b->job->values[TIDE_SET_engine]))
             tide_builder_refuse(b, TIDE_ERR_CONFLICT, id,
                                 tide_format(b->arena, "is not a setting of engine=%s", b->job->values[TIDE_SET_engine]),
-                                "`describe settings` has each engine's own under Serving");
+                                id == TIDE_SET_tensor_parallel_size
+                                    ? "leave it out: this engine is described on one GPU"
+                                    : "`describe settings` has each engine's own under Serving");
     }
     if (!b->job->device_bytes && !b->arguments.is_given[TIDE_SET_gpu])
         tide_error(b->diags, TIDE_ERR_FIELD_MISSING, "/settings/gpu", "a server runs on a GPU",

@@ -209,9 +209,26 @@ static void leave_unread(tide_job_builder *b, tide_setting_id id) {
     b->arguments.values[id] = b->job->values[id] = given;
 }
 
+/* What is given by vLLM's name, or as gpus, to another engine that has the same under its own name. */
+static void follow_engine(tide_job_builder *b) {
+    tide_job_arguments *given = &b->arguments;
+    for (unsigned id = 0; id < TIDE_SET_COUNT; id++) {
+        const tide_setting *row = &tide_settings[id];
+        if (!row->same_as || !tide_setting_is_of(row, tide_argument_text(given, TIDE_SET_engine))) continue;
+        tide_setting_id other = tide_setting_find_own(tide_text_of(row->same_as), true);
+        if (!given->is_given[other] || given->is_given[id]) continue;
+        given->values[id] = given->values[other];
+        given->origins[id] = given->origins[other];
+        given->is_given[id] = true;
+        given->values[other] = tide_setting_default(other);
+        given->is_given[other] = false;
+    }
+}
+
 void tide_fill_fields(tide_job_builder *b) {
     choose_dtype(b);
     share_gpus(b);
+    follow_engine(b);
     b->arguments.values[TIDE_SET_adapter] = tide_arguments_adapter(&b->arguments);
     for (unsigned id = 0; id < TIDE_SET_COUNT; id++) fill(b, (tide_setting_id)id);
     follow_trainer(b);
