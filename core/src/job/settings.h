@@ -28,7 +28,8 @@ typedef struct tide_setting {
     tide_setting_type type;
     const char *const *choices; /* NULL: there are none, or they are elsewhere */
     uint32_t choice_count;
-    const char *title, *group, *unit, *default_value, *aliases, *synonyms, *when, *variable, *same_as; /* NULL: not given */
+    const char *title, *group, *unit, *default_value, *aliases, *synonyms; /* NULL: not given */
+    const char *when, *variable, *same_as;
     int64_t least, most, otherwise;
     tide_read read;
     size_t offset; /* of its field in tide_job; 0: it has none */
