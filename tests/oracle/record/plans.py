@@ -279,6 +279,7 @@ class Megatron(Plan):
     decoupled_lr: float | None = None  # of the embedding and the head
     fp8_param: bool = False  # parameters are kept in FP8
     empty_unused_memory_level: Literal[0, 1, 2] = 0  # empty the cache after backward (1) and after the step (2)
+    packed_sequences: int = 0  # of equal length, in a row of seq tokens, as Megatron-Bridge packs them; 0: not packed
 
 
 KINDS: dict[str, type[Plan]] = {

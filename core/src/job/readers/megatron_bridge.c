@@ -69,12 +69,23 @@ static const tide_key_row bridge_ddp_rows[] = {
     KEY_NEUTRAL("*"),
 };
 
+/* PackedSequenceSpecs: settle_packing() */
+static const tide_key_row bridge_packing_rows[] = {
+    KEY_REFUSED("pad_cu_seqlens", "pads the list of lengths for CUDA graphs", ""),
+    KEY_REFUSED("pad_seq_to_mult", "pads each sequence, which needs cuDNN's attention", "0|1"),
+    KEY_NEUTRAL("*"),
+};
+
+static const tide_key_table bridge_packing_keys = {.rows = bridge_packing_rows,
+                                                   .count = TIDE_COUNT_OF(bridge_packing_rows)};
+
 static const tide_key_row bridge_dataset_rows[] = {
     KEY_SETS("seq_length", seq, ""),
     KEY_SETS("sequence_length", seq, ""),
     KEY_SETS("skip_getting_attention_mask_from_dataset", parallel_attention_mask, "true=false|false=true"),
-    KEY_REFUSED("enable_in_batch_packing|enable_offline_packing|packed_sequence_specs|packing_buffer_size",
-                "packs sequences", ""),
+    KEY_HOLDS("packed_sequence_specs", bridge_packing_keys),
+    KEY_REFUSED("enable_in_batch_packing|enable_offline_packing|packing_buffer_size", "packs sequences as they come",
+                ""),
     KEY_NEUTRAL("*"),
 };
 
@@ -345,6 +356,23 @@ static void settle_vocabulary(tide_claims *c, const tide_json *model) {
                            "give a divisor as tensor_model_parallel_size, or should_pad_vocab: true");
 }
 
+/* data/datasets/packed_sequence.py: rows of packed_sequence_size tokens; seq_length is what samples are cut to. How
+ * many there are in a row depends on the data. */
+static void settle_packing(tide_claims *c, const tide_json *dataset) {
+    enum { SEQUENCES = 8 };
+    int64_t size = tide_option_size(tide_json_at(dataset, "packed_sequence_specs"), "packed_sequence_size", 0);
+    int64_t sequences = SEQUENCES;
+    if (size <= 0) return;
+    while (size % sequences) sequences /= 2;
+    tide_megatron_mark_used(c, "dataset/packed_sequence_specs/packed_sequence_size");
+    tide_megatron_force(c, TIDE_SET_seq, tide_format(c->arena, "%" PRId64, size));
+    if (c->arguments->asked[TIDE_SET_parallel_packed_sequences]) return;
+    tide_imply(c, TIDE_SET_parallel_packed_sequences, tide_format(c->arena, "%" PRId64, sequences));
+    tide_report(c->diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/parallel.packed_sequences",
+                tide_format(c->arena, "%" PRId64 " sequences of one length in each packed row", sequences),
+                "with more of them attention takes more scratch in backward, 128 rows each");
+}
+
 /* Types of parameters and of what stages send; MixedPrecisionConfig.setup() overrides those of the model. */
 static void check_types(tide_claims *c, const tide_json *root) {
     static const char *const keys[] = {"params_dtype", "pipeline_dtype"};
@@ -415,6 +443,7 @@ static void settle_bridge(tide_claims *c) {
     check_provider(c, tide_json_at(root, "model"));
     check_types(c, root);
     settle_vocabulary(c, tide_json_at(root, "model"));
+    settle_packing(c, tide_json_at(root, "dataset"));
     tide_megatron_settle_momentum(c, optimizer);
     tide_megatron_mark_used(c, "model/cross_entropy_loss_fusion");
     if (c->inputs->asked_model) tide_megatron_mark_used(c, "model/hf_model_id");

@@ -8,34 +8,32 @@
 #include "base/units.h"
 #include "tensor/ops/ops.h"
 
-/* ---- flash-attn: tensors are (batch, sequence, heads, width) ---- */
+/* ---- flash-attn: tensors are (batch, sequence, heads, width); those of packed sequences (tokens, heads, width) ----
+ */
 
 static int64_t rounded_width(int64_t width) {
     return TIDE_ROUND_UP(width, width <= 128 ? 32 : 64);
 }
 
-static bool are_attended(tide_machine *m, const tide_tensor *q, const tide_tensor *k) {
-    bool ok = q->shape->dims == 4 && k->shape->dims == 4 && q->shape->dim[3].size == k->shape->dim[3].size;
+static bool are_attended(tide_machine *m, const tide_tensor *q, const tide_tensor *k, int dims) {
+    bool ok = q->shape->dims == dims && k->shape->dims == dims &&
+              q->shape->dim[dims - 1].size == k->shape->dim[dims - 1].size;
     if (!ok)
         tide_fail(m, TIDE_ERR_SHAPE, "flash_attn: query %s, key %s", tide_shape_text(m, q->shape),
                   tide_shape_text(m, k->shape));
     return ok;
 }
 
-/* _flash_attn_forward: output, log-sum-exp, state of the random number generator. */
-static tide_value op_flash_attn_forward(tide_machine *m, tide_value *a) {
-    tide_tensor *q = tide_arg_tensor(m, a[0]), *k = tide_arg_tensor(m, a[1]);
-    if (m->has_failed || !are_attended(m, q, k)) return tide_none();
-    int64_t batch = q->shape->dim[0].size, queries = q->shape->dim[1].size, heads = q->shape->dim[2].size,
-            width = q->shape->dim[3].size;
+/* The output, log-sum-exp and the state of the random number generator, after the scratch of splits. */
+static tide_value flash_results(tide_machine *m, tide_tensor *q, int64_t batch, int64_t heads, int64_t queries,
+                                int64_t splits) {
     tide_list *made = tide_list_new(m);
     tide_list_push(m, made, tide_of_tensor(tide_empty_like(m, q, q->dtype)));
     tide_list_push(m, made, tide_of_tensor(TIDE_EMPTY(m, TIDE_FP32, batch, heads, queries)));
-    bool drops = tide_arg_number(m, a[2]) > 0;
-    int64_t splits = drops ? 1 : tide_flash_splits(m, batch * heads, queries, k->shape->dim[1].size, width);
     if (splits > 1) {
         tide_tensor *lse = TIDE_EMPTY(m, TIDE_FP32, splits, batch, heads, queries);
-        tide_tensor *out = TIDE_EMPTY(m, TIDE_FP32, splits, batch, heads, queries, rounded_width(width));
+        int64_t width = rounded_width(q->shape->dim[q->shape->dims - 1].size);
+        tide_tensor *out = TIDE_EMPTY(m, TIDE_FP32, splits, batch, heads, queries, width);
         tide_release(m, out);
         tide_release(m, lse);
     }
@@ -43,22 +41,54 @@ static tide_value op_flash_attn_forward(tide_machine *m, tide_value *a) {
     return (tide_value){.kind = TIDE_VALUE_LIST, .list = made};
 }
 
-/* _flash_attn_backward, except for the gradients, which its caller allocates. */
-static tide_value op_flash_attn_backward(tide_machine *m, tide_value *a) {
+/* _flash_attn_forward (mha_fwd) */
+static tide_value op_flash_attn_forward(tide_machine *m, tide_value *a) {
     tide_tensor *q = tide_arg_tensor(m, a[0]), *k = tide_arg_tensor(m, a[1]);
-    if (m->has_failed || !are_attended(m, q, k)) return tide_none();
-    int64_t batch = q->shape->dim[0].size, heads = q->shape->dim[2].size, width = q->shape->dim[3].size,
-            keys = k->shape->dim[1].size, rows = TIDE_ROUND_UP(q->shape->dim[1].size, 128);
+    if (m->has_failed || !are_attended(m, q, k, 4)) return tide_none();
+    int64_t batch = q->shape->dim[0].size, queries = q->shape->dim[1].size, heads = q->shape->dim[2].size,
+            width = q->shape->dim[3].size, keys = k->shape->dim[1].size;
+    bool drops = tide_arg_number(m, a[2]) > 0;
+    int64_t splits = drops ? 1 : tide_flash_splits(m, batch * heads, queries, keys, width);
+    return flash_results(m, q, batch, heads, queries, splits);
+}
+
+/* _flash_attn_varlen_forward (mha_varlen_fwd), which does not split keys */
+static tide_value op_flash_attn_varlen_forward(tide_machine *m, tide_value *a) {
+    tide_tensor *q = tide_arg_tensor(m, a[0]), *k = tide_arg_tensor(m, a[1]);
+    if (m->has_failed || !are_attended(m, q, k, 3)) return tide_none();
+    return flash_results(m, q, 1, q->shape->dim[1].size, q->shape->dim[0].size, 1);
+}
+
+/* C++ locals, destroyed in reverse order; softmax_d is returned. */
+static void flash_scratch(tide_machine *m, const tide_tensor *q, const tide_tensor *k, int64_t batch, int64_t rows) {
+    int64_t heads = q->shape->dim[q->shape->dims - 2].size, width = q->shape->dim[q->shape->dims - 1].size,
+            keys = k->shape->dim[k->shape->dims - 3].size;
     tide_tensor *softmax_d = TIDE_EMPTY(m, TIDE_FP32, batch, heads, rows);
     tide_tensor *dq = TIDE_EMPTY(m, TIDE_FP32, batch, rows, heads, rounded_width(width)), *dk = NULL, *dv = NULL;
-    if (k->shape->dim[2].size != heads) {
+    if (k->shape->dim[k->shape->dims - 2].size != heads) {
         dk = TIDE_EMPTY(m, (tide_dtype)q->dtype, batch, keys, heads, width);
         dv = TIDE_EMPTY(m, (tide_dtype)q->dtype, batch, keys, heads, width);
     }
-    tide_release(m, dv); /* C++ locals, destroyed in reverse order; softmax_d is returned */
+    tide_release(m, dv);
     tide_release(m, dk);
     tide_release(m, dq);
     tide_release(m, softmax_d);
+}
+
+/* _flash_attn_backward (mha_bwd), except for the gradients, which its caller allocates. */
+static tide_value op_flash_attn_backward(tide_machine *m, tide_value *a) {
+    tide_tensor *q = tide_arg_tensor(m, a[0]), *k = tide_arg_tensor(m, a[1]);
+    if (m->has_failed || !are_attended(m, q, k, 4)) return tide_none();
+    flash_scratch(m, q, k, q->shape->dim[0].size, TIDE_ROUND_UP(q->shape->dim[1].size, 128));
+    return tide_none();
+}
+
+/* _flash_attn_varlen_backward (mha_varlen_bwd), likewise: total_q + 128 * batch_size rows. */
+static tide_value op_flash_attn_varlen_backward(tide_machine *m, tide_value *a) {
+    tide_tensor *q = tide_arg_tensor(m, a[0]), *k = tide_arg_tensor(m, a[1]);
+    int64_t sequences = tide_arg_int(m, a[2]);
+    if (m->has_failed || !are_attended(m, q, k, 3)) return tide_none();
+    flash_scratch(m, q, k, 1, q->shape->dim[0].size + 128 * sequences);
     return tide_none();
 }
 
@@ -70,10 +100,21 @@ static bool has_strides(const tide_tensor *a, const tide_tensor *b) {
     return true;
 }
 
+static int64_t width_of(const tide_tensor *t) {
+    return t->shape->dim[t->shape->dims - 1].size;
+}
+
+/* Whether all dimensions but the last one are equal. */
+static bool has_rows_of(const tide_tensor *a, const tide_tensor *b) {
+    for (int i = 0; i + 1 < a->shape->dims; i++)
+        if (a->shape->dim[i].size != b->shape->dim[i].size) return false;
+    return true;
+}
+
 /* Whether strides are equal except in the last dimension, relative to the width. */
 static bool has_strides_of(const tide_tensor *k, const tide_tensor *v) {
     for (int i = 0; i + 1 < k->shape->dims; i++)
-        if (k->stride[i] * v->shape->dim[3].size != v->stride[i] * k->shape->dim[3].size) return false;
+        if (k->stride[i] * width_of(v) != v->stride[i] * width_of(k)) return false;
     return true;
 }
 
@@ -84,27 +125,27 @@ static bool lie_at(tide_tensor *const *parts, int count, int64_t from, int64_t s
     return true;
 }
 
-/* get_qkv_layout() of (sequence, batch, heads, width): how query, key and value are laid out in memory;
- * "not_supported": they are copied. */
+/* get_qkv_layout() of (sequence, batch, heads, width), or of packed sequences: how query, key and value are laid out in
+ * memory, in the words for the former; "not_supported": they are copied. */
 static tide_value op_get_qkv_layout(tide_machine *m, tide_value *a) {
     tide_tensor *parts[3] = {tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1]), tide_arg_tensor(m, a[2])};
     tide_tensor *q = parts[0], *k = parts[1], *v = parts[2];
     const char *layout = "not_supported";
-    if (m->has_failed || q->shape->dims != 4 || k->shape->dims != 4 || v->shape->dims != 4) return tide_none();
+    int dims = m->has_failed ? 0 : q->shape->dims;
+    if ((dims != 3 && dims != 4) || k->shape->dims != dims || v->shape->dims != dims) return tide_none();
     bool share_qk = q->storage == k->storage, share_kv = k->storage == v->storage, share_all = share_qk && share_kv;
     bool alike = tide_same_shape(q->shape, k->shape) && tide_same_shape(q->shape, v->shape);
-    bool alike_kv = k->shape->dim[0].size == v->shape->dim[0].size && k->shape->dim[1].size == v->shape->dim[1].size &&
-                    k->shape->dim[2].size == v->shape->dim[2].size;
-    int64_t q_width = q->shape->dim[3].size, k_width = k->shape->dim[3].size, of_q = share_all ? tide_count(q) : 0;
+    bool alike_kv = has_rows_of(k, v);
+    int64_t q_width = width_of(q), k_width = width_of(k), of_q = share_all ? tide_count(q) : 0;
     bool is_packed = share_all && alike && has_strides(q, k) && has_strides(q, v);
     bool is_kv = share_kv && alike_kv && has_strides_of(k, v);
     int64_t at_k = share_qk ? tide_count(q) : 0, at_v = share_all ? at_k + tide_count(k) : share_kv ? tide_count(k) : 0;
     bool starts = q->offset == 0 && k->offset == at_k && v->offset == at_v;
-    if (is_packed && lie_at(parts, 3, 0, q_width * q->shape->dim[2].size))
+    if (is_packed && lie_at(parts, 3, 0, q_width * q->shape->dim[dims - 2].size))
         layout = "sb3hd";
     else if (is_packed && lie_at(parts, 3, 0, q_width))
         layout = "sbh3d";
-    else if (is_kv && lie_at(parts + 1, 2, of_q, k_width * k->shape->dim[2].size))
+    else if (is_kv && lie_at(parts + 1, 2, of_q, k_width * k->shape->dim[dims - 2].size))
         layout = "sbhd_sb2hd";
     else if (is_kv && lie_at(parts + 1, 2, of_q, k_width))
         layout = "sbhd_sbh2d";
@@ -197,6 +238,8 @@ static tide_value op_run_early(tide_machine *m, tide_value *a) {
 static const tide_op transformer_engine_ops[] = {
     {"flash_attn_forward", "q, k, dropout_p", TIDE_CAST_NONE, op_flash_attn_forward},
     {"flash_attn_backward", "q, k", TIDE_CAST_NONE, op_flash_attn_backward},
+    {"flash_attn_varlen_forward", "q, k", TIDE_CAST_NONE, op_flash_attn_varlen_forward},
+    {"flash_attn_varlen_backward", "q, k, sequences", TIDE_CAST_NONE, op_flash_attn_varlen_backward},
     {"get_qkv_layout", "q, k, v", TIDE_CAST_NONE, op_get_qkv_layout},
     {"use_stream", "stream", TIDE_CAST_NONE, op_use_stream},
     {"run_early", "x", TIDE_CAST_NONE, op_run_early},

@@ -164,6 +164,7 @@ OPTIONS: dict[str, Table] = {
         "per_token_loss": [True],
         "decoupled_lr": [0.001],
         "empty_unused_memory_level": [1, 2],
+        "packed_sequences": [1, 4, 16],
     },
 }
 OF_EXPERTS = {

@@ -41,18 +41,18 @@ def install() -> None:
         module.__spec__ = importlib.machinery.ModuleSpec(module.__name__, None)
     package.__version__ = VERSION
     package.__path__ = []
-    for function in (flash_attn_func, _flash_attn_forward, _flash_attn_backward):
+    for function in (flash_attn_func, _flash_attn_forward, _flash_attn_backward, flash_attn_varlen_func):
         setattr(interface, function.__name__, function)
-    for name in ("flash_attn_varlen_func", "_flash_attn_varlen_forward", "_flash_attn_varlen_backward"):
+    for name in ("_flash_attn_varlen_forward", "_flash_attn_varlen_backward"):
         setattr(interface, name, refused)
     package.flash_attn_interface = interface
-    package.flash_attn_func, package.flash_attn_varlen_func = flash_attn_func, refused
+    package.flash_attn_func, package.flash_attn_varlen_func = flash_attn_func, flash_attn_varlen_func
     kernels.varlen_bwd = None
     sys.modules.update({m.__name__: m for m in (package, interface, kernels)})
 
 
 def refused(*args: Any, **kwargs: Any) -> Any:
-    raise NotImplementedError("packed sequences")
+    raise NotImplementedError("packed sequences beside context parallelism")
 
 
 def dense(x: Any) -> Any:
@@ -174,3 +174,52 @@ def flash_attn_func(
     return_attn_probs: bool = False,
 ) -> Any:
     return Attention.apply(q, k, v, dropout_p)
+
+
+class VarlenAttention(torch.autograd.Function):
+    """FlashAttnVarlenFunc: mha_varlen_fwd and mha_varlen_bwd, of (tokens, heads, width)."""
+
+    @staticmethod
+    def forward(ctx: Any, q: Any, k: Any, v: Any, ends_q: Any, ends_k: Any, is_grad: bool) -> Any:
+        q, k, v = (dense(x) for x in (q, k, v))
+        out = torch.empty_like(q)
+        lse = torch.empty(q.shape[1], q.shape[0], device=q.device, dtype=torch.float32)
+        rng = torch.empty(2, device=q.device, dtype=torch.int64)
+        if is_grad:
+            ctx.save_for_backward(q, k, v, out, lse, ends_q, ends_k, rng)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, dout: Any) -> Any:
+        q, k, v, out, lse, ends_q, ends_k, rng = ctx.saved_tensors
+        dq, dk, dv = (torch.empty_like(x) for x in (q, k, v))
+        dout = dense(dout)
+        tokens, h, d = q.shape
+        rows = tokens + ROWS * (ends_q.shape[0] - 1)
+        fp32: dict[str, Any] = {"device": q.device, "dtype": torch.float32}
+        scratch = [torch.empty(h, rows, **fp32), torch.empty(rows, h, rounded_head(d), **fp32)]
+        if k.shape[1] != h:
+            scratch += [torch.empty(k.shape[0], h, d, device=q.device, dtype=q.dtype) for _ in range(2)]
+        del scratch
+        return dq, dk, dv, None, None, None
+
+
+def flash_attn_varlen_func(
+    q: Any,
+    k: Any,
+    v: Any,
+    cu_seqlens_q: Any,
+    cu_seqlens_k: Any,
+    max_seqlen_q: Any,
+    max_seqlen_k: Any,
+    dropout_p: float = 0.0,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: Size = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: Any = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+    block_table: Any = None,
+) -> Any:
+    return VarlenAttention.apply(q, k, v, cu_seqlens_q, cu_seqlens_k, torch.is_grad_enabled())

@@ -17,7 +17,7 @@ from .. import meter
 from ..batches import Batch
 from ..models import DTYPES
 from ..parallel.steps import Step
-from . import bridge, configuration, library, routing
+from . import bridge, configuration, library, packing, routing
 
 BATCH = ("tokens", "labels", "loss_mask", "attention_mask", "position_ids")
 
@@ -55,6 +55,8 @@ def build(case: Case, config: Config) -> Any:
         chunks = nn.ModuleList([Float16Module(settings, chunk) for chunk in chunks])
     if settings.num_moe_experts:
         routing.install(settings, plan)
+    if plan.packed_sequences:
+        packing.tell_lengths(case, plan.packed_sequences)
     if plan.cross_entropy_fusion == "te_in_place":
         library.overwriting_loss()
     chunks.settings = settings
@@ -251,6 +253,7 @@ class MegatronStep(Step):
         stage = get_attr_wrapped_model(model, "vp_stage")
         tokens, labels, loss_mask, attention_mask, positions = self.get_batch(batches, stage)
         further = {"loss_mask": loss_mask} if self.chunks[-1].config.mtp_num_layers else {}
+        further |= packing.params(self.case, tokens if tokens is not None else labels)
         out = model(tokens, positions, attention_mask, labels=labels, **further)
         self.mark("chunk forward")
         return out, functools.partial(loss_of, loss_mask)
