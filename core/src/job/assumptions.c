@@ -84,13 +84,18 @@ static void assume_adapter(tide_job_builder *b) {
     if (job->adapter == TIDE_adapter_ia3)
         assume(b, TIDE_SET_adapter_target_modules,
                "peft's choice for the model_type is rescaled, the last layer of the MLP at its input");
+    bool is_of_bridge = job->parallel_kind == TIDE_parallel_kind_megatron;
     if (job->adapter == TIDE_adapter_lora) {
-        assume(b, TIDE_SET_adapter_target_modules, "adapters on every linear layer except the output head");
+        assume(b, TIDE_SET_adapter_target_modules,
+               is_of_bridge
+                   ? "adapters on linear_qkv, linear_proj, linear_fc1 and linear_fc2, as Megatron-Bridge has it"
+                   : "adapters on every linear layer except the output head");
         assume(b, TIDE_SET_adapter_r, "adapters of rank 16");
         assume(b, TIDE_SET_adapter_dropout, "no dropout before adapters");
     }
-    assume(b, TIDE_SET_adapter_autocast_adapter_dtype,
-           "adapters in fp32, as peft makes them for a model in half precision");
+    if (!is_of_bridge)
+        assume(b, TIDE_SET_adapter_autocast_adapter_dtype,
+               "adapters in fp32, as peft makes them for a model in half precision");
 }
 
 /* Whether a schedule runs the micro-batches of a step, calling layers itself. */

@@ -140,6 +140,9 @@ static void check_rank(tide_job_builder *b) {
                             "use bf16");
 }
 
+/* Of Megatron-Bridge's LoRA. */
+#define ONLY_TARGETS "leave it out: adapter.target_modules names modules, such as linear_qkv,linear_proj"
+
 /* What a kind does not support, or calls by another name. */
 static const struct {
     int kinds;
@@ -166,7 +169,18 @@ static const struct {
                {MEGATRON, TIDE_SET_freeze, "train all of it"},
                {MEGATRON, TIDE_SET_train_only, "train all of it"},
                {MEGATRON, TIDE_SET_quant, "leave it out"},
-               {MEGATRON, TIDE_SET_adapter, "leave it out, or use parallel.kind=fsdp2"},
+               {MEGATRON, TIDE_SET_adapter_exclude_modules, ONLY_TARGETS},
+               {MEGATRON, TIDE_SET_adapter_target_parameters, ONLY_TARGETS},
+               {MEGATRON, TIDE_SET_adapter_layers_to_transform, ONLY_TARGETS},
+               {MEGATRON, TIDE_SET_adapter_layers_pattern, ONLY_TARGETS},
+               {MEGATRON, TIDE_SET_adapter_rank_pattern, ONLY_TARGETS},
+               {MEGATRON, TIDE_SET_adapter_alpha_pattern, ONLY_TARGETS},
+               {MEGATRON, TIDE_SET_adapter_bias, "leave it out: no bias trains"},
+               {MEGATRON, TIDE_SET_adapter_lora_bias, "leave it out"},
+               {MEGATRON, TIDE_SET_adapter_dora, "leave it out"},
+               {MEGATRON, TIDE_SET_adapter_rslora, "leave it out"},
+               {MEGATRON, TIDE_SET_adapter_modules_to_save, "leave it out"},
+               {MEGATRON, TIDE_SET_adapter_also_train, "leave it out"},
                {MEGATRON, TIDE_SET_load, "leave it out"}};
 
 /* megatron/core/optimizer: besides adam there is sgd, which is not sharded. */
@@ -184,6 +198,31 @@ static void check_megatron_sgd(tide_job_builder *b) {
                             "Megatron-Core's distributed optimizer: \"Only Adam and HybridDeviceOptimizer currently "
                             "supported\"",
                             "give parallel.distributed_optimizer=false");
+}
+
+/* Adapters of Megatron-Core's layers are those of Megatron-Bridge. */
+static void check_bridge_adapter(tide_job_builder *b) {
+    const tide_job *job = b->job;
+    if (!tide_is_of_kinds(job, MEGATRON) || job->adapter == TIDE_adapter_none) return;
+    if (job->adapter != TIDE_adapter_lora)
+        tide_builder_refuse(
+            b, TIDE_ERR_UNSUPPORTED, TIDE_SET_adapter,
+            tide_format(b->arena, "%s is not described with parallel.kind=megatron", job->values[TIDE_SET_adapter]),
+            "use lora, as Megatron-Bridge has it");
+    if (job->parallel_fp8 != TIDE_parallel_fp8_none)
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_parallel_fp8,
+                            "is not described with adapters, for which norms return what they made", "leave it out");
+    if (job->parallel_impl == TIDE_parallel_impl_local)
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_parallel_impl,
+                            "adapters are described around Transformer Engine's layers", "use te");
+    if (strpbrk(job->adapter_target_modules, "*?[|("))
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_adapter_target_modules,
+                            "patterns of Megatron-Bridge are not described", "name modules: linear_qkv,linear_proj");
+    if (job->adapter_r % job->parallel_tp)
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_adapter_r,
+                            tide_format(b->arena, "\"%lld is not divisible by %lld\", the tensor parallel ranks",
+                                        (long long)job->adapter_r, (long long)job->parallel_tp),
+                            "give a multiple");
 }
 
 static void check_refused(tide_job_builder *b) {
@@ -354,6 +393,7 @@ void tide_check_rank_conflicts(tide_job_builder *b) {
     check_dtensors(b);
     check_refused(b);
     check_megatron_sgd(b);
+    check_bridge_adapter(b);
     check_torchtitan_experts(b);
     check_torchtitan_models(b);
     check_ulysses(b);

@@ -263,6 +263,7 @@ static const struct {
     {MEGATRON, TIDE_SET_parallel_distribute_saved_activations, recomputes_all, " without parallel.recompute=full"},
     {MEGATRON, TIDE_SET_parallel_recompute_modules, recomputes_modules, " without parallel.recompute=selective"},
     {MEGATRON, TIDE_SET_parallel_overlap_param_gather, never, ": parameters are gathered where they lie"},
+    {MEGATRON, TIDE_SET_adapter_autocast_adapter_dtype, never, ": adapters are of the model's type"},
     {MEGATRON, TIDE_SET_parallel_align_grad_reduce, never, ": it is about when gradients are reduced"},
     {MEGATRON, TIDE_SET_parallel_bucket_size, has_buckets, " without parallel.overlap_grad_reduce"},
     {MEGATRON, TIDE_SET_parallel_main_grads_dtype, is_precision_aware, " without parallel.precision_aware"},

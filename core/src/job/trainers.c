@@ -151,7 +151,8 @@ bool tide_job_is_reentrant(const tide_job *job) {
 bool tide_job_casts_adapters(const tide_job *job) {
     bool is_told = adapts_under_zero3(job) && job->quant == TIDE_quant_none && /* autocast_adapter_dtype=False */
                    !tide_trainer_traits_of(job)->pairs_completions;
-    return job->adapter_autocast_adapter_dtype && !is_told;
+    bool is_of_bridge = job->parallel_kind == TIDE_parallel_kind_megatron;
+    return job->adapter_autocast_adapter_dtype && !is_told && !is_of_bridge;
 }
 
 bool tide_job_autocasts(const tide_job *job) {

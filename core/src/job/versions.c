@@ -54,8 +54,13 @@ static bool takes_megatron(const tide_job *job) {
     return job->parallel_kind == TIDE_parallel_kind_megatron;
 }
 
+/* Whether the script is Megatron-Bridge's, and not Megatron-LM's. */
+static bool takes_bridge(const tide_job *job) {
+    return takes_megatron(job) && (job->adapter != TIDE_adapter_none || job->parallel_packed_sequences > 0);
+}
+
 static bool adapts(const tide_job *job) {
-    return job->adapter != TIDE_adapter_none && !is_server(job);
+    return job->adapter != TIDE_adapter_none && !is_server(job) && !takes_megatron(job);
 }
 
 /* Whether an optimizer's title contains a word. */

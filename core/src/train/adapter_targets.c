@@ -208,11 +208,16 @@ static const char *with_linear_names(tide_model *model, const tide_job *job, con
     return names ? names : targets;
 }
 
+/* megatron/bridge/peft/lora.py, LoRA.target_modules */
+#define BRIDGE_TARGETS "linear_qkv,linear_proj,linear_fc1,linear_fc2"
+
 bool tide_choose_targets(tide_model *model, const tide_job *job, tide_targets *t) {
     const char *modules = job->adapter_target_modules;
     bool is_lora = job->adapter == TIDE_adapter_lora,
          is_all = (is_lora || job->adapter == TIDE_adapter_oft) && !*modules && !job->adapter_target_parameters.count;
     *t = (tide_targets){job, is_all ? "all-linear" : modules, job->adapter_feedforward_modules};
+    if (strcmp(t->modules, "all-linear") == 0 && job->parallel_kind == TIDE_parallel_kind_megatron)
+        t->modules = BRIDGE_TARGETS;
     if (is_lora && strcmp(t->modules, "default") == 0 && !choose_lora(model, t)) return false;
     if (job->adapter == TIDE_adapter_ia3 && !choose_ia3(model, t)) return false;
     bool is_text = strcmp(t->modules, "all-linear") == 0 || tide_is_pattern(t->modules);

@@ -57,7 +57,9 @@ static bool add_adapters(tide_model *model, const tide_targets *t, bool is_loade
     }
     if (!aimed_at && !model->m->has_failed)
         return tide_refuse_targets(model, TIDE_TARGET_MODULES, "matches no module of this model",
-                                   "use all-linear, or names of modules in the model");
+                                   t->job->parallel_kind == TIDE_parallel_kind_megatron
+                                       ? "Megatron-Core's are linear_qkv, linear_proj, linear_fc1 and linear_fc2"
+                                       : "use all-linear, or names of modules in the model");
     return !model->m->has_failed;
 }
 

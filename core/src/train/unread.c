@@ -164,9 +164,9 @@ static void drop_assumptions(const tide_run *run, const tide_job *job) {
 }
 
 void tide_check_unused(tide_run *run, const tide_job *job) {
-    static const tide_setting_id said_elsewhere[] = {TIDE_SET_images,     TIDE_SET_image_size, TIDE_SET_video,
-                                                     TIDE_SET_audio,      TIDE_SET_loss,       TIDE_SET_packing,
-                                                     TIDE_SET_capability, TIDE_SET_trainer,    TIDE_SET_freeze};
+    static const tide_setting_id said_elsewhere[] = {
+        TIDE_SET_images,  TIDE_SET_image_size, TIDE_SET_video,   TIDE_SET_audio,  TIDE_SET_loss,
+        TIDE_SET_packing, TIDE_SET_capability, TIDE_SET_trainer, TIDE_SET_freeze, TIDE_SET_adapter};
     tide_machine *m = run->model.m;
     check_lengths_read(run, job);
     drop_assumptions(run, job);

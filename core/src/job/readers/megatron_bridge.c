@@ -79,6 +79,22 @@ static const tide_key_row bridge_packing_rows[] = {
 static const tide_key_table bridge_packing_keys = {.rows = bridge_packing_rows,
                                                    .count = TIDE_COUNT_OF(bridge_packing_rows)};
 
+/* megatron/bridge/peft/lora.py, LoRA */
+static const tide_key_row bridge_peft_rows[] = {
+    KEY_REFUSED("_target_", "adapts by another method", "megatron.bridge.peft.lora.lora"),
+    KEY_SETS("dim", adapter_r, ""),
+    KEY_SETS("alpha", adapter_alpha, ""),
+    KEY_SETS("dropout", adapter_dropout, ""),
+    KEY_SETS("target_modules", adapter_target_modules, ""),
+    KEY_REFUSED("exclude_modules", "adapts all layers but those", "[]"),
+    KEY_REFUSED("dropout_position", "drops what adapters made", "pre"),
+    KEY_REFUSED("a2a_experimental", "exchanges parts of adapters", ""),
+    KEY_REFUSED("lora_dtype", "makes adapters of another type", ""),
+    KEY_NEUTRAL("*"),
+};
+
+static const tide_key_table bridge_peft_keys = {.rows = bridge_peft_rows, .count = TIDE_COUNT_OF(bridge_peft_rows)};
+
 static const tide_key_row bridge_dataset_rows[] = {
     KEY_SETS("seq_length", seq, ""),
     KEY_SETS("sequence_length", seq, ""),
@@ -145,7 +161,7 @@ static const tide_key_row bridge_rows[] = {
     KEY_HOLDS("comm_overlap", bridge_overlap_keys),
     KEY_HOLDS("dist", bridge_dist_keys),
     KEY_HOLDS("logger", bridge_logger_keys),
-    KEY_REFUSED("peft", "trains adapters", ""),
+    KEY_HOLDS("peft", bridge_peft_keys),
     KEY_REFUSED("tensor_inspect", "records tensors", ""),
     KEY_NEUTRAL("_target_|checkpoint|env_vars|ft|inprocess_restart|nvrx_straggler|profiling|rng|scheduler"),
     KEY_NEUTRAL("optimizer_config_override_provider|rerun_state_machine|straggler|tokenizer|validation"),
@@ -373,6 +389,14 @@ static void settle_packing(tide_claims *c, const tide_json *dataset) {
                 "with more of them attention takes more scratch in backward, 128 rows each");
 }
 
+/* LoRA's defaults. */
+static void settle_peft(tide_claims *c, const tide_json *peft) {
+    if (!tide_json_is(peft, TIDE_JSON_OBJECT)) return;
+    tide_imply(c, TIDE_SET_adapter, "lora");
+    tide_imply(c, TIDE_SET_adapter_r, "32");
+    tide_imply(c, TIDE_SET_adapter_alpha, "32");
+}
+
 /* Types of parameters and of what stages send; MixedPrecisionConfig.setup() overrides those of the model. */
 static void check_types(tide_claims *c, const tide_json *root) {
     static const char *const keys[] = {"params_dtype", "pipeline_dtype"};
@@ -444,6 +468,7 @@ static void settle_bridge(tide_claims *c) {
     check_types(c, root);
     settle_vocabulary(c, tide_json_at(root, "model"));
     settle_packing(c, tide_json_at(root, "dataset"));
+    settle_peft(c, tide_json_at(root, "peft"));
     tide_megatron_settle_momentum(c, optimizer);
     tide_megatron_mark_used(c, "model/cross_entropy_loss_fusion");
     if (c->inputs->asked_model) tide_megatron_mark_used(c, "model/hf_model_id");

@@ -15,6 +15,7 @@ import types
 from typing import Any, Callable
 
 from ...catalogue import Config
+from ...plans import Lora
 from ..libraries import use_apart
 
 Options = dict[str, Any]
@@ -133,14 +134,29 @@ def settings_of(kind: str, options: Options) -> Any:
     return found(**{key: value for key, value in options.items() if key in known})
 
 
-def module(name: str) -> Any:
-    """megatron.bridge.models.NAME, without what the packages around it import."""
+def use_packages(*names: str) -> None:
+    """Packages of Megatron-Bridge, without what they import as a whole."""
     use_apart()
     folder = next(p for p in sys.path if os.path.isdir(f"{p}/megatron/bridge"))
-    for parent in ("megatron.bridge", "megatron.bridge.models", f"megatron.bridge.models.{name.split('.')[0]}"):
-        package: Any = types.ModuleType(parent)
-        package.__path__ = [f"{folder}/{parent.replace('.', '/')}"]
-        sys.modules.setdefault(parent, package)
+    for name in names:
+        package: Any = types.ModuleType(name)
+        package.__path__ = [f"{folder}/{name.replace('.', '/')}"]
+        sys.modules.setdefault(name, package)
+
+
+def add_adapters(chunks: list[Any], lora: Lora) -> None:
+    """training/setup.py: _apply_peft_transformation(), before the chunks are on the device."""
+    use_packages("megatron.bridge", "megatron.bridge.utils", "megatron.bridge.peft")
+    adapters = importlib.import_module("megatron.bridge.peft.lora")
+    options: dict[str, Any] = {"dim": lora.r, "alpha": lora.alpha, "dropout": lora.dropout}
+    if isinstance(lora.target_modules, list):
+        options["target_modules"] = lora.target_modules
+    adapters.LoRA(**options)(chunks, training=True)
+
+
+def module(name: str) -> Any:
+    """megatron.bridge.models.NAME"""
+    use_packages("megatron.bridge", "megatron.bridge.models", f"megatron.bridge.models.{name.split('.')[0]}")
     provider: Any = types.ModuleType("megatron.bridge.models.gpt_provider")
     provider.GPTModelProvider = gpt_provider()
     provider.default_layer_spec = default_layer_spec

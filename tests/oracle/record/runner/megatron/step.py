@@ -47,6 +47,8 @@ def build(case: Case, config: Config) -> Any:
     chunks = nn.ModuleList(
         [make_chunk(case, plan, config, settings, stage) for stage in range(plan.virtual_stages or 1)]
     )
+    if case.lora:
+        bridge.add_adapters(list(chunks), case.lora)
     for chunk in chunks:
         for p in chunk.parameters():
             tensor_parallel.set_defaults_if_not_set_tensor_model_parallel_attributes(p)
