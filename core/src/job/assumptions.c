@@ -214,7 +214,9 @@ static void assume_training(tide_job_builder *b) {
     bool scores_tokens = tide_trainer_is_of_trl(job) && !tide_trainer_traits_of(job)->scores_rows;
     if (tide_trainer_answers_prompts(job))
         assume(b, TIDE_SET_trainer_prompt_length, "generated answers follow prompts of what they leave of seq");
-    else if (scores_tokens && !b->arguments.is_given[TIDE_SET_trainer_scored_tokens])
+    else if (tide_trainer_completes(job) && !tide_job_has_lengths(job))
+        assume(b, TIDE_SET_trainer_prompt_length, "prompts are what completions leave of seq");
+    else if (scores_tokens && !tide_trainer_completes(job) && !b->arguments.is_given[TIDE_SET_trainer_scored_tokens])
         assume(b, TIDE_SET_trainer_prompt_length, "rows without a prompt: every position is scored");
     if (job->trainer_assistant_only_loss)
         tide_report(

@@ -156,14 +156,18 @@ static void follow_lengths(tide_job_builder *b) {
     tide_job *job = b->job;
     const tide_lengths *lengths = &job->lengths;
     if (!tide_job_has_lengths(job)) return;
+    bool generates = tide_trainer_generates(job);
     if (!b->arguments.is_given[TIDE_SET_seq]) {
-        b->arguments.values[TIDE_SET_seq] = tide_format(b->arena, "%" PRId64, tide_lengths_longest(lengths));
+        int64_t longest = tide_lengths_longest(lengths) + (generates ? job->trainer_max_completion_length : 0);
+        b->arguments.values[TIDE_SET_seq] = tide_format(b->arena, "%" PRId64, longest);
         fill(b, TIDE_SET_seq);
     }
     if (b->arguments.is_given[TIDE_SET_steps]) return;
     bool goes_round = tide_job_has_trainer(job) && job->parallel_kind != TIDE_parallel_kind_none;
     int64_t of_step = tide_job_rows(job) * job->grad_accum * (goes_round ? job->parallel_dp : 1),
-            steps = (lengths->count + of_step - 1) / of_step, most = tide_settings[TIDE_SET_steps].most;
+            samples = generates ? lengths->count * job->trainer_num_generations * job->trainer_num_iterations
+                                : lengths->count,
+            steps = (samples + of_step - 1) / of_step, most = tide_settings[TIDE_SET_steps].most;
     if (lengths->quantile_count) steps = STEPS_DRAWN;
     if (steps < 2) steps = 2;
     b->arguments.values[TIDE_SET_steps] = tide_format(b->arena, "%" PRId64, steps < most ? steps : most);

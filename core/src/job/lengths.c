@@ -158,10 +158,6 @@ uint64_t tide_job_first_sample(const tide_job *job, uint64_t index) {
     return batch * (uint64_t)tide_job_rows(job);
 }
 
-tide_micro_batch tide_job_micro_batch(const tide_job *job, uint64_t index) {
-    return tide_job_samples(job, tide_job_first_sample(job, index));
-}
-
 static int64_t tokens_of_sample(const tide_job *job, uint64_t sample) {
     const tide_lengths *lengths = &job->lengths;
     int64_t tokens = lengths->count ? lengths->tokens[sample % lengths->count]
@@ -190,6 +186,27 @@ tide_micro_batch tide_job_samples(const tide_job *job, uint64_t first) {
     tide_micro_batch of = {.shortest = INT64_MAX};
     for (int64_t i = 0; i < tide_job_rows(job); i++) add_sample(&of, job, first + (uint64_t)i);
     return padded_batch(of, job->pad_to_multiple_of);
+}
+
+/* trl/trainer/utils.py, RepeatSampler without shuffling: each prompt as often as it is completed, then dealt to the
+ * ranks. What is generated together has one width, and completions their maximum length. */
+static tide_micro_batch rollouts_of(const tide_job *job, uint64_t generation) {
+    tide_micro_batch of = {.shortest = INT64_MAX};
+    int64_t rows = job->batch * tide_steps_per_generation(job), group = job->trainer_num_generations;
+    uint64_t first = generation * (uint64_t)(rows * tide_data_ranks(job) / group), rank = (uint64_t)job->parallel_rank,
+             of_rank = (uint64_t)rows, repeats = (uint64_t)group;
+    for (uint64_t i = rank * of_rank / repeats; i <= ((rank + 1) * of_rank - 1) / repeats; i++)
+        add_sample(&of, job, first + i);
+    of.is_padded = of.shortest < of.longest;
+    of.shortest += job->trainer_max_completion_length;
+    of.seq = of.longest += job->trainer_max_completion_length;
+    of.tokens = job->batch * of.seq;
+    return of;
+}
+
+tide_micro_batch tide_job_micro_batch(const tide_job *job, uint64_t index) {
+    if (!tide_trainer_generates(job)) return tide_job_samples(job, tide_job_first_sample(job, index));
+    return rollouts_of(job, index / (uint64_t)(tide_steps_per_generation(job) * job->trainer_num_iterations));
 }
 
 tide_micro_batch tide_job_evaluated(const tide_job *job, int64_t samples, int64_t index, int64_t rank) {

@@ -153,6 +153,31 @@ static void check_unused_lengths(tide_job_builder *b) {
                         "has no effect: without lengths every sample fills seq", "give lengths");
 }
 
+/* Lengths of prompts, for trainers that complete them. */
+static void check_lengths_of_prompts(tide_job_builder *b) {
+    static const tide_setting_id sizes[] = {TIDE_SET_seq, TIDE_SET_trainer_prompt_length, TIDE_SET_pad_to_multiple_of};
+    const tide_job *job = b->job;
+    bool is_described = tide_trainer_generates(job) && !job->trainer_use_vllm;
+    if (!is_described)
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_lengths,
+                            tide_format(b->arena, "is not described with trainer%s=%s",
+                                        job->trainer_use_vllm ? ".use_vllm" : "",
+                                        job->trainer_use_vllm ? "true" : job->values[TIDE_SET_trainer]),
+                            "give trainer.prompt_length, the longest prompt's, and padding=true if prompts differ");
+    if (is_described)
+        tide_report(
+            b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_lengths),
+            "prompts in this order; rows of a generation are shuffled, so that each micro-batch has a padded one "
+            "if its prompts differ",
+            NULL);
+    for (size_t i = 0; i < TIDE_COUNT_OF(sizes) && is_described; i++)
+        if (b->arguments.is_given[sizes[i]])
+            tide_builder_refuse(b, TIDE_ERR_CONFLICT, sizes[i],
+                                "lengths are those of prompts, and each generation is as wide as its longest one and "
+                                "trainer.max_completion_length",
+                                "leave it out");
+}
+
 /* Samples of different lengths, and what does not support them. */
 static void check_lengths(tide_job_builder *b) {
     const tide_job *job = b->job;
@@ -169,13 +194,9 @@ static void check_lengths(tide_job_builder *b) {
             b, TIDE_ERR_UNSUPPORTED, TIDE_SET_lengths,
             tide_format(b->arena, "is not described with parallel.kind=%s", job->values[TIDE_SET_parallel_kind]),
             "give seq");
-    if (job->packing || tide_trainer_completes(job))
-        tide_builder_refuse(
-            b, TIDE_ERR_UNSUPPORTED, TIDE_SET_lengths,
-            job->packing ? "packed rows all have seq tokens"
-                         : tide_format(b->arena, "is not described with trainer=%s", job->values[TIDE_SET_trainer]),
-            job->packing ? "give seq"
-                         : "give trainer.prompt_length, the longest prompt's, and padding=true if prompts differ");
+    if (job->packing)
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_lengths, "packed rows all have seq tokens", "give seq");
+    if (tide_trainer_completes(job)) check_lengths_of_prompts(b);
     if (job->pad_to_multiple_of > 1 && tide_trainer_traits_of(job)->prepares_kbit)
         tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_pad_to_multiple_of,
                             tide_format(b->arena, "trainer=%s has no such argument", job->values[TIDE_SET_trainer]),
@@ -191,7 +212,8 @@ static void check_lengths(tide_job_builder *b) {
     if (job->trainer_scored_tokens > 0)
         tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer_scored_tokens,
                             "lengths determine the size of each batch", "leave it out");
-    if (tide_trainer_is_of_trl(job) && tide_lengths_shortest(&job->lengths) <= (prompt > 1 ? prompt : 1))
+    if (tide_trainer_is_of_trl(job) && !tide_trainer_completes(job) &&
+        tide_lengths_shortest(&job->lengths) <= (prompt > 1 ? prompt : 1))
         tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_lengths,
                             tide_format(b->arena, "a sample of %lld tokens has nothing left to be scored",
                                         (long long)tide_lengths_shortest(&job->lengths)),

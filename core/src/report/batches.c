@@ -91,7 +91,9 @@ void tide_write_batches(tide_job_report *r) {
     tide_arena *arena = w->arena;
     if (!tide_job_has_lengths(r->job) || !end || !r->replay.step_count) return;
     uint32_t step = end->step ? end->step : 1, last = r->replay.step_count;
-    int64_t longest = tide_lengths_longest(&r->job->lengths), may_be = longest < r->job->seq ? longest : r->job->seq,
+    int64_t completion = tide_trainer_generates(r->job) ? r->job->trainer_max_completion_length : 0,
+            longest = tide_lengths_longest(&r->job->lengths) + completion,
+            may_be = longest < r->job->seq ? longest : r->job->seq,
             most = tide_batches_of_step(r->job, longest_step(r)).seq;
     const char *text = tide_format(arena, "Step %u of %u: %s.", (unsigned)step, (unsigned)last,
                                    reason_of(r, step, (tide_phase)end->phase));

@@ -16,6 +16,7 @@ void tide_take_micro_batch(tide_run *run, const tide_job *job, uint64_t index) {
 void tide_take_samples(tide_run *run, const tide_job *job, const tide_micro_batch *of) {
     bool is_flat = tide_sequences_of_row(job) > 0; /* concatenated, without padding */
     tide_put_size(run, "seq", of->seq);
+    if (tide_trainer_generates(job)) tide_put_size(run, "prompt_length", of->seq - job->trainer_max_completion_length);
     tide_put_size(run, "row_tokens", of->tokens);
     tide_put_size(run, "scored", of->scored);
     tide_put_size(run, "chosen_short", of->seq - of->chosen);

@@ -116,7 +116,7 @@ static bool model_reads(const tide_run *run, const char *variable) {
 /* A model of images alone has no tokens. */
 static void check_lengths_read(const tide_run *run, const tide_job *job) {
     if (!tide_job_has_lengths(job)) return;
-    if (!model_reads(run, "seq"))
+    if (!model_reads(run, "seq") && !tide_trainer_completes(job))
         tide_report(run->machine.diags, TIDE_WARNING, TIDE_ERR_NO_EFFECT, "/settings/lengths",
                     "has no effect: the model does not read seq", NULL);
 }

@@ -33,8 +33,9 @@ class Case:
     # -- the batch --
     batch: int = 1  # samples per micro-batch
     seq: int = 512  # tokens per sample that the decoder (or encoder) sees, image tokens included
-    lengths: list[int] = listed()  # tokens of each sample (of a pair: chosen, rejected), in the order in which batches
-    # take them, and again from the first; a batch is as long as its longest sample (all have seq)
+    lengths: list[int] = listed()  # tokens of each sample (of a pair: chosen, rejected; of grpo and rloo: prompts), in
+    # the order in which batches take them, and again from the first; a batch is as long as its longest sample (all have
+    # seq)
     pad_to_multiple_of: int | None = None  # with lengths: and then up to a multiple
     target_seq: int | None = None  # decoder tokens of an encoder-decoder model (as seq)
     images: int = 1  # images per sample of a multimodal model; tiles where it cuts images into tiles
@@ -133,7 +134,7 @@ def refuse_contradictions(case: Case, plan: Plan) -> None:
         raise CaseError("parallel cases train")
     if case.scaler and (plan.kind not in ("ddp", "fsdp2") or case.trainer):
         raise CaseError("a GradScaler is for kinds ddp and fsdp2")
-    if case.lengths and case.grad_accum > 1:
+    if case.lengths and case.grad_accum > 1 and not (case.trainer and case.trainer.kind in GENERATE):
         raise CaseError("lengths of a rank are of one micro-batch a step")
     if plan.kind in INTERLEAVED and case.grad_accum > 1:
         raise CaseError("a pipeline's micro-batches are its microbatches")

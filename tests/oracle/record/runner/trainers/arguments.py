@@ -113,7 +113,9 @@ def common(case: Case) -> dict[str, Any]:
         "use_liger_kernel": case.kernels == "liger",
         "seed": case.seed,
     }
-    if case.lengths:
+    if case.lengths and case.trainer.kind in GENERATE:
+        made["shuffle_dataset"] = False
+    elif case.lengths:
         made["train_sampling_strategy"] = "sequential"
     if full:
         made["gradient_checkpointing_kwargs"] = (

@@ -123,8 +123,10 @@ class Phases:
         self.answered = made[0]
         return made
 
-    def generate(self, score: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        found = score(*args, **kwargs)
+    def generate(self, score: Callable[..., Any], inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.has_lengths:  # what is generated together is padded on its left, and shuffled over micro-batches
+            batch_is_padded(len({len(row["prompt"].split()) for row in inputs}) > 1)
+        found = score(inputs, *args, **kwargs)
         self.meter.phase("score", "after_score")
         return found
 
