@@ -2,17 +2,10 @@
 /* The loop of transformers' Trainer: trainer.py, _run_epoch and training_step. */
 #include "train/trainer.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
-#include "base/decimal.h"
 #include "base/units.h"
-#include "job/trainers.h"
 #include "train/evaluation.h"
-#include "train/fp32_head.h"
-#include "train/liger.h"
-#include "train/rollouts.h"
 #include "train/saving.h"
 #include "train/trainer_run.h"
 
@@ -48,79 +41,6 @@ static bool get_batch_samples(tide_trainer_run *t, unsigned step) {
 }
 
 /* ---- training_step ---- */
-
-/* Whether GKDTrainer's training_step() learns from generated answers, and whether these are the teacher's. */
-static bool answers_itself(const tide_job *job, unsigned step) {
-    return job->trainer_lmbda >= TIDE_PICO || (job->trainer_lmbda > 0 && step % 2 == 1);
-}
-
-static void put_row(tide_trainer_run *t, int64_t prompt, int64_t seq) {
-    tide_put_size(t->run, "prompt_length", prompt);
-    tide_put_size(t->run, "seq", seq);
-    tide_model_forget_step_sizes(&t->run->model);
-    t->run->model.setting_changes++;
-}
-
-/* generate() in a training step, by the functions `of` names. Owned by the caller. */
-static tide_value generate_in_step(tide_trainer_run *t, unsigned step, tide_wrapper *wrapper, tide_generation of) {
-    tide_machine *m = &t->run->machine;
-    of.root = t->run->model.root;
-    /* use_cache = not args.gradient_checkpointing, which prepare_peft_model() sets to False where it has enabled it */
-    of.keeps_cache =
-        t->job->checkpointing == TIDE_checkpointing_none || (t->kind->pairs_completions && tide_prepares_kbit(t->job));
-    bool is_spread = wrapper->state || wrapper == &t->wrapper;
-    if (t->strategy->generation_begins && is_spread) t->strategy->generation_begins(wrapper, NULL, 0);
-    tide_value made = tide_generate(t->run, t->job, &of);
-    bool is_in_context = t->kind->has_teacher; /* generate_on_policy_outputs() returns before the context ends */
-    if (is_in_context) tide_timeline_mark(&m->timeline, step, TIDE_PHASE_GENERATE);
-    if (t->strategy->generation_ends && is_spread) t->strategy->generation_ends(wrapper);
-    if (!is_in_context) tide_timeline_mark(&m->timeline, step, TIDE_PHASE_GENERATE);
-    return made;
-}
-
-/* GKDTrainer.generate_on_policy_outputs(): answers take the place of the data's in the batch. */
-static void answer_prompts(tide_trainer_run *t, unsigned step, tide_batch *batch) {
-    enum { REPLACED = 3 }; /* input_ids, attention_mask, labels */
-    const tide_job *job = t->job;
-    tide_machine *m = &t->run->machine;
-    bool is_own = answers_itself(job, step);
-    int64_t prompt = job->trainer_prompt_length;
-    if (!is_own && !job->trainer_seq_kd) return;
-    put_row(t, prompt, prompt + job->trainer_max_completion_length);
-    tide_value given = tide_list_of_batch(m, batch);
-    if (!is_own) tide_teacher_exchange(&t->teacher, &t->run->model);
-    const tide_generation of = {.is_wrapped = !is_own || job->adapter == TIDE_adapter_none,
-                                .prompt = prompt,
-                                .begins = "answer_begins",
-                                .ends = "answer_ends",
-                                .given = given};
-    tide_value made = generate_in_step(t, step, is_own ? &t->wrapper : &t->teacher.wrapper, of);
-    if (!is_own) tide_teacher_exchange(&t->teacher, &t->run->model);
-    tide_value_release(m, given);
-    for (uint32_t i = 0; i < REPLACED && made.kind == TIDE_VALUE_LIST; i++) {
-        tide_value_release(m, batch->values[i]);
-        batch->values[i] = tide_value_retain(made.list->items[i]);
-    }
-    tide_value_release(m, made);
-    m->module = m->statement = 0;
-}
-
-/* OnlineDPOTrainer._generate(): the batch is made of prompts and completions, which live until the step ends. */
-static void pair_completions(tide_trainer_run *t, unsigned step, tide_batch *batch) {
-    tide_machine *m = &t->run->machine;
-    const tide_generation of = {.is_wrapped = t->job->adapter == TIDE_adapter_none,
-                                .prompt = tide_rollout_prompt(t->run, t->job),
-                                .begins = "pairs_begin",
-                                .ends = "pairs_end",
-                                .given = tide_none()};
-    tide_value made = generate_in_step(t, step, &t->wrapper, of);
-    for (uint32_t i = 0; made.kind == TIDE_VALUE_LIST && i < made.list->count; i++) {
-        batch->names[batch->count] = "";
-        batch->values[batch->count++] = tide_value_retain(made.list->items[i]);
-    }
-    tide_value_release(m, made);
-    m->module = m->statement = 0;
-}
 
 /* GRPOTrainer's _entropy_window_stats: a sum and a count, until the last micro-batch of a step. */
 static void keep_entropy_stats(tide_trainer_run *t) {
@@ -261,13 +181,13 @@ static void forward_and_backward(tide_trainer_run *t, unsigned step, tide_batch 
 
 static void training_step(tide_trainer_run *t, unsigned step, tide_batch *inputs) {
     tide_machine *m = &t->run->machine;
-    if (t->kind->has_teacher) answer_prompts(t, step, inputs);
-    if (t->kind->pairs_completions) pair_completions(t, step, inputs);
+    if (t->kind->has_teacher) tide_answer_prompts(t, step, inputs);
+    if (t->kind->pairs_completions) tide_pair_completions(t, step, inputs);
     if (m->has_failed) return;
     tide_saved_tensors_hooks *before = t->offload ? tide_offload_enter(m, t->offload) : NULL;
     forward_and_backward(t, step, inputs);
     if (t->offload) tide_offload_exit(m, t->offload, before);
-    if (t->kind->has_teacher) put_row(t, t->job->trainer_prompt_length, t->job->seq);
+    if (t->kind->has_teacher) tide_trainer_put_row(t, t->job->trainer_prompt_length, t->job->seq);
 }
 
 /* ---- the end of a step ---- */
@@ -304,171 +224,6 @@ static void trainer_update(tide_trainer_run *t, unsigned step) {
 
 /* ---- before the training ---- */
 
-/* _precompute_ref_logps over the data set, all of whose batches are alike; from the third on the allocator's state
- * recurs. A batch is on the device before its name is rebound to it. */
-static void precompute(tide_trainer_run *t, const tide_job *job) {
-    tide_machine *m = &t->run->machine;
-    tide_batch last = {0};
-    for (int i = 0; i < 3 && !m->has_failed; i++) {
-        tide_batch padded = {0};
-        if (!tide_trainer_batch(t, job, &padded)) return;
-        tide_drop_batch(m, &last);
-        last = padded;
-        tide_value batch = tide_list_of_batch(m, &padded);
-        tide_accelerator_autocast_begin(t);
-        tide_value_release(m, tide_call_reference(t, batch, tide_none()));
-        tide_accelerator_autocast_end(t);
-        tide_value_release(m, batch);
-        m->module = m->statement = 0;
-    }
-    tide_drop_batch(m, &last);
-}
-
-/* prepare_deepspeed(self.model): an engine without an optimizer casts and moves what the training engine gets later. */
-static void prepare_for_precomputing(tide_trainer_run *t) {
-    const tide_strategy *strategy = t->run->strategy;
-    if (!tide_job_has_deepspeed(t->job) || !strategy->prepare_reference) return;
-    tide_wrapper *w = TIDE_NEW(t->run->machine.arena, tide_wrapper, 1);
-    *w = (tide_wrapper){
-        .model = &t->run->model, .job = t->job, .ranks = tide_job_reduction_ranks(t->job), .has_trainer = true};
-    strategy->prepare_reference(w);
-    t->wrapper.precomputed = w->state;
-}
-
-/* aux_loss_enabled of sft_trainer.py and others: if the configuration has router_aux_loss_coef, the router's
- * load-balancing loss is added. False after an error. */
-static bool add_aux_loss(tide_run *run, const tide_job *job) {
-    tide_model *model = &run->model;
-    if (tide_trainer_is_of_factory(job)) return true; /* it does not ask the model for a loss */
-    bool builds_logits = tide_trl_builds_logits(job) || tide_trainer_distils(job),
-         balances = tide_trl_fuses_head(job) || builds_logits;
-    for (uint32_t i = 0; i < model->scope_count && balances; i++) {
-        if (!tide_size_find(model->descriptions, model->scopes[i].description, TIDE_TEXT("balances"))) continue;
-        const tide_json *coefficient = tide_json_at(model->scopes[i].config, "router_aux_loss_coef");
-        tide_value experts = tide_size_in(model, i, "experts");
-        bool has_router = experts.kind == TIDE_VALUE_INT && experts.integer > 0;
-        if (!has_router || (coefficient && coefficient->number == 0)) continue;
-        if (tide_size_find(model->descriptions, model->scopes[i].description, TIDE_TEXT("lacks_num_experts")))
-            return tide_error(model->m->diags, TIDE_ERR_UNSUPPORTED, "/settings/trainer",
-                              "\"AttributeError: object has no attribute 'num_experts'\": TRL asks the configuration "
-                              "for it, for the router's load-balancing loss",
-                              "write overrides.router_aux_loss_coef=0");
-        if (tide_trainer_distils(job))
-            return tide_error(model->m->diags, TIDE_ERR_UNSUPPORTED, "/settings/trainer",
-                              "the router's load-balancing loss is not described with gkd",
-                              "write overrides.router_aux_loss_coef=0");
-        if (builds_logits)
-            return tide_error(model->m->diags, TIDE_ERR_UNSUPPORTED, "/settings/trl",
-                              "the router's load-balancing loss is not described with a TRL that builds the logits",
-                              "give trl=1.16 for the figures of that release");
-        *tide_model_setting(model, "router_experts") = experts;
-        *tide_model_setting(model, "router_top_k") = tide_size_in(model, i, "top_k");
-        break;
-    }
-    return true;
-}
-
-/* dpo_trainer.py: the limit of the alpha-divergence at 1 is the reverse KL. */
-static tide_value f_divergence(const tide_job *job) {
-    bool is_limit = llabs(job->trainer_f_alpha_divergence_coef - TIDE_PICO) < TIDE_PICO / 1000000,
-         is_alpha = job->trainer_f_divergence_type == TIDE_trainer_f_divergence_type_alpha_divergence;
-    const char *name = is_alpha && is_limit ? "reverse_kl" : job->values[TIDE_SET_trainer_f_divergence_type];
-    return (tide_value){.kind = TIDE_VALUE_TEXT, .text = tide_text_of(name)};
-}
-
-/* GKDTrainer.generalized_jsd_loss() */
-static tide_value divergence_of(const tide_job *job) {
-    const char *beta = job->values[TIDE_SET_trainer_beta];
-    bool is_given = beta && beta[0];
-    tide_text name = !is_given                        ? TIDE_TEXT("jsd")
-                     : job->trainer_beta == 0         ? TIDE_TEXT("forward_kl")
-                     : job->trainer_beta >= TIDE_PICO ? TIDE_TEXT("reverse_kl")
-                                                      : TIDE_TEXT("jsd");
-    return (tide_value){.kind = TIDE_VALUE_TEXT, .text = name};
-}
-
-/* loss_type of DPOConfig, which may be several, and how it scores. */
-static void set_loss_types(tide_trainer_run *t) {
-    tide_machine *m = &t->run->machine;
-    const char *given = t->job->trainer_loss_type;
-    tide_text rest = tide_text_of(given && given[0] ? given : "sigmoid"), one;
-    tide_value types = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
-    while (tide_piece_next(&rest, ',', &one))
-        tide_list_push(m, types.list, (tide_value){.kind = TIDE_VALUE_TEXT, .text = one});
-    *tide_model_setting(&t->run->model, "loss_types") = types;
-    *tide_model_setting(&t->run->model, "weighs_tail") = tide_of_bool(tide_job_sets(t->job, TIDE_SET_trainer_ld_alpha));
-    *tide_model_setting(&t->run->model, "f_divergence") = f_divergence(t->job);
-    *tide_model_setting(&t->run->model, "divergence") = divergence_of(t->job);
-    *tide_model_setting(&t->run->model, "centers_rewards") =
-        tide_of_bool(tide_job_sets(t->job, TIDE_SET_trainer_center_rewards_coefficient));
-}
-
-static bool prepare_trl(tide_trainer_run *t) {
-    const tide_trainer_traits *kind = t->kind;
-    tide_arena *arena = t->run->machine.arena;
-    bool is_mapped = !tide_trainer_completes(t->job) && !tide_trainer_distils(t->job) && !tide_has_images(t);
-    if (is_mapped || t->job->trainer_use_vllm) tide_keep_barrier(t); /* by the trainer */
-    if (!tide_replace_head(t) || !tide_find_parts(t) || !add_aux_loss(t->run, t->job)) return false;
-    set_loss_types(t);
-    const char *variant = tide_trainer_is_of_factory(t->job) ? "_factory"
-                          : tide_trl_builds_logits(t->job)   ? "_logits"
-                                                             : "",
-               *name = tide_format(arena, "%s%s", kind->function, variant);
-    t->policy = tide_trainer_function(t, tide_format(arena, "%s_policy", name));
-    t->compute_loss = tide_trainer_function(t, tide_format(arena, "%s_loss", name));
-    if (kind->has_teacher) t->teacher.logits = tide_trainer_function(t, tide_format(arena, "%s_teacher", name));
-    if (kind->has_teacher && !tide_teacher_load(&t->teacher, t->run, t->job)) return false;
-    if (kind->has_reference) t->reference = tide_trainer_function(t, tide_format(arena, "%s_reference", name));
-    int64_t sequences = tide_sequences_of_row(t->job);
-    if (sequences) /* masking_utils.py: find_packed_sequence_indices() is None for a single one */
-        *tide_model_setting(&t->run->model, "packing") = tide_of_bool(sequences > 1);
-    bool generates = tide_trainer_generates(t->job), precomputes = t->job->trainer_precompute_ref_log_probs,
-         is_fsdp1 = t->job->parallel_kind == TIDE_parallel_kind_fsdp1,
-         keeps_reference = generates ? tide_keeps_reference(t->job) : kind->has_reference && (!precomputes || is_fsdp1);
-    if (tide_trainer_completes(t->job) || kind->has_teacher) tide_set_rollouts(t->run, t->job);
-    if (kind->has_teacher) put_row(t, t->job->trainer_prompt_length, t->job->seq);
-    if (keeps_reference && t->job->adapter == TIDE_adapter_none)
-        t->reference_model = tide_reference_new(t->run, t->job);
-    tide_cast_head(t);
-    if (generates && t->job->trainer_use_vllm && !tide_vllm_init(&t->vllm, t->run, t->job)) return false;
-    bool evaluates = t->job->trainer_eval_strategy != TIDE_trainer_eval_strategy_no;
-    if (kind->has_reference && precomputes) prepare_for_precomputing(t);
-    if (kind->has_reference && precomputes) precompute(t, t->job);
-    if (kind->has_reference && precomputes && evaluates) tide_with_evaluated_rows(t, precompute);
-    return !t->run->machine.has_failed;
-}
-
-/* disable_dropout of DPOConfig and others, for torch.nn.Dropout only. */
-static bool disables_dropout(const tide_job *job) {
-    if (job->trainer_disable_dropout != TIDE_trainer_disable_dropout_default)
-        return job->trainer_disable_dropout == TIDE_trainer_disable_dropout_true_;
-    return tide_trainer_is_of_trl(job) && !tide_trainer_traits_of(job)->keeps_dropout &&
-           !tide_trainer_has_value_head(job);
-}
-
-/* The micro-batches of a step. If a step has several generations, each is played. */
-static void play_training_steps(tide_trainer_run *t, unsigned step) {
-    const tide_job *job = t->job;
-    tide_alike alike = {.run = t->run, .step = step, .count = (uint32_t)job->grad_accum};
-    bool generates = tide_trainer_generates(job), has_lengths = tide_job_has_lengths(job),
-         is_one = !generates ||
-                  (t->micro % tide_steps_per_generation(job) == 0 && tide_steps_per_generation(job) >= job->grad_accum);
-    /* keep_entropy_stats() and gradients that are reduced make the last one of a step another */
-    bool last_is_alike = t->strategy == &tide_one_gpu && !generates;
-    for (uint32_t i = 0; i < alike.count && !t->run->machine.has_failed; i++) {
-        tide_alike_begins(&alike);
-        tide_take_micro_batch(t->run, job, first_of_step(t, step) + i);
-        t->wrapper.micro = i;
-        t->wrapper.is_last = i + 1 == alike.count;
-        training_step(t, step, &t->batch_samples[i]);
-        uint32_t repeated = is_one && !has_lengths ? tide_alike_ends(&alike, i, last_is_alike) : 0;
-        t->micro += generates ? repeated : 0;
-        i += repeated;
-    }
-}
-
-enum { BATCHES_LIMIT = 10000 }; /* of a step, all alive at the same time */
-
 /* _load_optimizer_and_scheduler: states are copied to the device one by one, or all ranks read them there. */
 static void load_checkpoint(tide_trainer_run *t) {
     tide_machine *m = &t->run->machine;
@@ -502,6 +257,29 @@ static bool prepare_for_training(tide_trainer_run *t) {
     t->strategy = tide_wrap_model(t->run, t->job, &t->wrapper);
     if (t->strategy && t->job->trainer_resume_from_checkpoint) load_checkpoint(t);
     return t->strategy && prepare_scaler(t);
+}
+
+/* ---- the steps ---- */
+
+/* The micro-batches of a step. If a step has several generations, each is played. */
+static void play_training_steps(tide_trainer_run *t, unsigned step) {
+    const tide_job *job = t->job;
+    tide_alike alike = {.run = t->run, .step = step, .count = (uint32_t)job->grad_accum};
+    bool generates = tide_trainer_generates(job), has_lengths = tide_job_has_lengths(job),
+         is_one = !generates ||
+                  (t->micro % tide_steps_per_generation(job) == 0 && tide_steps_per_generation(job) >= job->grad_accum);
+    /* keep_entropy_stats() and gradients that are reduced make the last one of a step another */
+    bool last_is_alike = t->strategy == &tide_one_gpu && !generates;
+    for (uint32_t i = 0; i < alike.count && !t->run->machine.has_failed; i++) {
+        tide_alike_begins(&alike);
+        tide_take_micro_batch(t->run, job, first_of_step(t, step) + i);
+        t->wrapper.micro = i;
+        t->wrapper.is_last = i + 1 == alike.count;
+        training_step(t, step, &t->batch_samples[i]);
+        uint32_t repeated = is_one && !has_lengths ? tide_alike_ends(&alike, i, last_is_alike) : 0;
+        t->micro += generates ? repeated : 0;
+        i += repeated;
+    }
 }
 
 /* UlyssesSPDataLoaderAdapter: whether one of a step's micro-batches is the first of those that ranks share. */
@@ -548,6 +326,8 @@ static void play_steps(tide_trainer_run *t) {
     }
 }
 
+enum { BATCHES_LIMIT = 10000 }; /* of a step, all alive at the same time */
+
 bool tide_play_trainer(tide_run *run, const tide_job *job) {
     tide_machine *m = &run->machine;
     if (job->grad_accum > BATCHES_LIMIT)
@@ -562,9 +342,9 @@ bool tide_play_trainer(tide_run *run, const tide_job *job) {
     run->model.call_begins = tide_trainer_call_begins;
     run->model.call_ends = tide_trainer_call_ends;
     t.nan_inf_filter = tide_trainer_function(&t, "nan_inf_filter");
-    *tide_model_setting(&run->model, "dropout_is_disabled") = tide_of_bool(disables_dropout(job));
+    *tide_model_setting(&run->model, "dropout_is_disabled") = tide_of_bool(tide_disables_dropout(job));
     if (job->offload_activations == TIDE_offload_activations_all) t.offload = tide_offload_new(m, true);
-    if (t.kind->function && !prepare_trl(&t)) return false;
+    if (t.kind->function && !tide_trl_init(&t)) return false;
     if (tide_trainer_is_of_factory(job)) tide_keep_barrier(&t); /* data/loader.py, get_dataset() */
     if (!prepare_for_training(&t)) return false;
     run->model.checkpoints_hold_given = has_ulysses_batches(&t);

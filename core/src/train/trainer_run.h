@@ -60,6 +60,16 @@ void tide_keep_barrier(tide_trainer_run *t);
 bool tide_has_images(const tide_trainer_run *t);
 /* Fills an empty batch with what the collator makes, for as many rows as the job says. False after an error. */
 bool tide_trainer_batch(tide_trainer_run *t, const tide_job *job, tide_batch *b);
+/* trainer_init.c: disable_dropout of DPOConfig and others, for torch.nn.Dropout only. */
+bool tide_disables_dropout(const tide_job *job);
+/* What __init__() of TRL's trainers does before the training. False after an error. */
+bool tide_trl_init(tide_trainer_run *t);
+/* trainer_answers.c: GKDTrainer.generate_on_policy_outputs(): answers take the place of the data's in the batch. */
+void tide_answer_prompts(tide_trainer_run *t, unsigned step, tide_batch *batch);
+/* OnlineDPOTrainer._generate(): the batch is made of prompts and completions, which live until the step ends. */
+void tide_pair_completions(tide_trainer_run *t, unsigned step, tide_batch *batch);
+/* Sets the length of a prompt, and of a row with it. */
+void tide_trainer_put_row(tide_trainer_run *t, int64_t prompt, int64_t seq);
 /* Sets the rows and the length of what the model is given. */
 void tide_trainer_put_rows(tide_trainer_run *t, int64_t rows, int64_t seq);
 /* What the processor makes of so many prompts with images: token ids, mask, none, and a list of names and values of the
