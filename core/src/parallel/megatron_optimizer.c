@@ -123,16 +123,20 @@ static tide_tensor *make_scale(const tide_megatron *g) {
     return scale ? scale : scalar_of(g, "_scale_one", TIDE_FP32);
 }
 
+/* optimizer/__init__.py: without parameters of its kind a DistributedOptimizer has none inside (is_stub_optimizer). */
 static void make_one(tide_megatron *g, tide_megatron_optimizer *o, bool is_expert) {
     tide_machine *m = g->w->model->m;
-    uint32_t all = 0;
+    uint32_t all = 0, of_kind = 0;
     hybrid before = {NULL, 0, NULL};
-    for (uint32_t i = 0; i < g->buffer_count; i++) all += g->buffers[i].count;
+    for (uint32_t i = 0; i < g->buffer_count; i++) {
+        all += g->buffers[i].count;
+        of_kind += g->buffers[i].is_expert == is_expert ? g->buffers[i].count : 0;
+    }
     o->mains = TIDE_NEW(m->arena, tide_megatron_main, all + 1);
     add_param_groups(g, o, is_expert);
     if (g->offloads)
         before = hybrid_of_model(g, is_expert);
-    else if (g->is_te)
+    else if (g->is_te && of_kind)
         tide_flat_of(m, g->is_sgd ? "FusedSGD" : "FusedAdam", 1, TIDE_INT32,
                      TIDE_FACTOR_OPTIMIZER); /* _dummy_overflow_buf */
     o->loss_scale = make_scale(g);

@@ -242,7 +242,8 @@ bool tide_load(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagn
     if (strategy && strategy->load) strategy->load(&run->model, job);
     bool is_on_host = !tide_trainer_places_model(job);
     run->model.state.is_on_meta = run->model.state.is_on_meta || (is_on_host && !run->model.parameter_made);
-    tide_model_to_device(&run->model);
+    bool is_moved_last = job->parallel_kind == TIDE_parallel_kind_megatron && job->adapter != TIDE_adapter_none;
+    if (!is_moved_last) tide_model_to_device(&run->model);
     if (strategy && strategy->loaded) strategy->loaded(&run->model, job);
     /* peft creates adapters where the weights are */
     m->makes_on_host = (is_on_host && !run->model.parameter_made) || run->model.state.is_on_meta;
@@ -251,6 +252,7 @@ bool tide_load(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagn
     if (tide_prepares_kbit(job)) tide_prepare_kbit(&run->model);
     if (run->model.state.is_checkpointing) require_input_grads(run, job);
     if (job->adapter != TIDE_adapter_none && !tide_adapt(&run->model, job)) return false;
+    if (is_moved_last) tide_model_to_device(&run->model); /* get_model(): after pre_wrap_hook() */
     if (!prepare_as_factory(run, job)) return false;
     cast_adapters_to_bf16(run, job);
     cast_embeddings_to_bf16(run, job);
