@@ -72,6 +72,10 @@ static const job jobs[] = {
     {"estimate_llama_2_7b_int8_1024_micro_batches", "{\"call\":\"estimate\",\"settings\":[\"model=llama-2-7b\",\"quant="
                                                     "int8\",\"adapter=lora\",\"batch=4\",\"grad_accum=1024\"]}"},
     {"estimate_mamba_2.8b_8192_tokens", "{\"call\":\"estimate\",\"settings\":[\"model=mamba-2.8b\",\"seq=8192\"]}"},
+    {"estimate_bloom_32768_tokens",
+     "{\"call\":\"estimate\",\"settings\":[\"model=bloom\",\"mode=infer\",\"seq=128\",\"decode=32768\"]}"},
+    {"estimate_mamba_2.8b_65536_tokens",
+     "{\"call\":\"estimate\",\"settings\":[\"model=mamba-2.8b\",\"batch=4\",\"seq=16384\"]}"},
     {"measure_glm_4.6_32768_tokens",
      "{\"call\":\"measure\",\"settings\":[\"model=glm-4.6\",\"mode=infer\",\"decode=32768\"]}"},
     {"describe", "{\"call\":\"describe\"}"},

@@ -4,8 +4,10 @@
  * Note [Blocks at the peak]: block_bytes has for each slot the size of its block, or of the last one. A slot that was
  * live at the peak may have been reused since, by a later iteration of the same repetition or by a later repetition. So
  * the slots are noted at the end of the iteration that has the peak, and those that live on are noted at the end of
- * each later repetition. The first note of a slot counts. An iteration that is skipped has no end: if the peak is in
- * one, or if memory runs out within a repetition, everything is played again up to the peak. */
+ * each later repetition. The first note of a slot counts. The last iterations of which only the large pool is played
+ * are noted too: blocks of the small pool are as large as they were in the last whole one. An iteration that is skipped
+ * otherwise has no end: if the peak is in one, or if memory runs out within a repetition, everything is played again up
+ * to the peak. */
 #include "allocator/play_event.h"
 
 /* Where the block freed by this iteration of a backward was saved; all of them end up in the place of the first

@@ -26,7 +26,8 @@ struct tide_kept_event {
     uint32_t transient_event;
 };
 
-enum { FEWEST_PLAYINGS = 4, MOST_LOOKED_AT = 1024, LONGEST_ROUND = 128 };
+/* LAST_NOTED: requests grow, so the peak is in one of so many last iterations. */
+enum { FEWEST_PLAYINGS = 4, MOST_LOOKED_AT = 1024, LONGEST_ROUND = 128, LAST_NOTED = 64 };
 
 static bool grows_by(const tide_repetition *of, uint32_t slot) {
     return of->growth && slot >= of->first_allocation && of->growth[slot - of->first_allocation];
@@ -296,6 +297,7 @@ static bool skip_round(tide_player *p, const tide_repetition *of, uint32_t round
         if (next == r->kept + r->kept_count) next = r->kept;
         next = skip_iteration(p, of, next);
         if (!next) return false;
+        if (of->growth && of->times - r->iteration < LAST_NOTED) tide_player_note_iteration(p, of);
     }
     return true;
 }

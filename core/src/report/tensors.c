@@ -44,33 +44,52 @@ static bool is_in(const tide_run *run, const tide_allocation *a, const tide_filt
            is_or_any(filter->layer, model->layers[a->module ? of->layer : 0]);
 }
 
+/* A hash table of groups, which has at least twice as many slots as there are groups. */
+typedef struct tensor_groups {
+    tensor_group *groups;
+    uint32_t *slots; /* a group's number plus one; 0: none */
+    uint32_t count, capacity, slot_count;
+} tensor_groups;
+
+/* The slot of an allocation's group, or the one that it would take. */
+static uint32_t *slot_of(const tensor_groups *of, const tide_job_report *r, uint32_t which) {
+    const tide_allocation *a = tide_timeline_at(&r->run->machine.timeline, which);
+    uint32_t hash = ((uint32_t)a->bytes ^ (uint32_t)(a->bytes >> 32)) * 2654435761u ^ a->statement * 40503u ^ a->factor;
+    uint32_t at = hash & (of->slot_count - 1);
+    while (of->slots[at] && !same_group(r, of->groups[of->slots[at] - 1].example, which))
+        at = (at + 1) & (of->slot_count - 1);
+    return &of->slots[at];
+}
+
+static void grow_slots(tensor_groups *of, const tide_job_report *r) {
+    tide_arena *arena = r->run->machine.arena;
+    if (of->slots) tide_arena_drop(arena, of->slots);
+    of->slot_count = of->slot_count ? of->slot_count * 2 : 256;
+    of->slots = tide_arena_grow(arena, NULL, 0, of->slot_count * sizeof *of->slots);
+    for (uint32_t i = 0; i < of->count; i++) *slot_of(of, r, of->groups[i].example) = i + 1;
+}
+
 static tensor_group *find_groups(const tide_job_report *r, const tide_filter *filter, uint32_t *count) {
     const tide_run *run = r->run;
     const tide_timeline *t = &run->machine.timeline;
-    uint32_t slot_count = 256, capacity = 0;
-    for (uint32_t live = 0, i = 0; i < t->allocation_count; i++)
-        if (tide_is_live(t, i, filter->event) && ++live * 2 > slot_count) slot_count *= 2;
-    uint32_t *slots = TIDE_NEW(t->arena, uint32_t, slot_count);
-    tensor_group *groups = NULL;
-    *count = 0;
+    tensor_groups of = {0};
     for (uint32_t i = 0; i < t->allocation_count; i++) {
-        const tide_allocation *a = tide_timeline_at(t, i);
-        if (!tide_is_live(t, i, filter->event) || !is_in(run, a, filter)) continue;
-        uint32_t hash =
-            ((uint32_t)a->bytes ^ (uint32_t)(a->bytes >> 32)) * 2654435761u ^ a->statement * 40503u ^ a->factor;
-        uint32_t at = hash & (slot_count - 1);
-        while (slots[at] && !same_group(r, groups[slots[at] - 1].example, i)) at = (at + 1) & (slot_count - 1);
-        if (!slots[at]) {
-            TIDE_ROOM(t->arena, groups, *count, capacity);
-            groups[*count] = (tensor_group){.each = r->replay.block_bytes[i], .example = i};
-            slots[at] = ++*count;
+        if (!tide_is_live(t, i, filter->event) || !is_in(run, tide_timeline_at(t, i), filter)) continue;
+        if (of.count * 2 >= of.slot_count) grow_slots(&of, r);
+        uint32_t *slot = slot_of(&of, r, i);
+        if (!*slot) {
+            TIDE_ROOM(t->arena, of.groups, of.count, of.capacity);
+            of.groups[of.count] = (tensor_group){.each = r->replay.block_bytes[i], .example = i};
+            *slot = ++of.count;
         }
-        groups[slots[at] - 1].bytes += r->replay.block_bytes[i];
-        groups[slots[at] - 1].count++;
-        tide_freeings_add(&groups[slots[at] - 1].freed, run, i);
+        tensor_group *group = &of.groups[*slot - 1];
+        group->bytes += r->replay.block_bytes[i];
+        group->count++;
+        tide_freeings_add(&group->freed, run, i);
     }
-    if (*count) qsort(groups, *count, sizeof *groups, by_group_bytes);
-    return groups;
+    if (of.count) qsort(of.groups, of.count, sizeof *of.groups, by_group_bytes);
+    *count = of.count;
+    return of.groups;
 }
 
 static void write_group(tide_job_report *r, tensor_group *g) {

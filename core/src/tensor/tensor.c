@@ -101,6 +101,9 @@ tide_tensor *tide_fail_setting(tide_machine *m, tide_status status, const char *
 
 enum { UNIT = 16 };
 
+/* Larger pieces go back to the arena: the graph of a long scan, say, is gone before its events are played. */
+enum { LARGE_PIECE = 128 << 10 };
+
 /* The free pieces with room for so many bytes. `units`: their size, above a limit a power of two. */
 static tide_free_piece **free_pieces(tide_machine *m, size_t bytes, size_t *units) {
     size_t least = TIDE_CEIL_DIV(bytes, UNIT);
@@ -112,6 +115,7 @@ static tide_free_piece **free_pieces(tide_machine *m, size_t bytes, size_t *unit
 }
 
 void *tide_pool_alloc(tide_machine *m, size_t bytes) {
+    if (bytes > LARGE_PIECE) return tide_arena_grow(m->arena, NULL, 0, bytes);
     size_t units;
     tide_free_piece **list = free_pieces(m, bytes, &units), *piece = *list;
     if (!piece) return tide_arena_alloc(m->arena, units * UNIT);
@@ -120,6 +124,10 @@ void *tide_pool_alloc(tide_machine *m, size_t bytes) {
 }
 
 void tide_pool_free(tide_machine *m, void *memory, size_t bytes) {
+    if (bytes > LARGE_PIECE) {
+        tide_arena_drop(m->arena, memory);
+        return;
+    }
     size_t units;
     tide_free_piece **list = free_pieces(m, bytes, &units), *piece = memory;
     piece->next = *list;
