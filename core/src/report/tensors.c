@@ -52,7 +52,7 @@ typedef struct tensor_groups {
 } tensor_groups;
 
 /* The slot of an allocation's group, or the one that it would take. */
-static uint32_t *slot_of(const tensor_groups *of, const tide_job_report *r, uint32_t which) {
+static uint32_t *group_slot(const tensor_groups *of, const tide_job_report *r, uint32_t which) {
     const tide_allocation *a = tide_timeline_at(&r->run->machine.timeline, which);
     uint32_t hash = ((uint32_t)a->bytes ^ (uint32_t)(a->bytes >> 32)) * 2654435761u ^ a->statement * 40503u ^ a->factor;
     uint32_t at = hash & (of->slot_count - 1);
@@ -61,12 +61,12 @@ static uint32_t *slot_of(const tensor_groups *of, const tide_job_report *r, uint
     return &of->slots[at];
 }
 
-static void grow_slots(tensor_groups *of, const tide_job_report *r) {
+static void grow_group_slots(tensor_groups *of, const tide_job_report *r) {
     tide_arena *arena = r->run->machine.arena;
     if (of->slots) tide_arena_drop(arena, of->slots);
     of->slot_count = of->slot_count ? of->slot_count * 2 : 256;
     of->slots = tide_arena_grow(arena, NULL, 0, of->slot_count * sizeof *of->slots);
-    for (uint32_t i = 0; i < of->count; i++) *slot_of(of, r, of->groups[i].example) = i + 1;
+    for (uint32_t i = 0; i < of->count; i++) *group_slot(of, r, of->groups[i].example) = i + 1;
 }
 
 static tensor_group *find_groups(const tide_job_report *r, const tide_filter *filter, uint32_t *count) {
@@ -75,8 +75,8 @@ static tensor_group *find_groups(const tide_job_report *r, const tide_filter *fi
     tensor_groups of = {0};
     for (uint32_t i = 0; i < t->allocation_count; i++) {
         if (!tide_is_live(t, i, filter->event) || !is_in(run, tide_timeline_at(t, i), filter)) continue;
-        if (of.count * 2 >= of.slot_count) grow_slots(&of, r);
-        uint32_t *slot = slot_of(&of, r, i);
+        if (of.count * 2 >= of.slot_count) grow_group_slots(&of, r);
+        uint32_t *slot = group_slot(&of, r, i);
         if (!*slot) {
             TIDE_ROOM(t->arena, of.groups, of.count, of.capacity);
             of.groups[of.count] = (tensor_group){.each = r->replay.block_bytes[i], .example = i};
