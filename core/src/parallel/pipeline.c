@@ -240,16 +240,22 @@ static uint32_t sort_by_stage(const tide_pipeline *p, const tide_optimized *memb
     return n;
 }
 
-/* Modules whose buffers this rank does not have. A module without parameters and outside of blocks, such as a rotary
- * embedding, belongs to every stage. */
-static const bool *without_buffers(const tide_pipeline *p) {
-    const tide_model *model = p->w->model;
-    const bool *absent = tide_pipeline_absent(p);
+/* Modules that belong to one stage. One without parameters and outside of blocks, such as a rotary embedding, belongs
+ * to every stage. */
+static bool *owned_by_stages(const tide_model *model) {
     bool *is_owned = TIDE_NEW(model->m->arena, bool, model->instance_count + 1);
     for (uint32_t i = 0; i < model->parameter_count; i++) is_owned[model->parameters[i].module] = true;
     for (uint32_t i = 1; i < model->instance_count; i++)
         is_owned[i] = is_owned[i] || model->instances[i].of->is_checkpointed ||
                       (model->instances[i].parent < i && is_owned[model->instances[i].parent]);
+    return is_owned;
+}
+
+/* Modules whose buffers this rank does not have. */
+static const bool *without_buffers(const tide_pipeline *p) {
+    const tide_model *model = p->w->model;
+    const bool *absent = tide_pipeline_absent(p);
+    bool *is_owned = owned_by_stages(model);
     for (uint32_t i = 0; i < model->instance_count; i++) is_owned[i] = is_owned[i] && absent[i];
     return is_owned;
 }
@@ -321,11 +327,11 @@ void tide_pipeline_to_empty(tide_pipeline *p) {
 }
 
 void tide_pipeline_part_to_empty(tide_pipeline *p, uint32_t chunk) {
-    tide_model *model = p->w->model;
-    bool *all = TIDE_NEW(model->m->arena, bool, model->instance_count + 1);
-    for (uint32_t i = 0; chunk && i <= model->instance_count; i++) all[i] = true;
-    p->emptied = &p->stages[chunk];
-    to_empty(p, chunk ? all : p->ranks > 1 ? without_buffers(p) : NULL);
+    tide_pipeline_stage *s = &p->stages[chunk];
+    bool *without = owned_by_stages(p->w->model);
+    for (uint32_t i = 0; i < p->w->model->instance_count; i++) without[i] = without[i] ? s->absent[i] : chunk > 0;
+    p->emptied = s;
+    to_empty(p, without);
     p->emptied = NULL;
 }
 

@@ -24,17 +24,23 @@ static tide_tensor *run_method(tide_model *model, const char *method, const char
     return NULL;
 }
 
-/* The tables of rotary embeddings are computed anew; each stage is a copy of the model, with tables of its own. */
-static void make_titan_buffers(tide_model *model, uint32_t chunk) {
+/* The buffers of a module are computed anew: the root's are tables of rotary embeddings, of which each stage, a copy of
+ * the model, has its own; others are zeros. */
+static void make_buffers(tide_model *model, uint32_t instance, uint32_t chunk) {
     tide_machine *m = model->m;
+    const tide_instance *of = &model->instances[instance];
+    bool is_root = instance == model->root;
     m->state.factor = TIDE_FACTOR_BUFFER;
-    for (uint32_t i = 0; i < model->buffer_count; i++) {
-        tide_tensor *buffer = model->buffers[i],
-                    *own = chunk ? tide_empty_like(m, buffer, buffer->dtype) : tide_retain(buffer),
-                    *made = run_method(model, "precompute_freqs_cis", NULL, NULL, 0);
+    for (uint32_t i = 0; i < of->of->member_count; i++) {
+        tide_value v = of->slots[of->of->parameter_count + i];
+        if (v.kind != TIDE_VALUE_TENSOR || v.tensor->is_parameter) continue;
+        bool is_copy = is_root && chunk > 0;
+        tide_tensor *own = is_copy ? tide_empty_like(m, v.tensor, v.tensor->dtype) : tide_retain(v.tensor),
+                    *made = is_root ? run_method(model, "precompute_freqs_cis", NULL, NULL, 0)
+                                    : tide_empty_like(m, v.tensor, v.tensor->dtype);
         if (made) tide_set_data(m, own, made);
         tide_release(m, made);
-        if (!chunk) tide_release(m, own);
+        if (!is_copy) tide_release(m, own);
     }
     m->state.factor = TIDE_FACTOR_TEMPORARY;
 }
@@ -76,14 +82,36 @@ static void draw_weight(tide_pipeline_stage *s, const tide_parameter_row *row, b
     tide_release(model->m, run_method(model, "trunc_normal_", names, values, TIDE_COUNT_OF(values)));
 }
 
-static void draw_weights(tide_pipeline_stage *s) {
+static bool has_buffers(const tide_instance *of) {
+    bool has = false;
+    for (uint32_t i = 0; i < of->of->member_count && !has; i++) {
+        tide_value v = of->slots[of->of->parameter_count + i];
+        has = v.kind == TIDE_VALUE_TENSOR && !v.tensor->is_parameter;
+    }
+    return has;
+}
+
+/* The nearest module above a parameter that has buffers, which it makes after the weights below it; 0: the root. */
+static uint32_t buffers_above(const tide_model *model, uint32_t instance) {
+    while (instance && instance != model->root && !has_buffers(&model->instances[instance]))
+        instance = model->instances[instance].parent;
+    return instance == model->root ? 0 : instance;
+}
+
+/* init_weights() */
+static void draw_weights(tide_pipeline_stage *s, uint32_t chunk) {
     tide_model *model = s->of->w->model;
-    uint32_t input = tide_embeddings_of(model, false), output = tide_embeddings_of(model, true);
+    uint32_t input = tide_embeddings_of(model, false), output = tide_embeddings_of(model, true), drawn = 0;
     for (uint32_t i = 0; i < model->parameter_count && !model->m->has_failed; i++) {
         const tide_parameter_row *row = &model->parameters[i];
-        bool is_drawn = row->module != input && row->tensor->shape->dims > 1 && !s->absent[row->module];
+        if (s->absent[row->module]) continue;
+        uint32_t above = buffers_above(model, row->module);
+        if (drawn && above != drawn) make_buffers(model, drawn, chunk);
+        drawn = above;
+        bool is_drawn = row->module != input && row->tensor->shape->dims > 1;
         if (is_drawn) draw_weight(s, row, row->module == output);
     }
+    if (drawn) make_buffers(model, drawn, chunk);
 }
 
 void tide_torchtitan_init_weights(tide_pipeline *p) {
@@ -93,8 +121,8 @@ void tide_torchtitan_init_weights(tide_pipeline *p) {
     for (uint32_t chunk = 0; chunk < p->chunks; chunk++) {
         tide_pipeline_part_to_empty(p, chunk);
         m->module = 0;
-        make_titan_buffers(p->w->model, chunk);
-        draw_weights(&p->stages[chunk]);
+        make_buffers(p->w->model, p->w->model->root, chunk);
+        draw_weights(&p->stages[chunk], chunk);
     }
     m->state.grad_enabled = before;
     m->module = m->statement = 0;

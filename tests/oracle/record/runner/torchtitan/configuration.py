@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ...case import Case
@@ -10,7 +11,14 @@ from ...catalogue import Config
 from ...plans import Native
 
 DTYPES = {"bf16": "bfloat16", "fp32": "float32"}
-MODULES = {"llama": "llama3", "qwen3": "qwen3", "qwen3_moe": "qwen3", "deepseek_v2": "deepseek_v3", "deepseek_v3": "deepseek_v3"}
+MODULES = {
+    "llama": "llama3",
+    "qwen3": "qwen3",
+    "qwen3_moe": "qwen3",
+    "deepseek_v2": "deepseek_v3",
+    "deepseek_v3": "deepseek_v3",
+    "llama4_text": "llama4",
+}
 IMPLEMENTATIONS = {"_single": "for-loop", "_fused": "fused", "": "foreach"}
 BACKENDS = {"cudnn": "CUDNN_ATTENTION", "flash": "FLASH_ATTENTION", "math": "MATH"}  # as torchtitan tries them
 
@@ -140,8 +148,8 @@ def args_of_deepseek_v3(config: Config, common: dict[str, Any]) -> Any:
             num_experts=config["n_routed_experts"],
             num_shared_experts=config["n_shared_experts"],
             top_k=config["num_experts_per_tok"],
-            num_expert_groups=groups if is_v3 and groups > 1 else None,
-            num_limited_groups=config["topk_group"] if is_v3 and groups > 1 else None,
+            num_expert_groups=groups if groups > 1 else None,
+            num_limited_groups=config["topk_group"] if groups > 1 else None,
             score_func="sigmoid" if is_v3 else "softmax",
             route_norm=is_v3,
             route_scale=config.get("routed_scaling_factor", 1.0),
@@ -153,3 +161,25 @@ def args_of_deepseek_v3(config: Config, common: dict[str, Any]) -> Any:
         qk_rope_head_dim=config["qk_rope_head_dim"],
         v_head_dim=config["v_head_dim"],
     )
+
+
+def args_of_llama4(config: Config, common: dict[str, Any]) -> Any:
+    from torchtitan.models.llama4 import TransformerModelArgs
+    from torchtitan.models.moe import MoEArgs
+
+    return TransformerModelArgs(
+        **common,
+        **inner_of_llama4(config),
+        n_kv_heads=config["num_key_value_heads"],
+        moe_args=MoEArgs(num_experts=config["num_local_experts"], top_k=config["num_experts_per_tok"]),
+        interleave_moe_layer_step=config["interleave_moe_layer_step"],
+    )
+
+
+def inner_of_llama4(config: Config) -> dict[str, Any]:
+    """Widths are a multiple of the model's, rounded up: of an expert for each that a token meets."""
+    dense, experts = config["intermediate_size_mlp"], config["intermediate_size"]
+    each, met = math.gcd(dense, experts), config["num_experts_per_tok"] + 1
+    width = min(dense, met * experts)
+    assert dense - each < width and experts - each < width // met, "no multiple has both of these widths"
+    return {"multiple_of": each, "ffn_dim_multiplier": (width + 0.5) / (8 * config["hidden_size"] // 3)}
