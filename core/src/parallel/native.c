@@ -107,6 +107,16 @@ static bool parallelize(tide_wrapper *w, const native *n) {
                                                                    .cuts_embedding = true});
 }
 
+/* per_op_sac_force_recompute_mm_shapes_by_fqns */
+static void recompute_routers(tide_model *model) {
+    for (uint32_t i = 0; i < model->parameter_count; i++) {
+        const tide_parameter_row *row = &model->parameters[i];
+        if (!strstr(row->name, "moe.router.gate") || row->tensor->shape->dims != 2) continue;
+        model->m->recomputed_mm[0] = row->tensor->shape->dim[1].size;
+        model->m->recomputed_mm[1] = row->tensor->shape->dim[0].size;
+    }
+}
+
 /* checkpoint_wrapper() of every block of a stage, or of some; without it the model's own checkpointing. torchtitan's
  * models have the last block of a period recomputed, to its end. */
 static void checkpoint(tide_wrapper *w, native *n) {
@@ -117,6 +127,7 @@ static void checkpoint(tide_wrapper *w, native *n) {
     if (!is_titan) n->blocks = 0;
     model->m->kept_kinds = w->job->parallel_ac == TIDE_parallel_ac_op ? (1 << TIDE_KEPT_COUNT) - 1 : 0;
     model->m->keeps_mm_alone = true;
+    if (is_titan) recompute_routers(model);
     model->m->recomputes_to_end = is_titan;
     model->state.is_checkpointing = true;
     for (uint32_t i = 1; i < model->instance_count; i++) {

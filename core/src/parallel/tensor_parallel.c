@@ -29,7 +29,11 @@ typedef enum style {
     STYLE_GATE,          /* of a replicated module, whose output is sharded along the sequence */
     STYLE_LOCAL_INPUT,   /* local_map() */
     STYLE_LOCAL_OUTPUT,  /* DTensor.to_local() of what is sharded along the sequence */
-    STYLE_CUT            /* over another mesh */
+    STYLE_CUT,           /* over another mesh */
+    STYLE_PREPARE_BOTH,  /* PrepareModuleInputOutput: from Shard(1) to a plain tensor, and from Partial() to Shard(1) */
+    STYLE_REPLICATE,     /* torchtitan's NoParallel */
+    STYLE_PARTIAL_ROW,   /* RowwiseParallel with output_layouts=Partial() */
+    STYLE_GROUPED        /* torchtitan's TensorParallel of GroupedExperts */
 } style;
 
 typedef struct tide_tensor_parallel {
@@ -62,6 +66,11 @@ static bool is_in_experts(const tide_model *model, uint32_t instance) {
     return false;
 }
 
+/* Whether a style of torchtitan's mixtures makes its input a DTensor. */
+static bool is_moved(style of) {
+    return of == STYLE_REPLICATE || of == STYLE_PARTIAL_ROW;
+}
+
 /* _prepare_input_fn; torchtitan's modules redistribute asynchronously. */
 static void prepare_input(tide_model *model, const tide_tensor_parallel *p, uint32_t instance, tide_value *input) {
     style of = (style)p->styles[instance];
@@ -83,7 +92,14 @@ static void prepare_input(tide_model *model, const tide_tensor_parallel *p, uint
         how.forward = TIDE_COLLECTIVE_CHUNK;
         how.backward = TIDE_COLLECTIVE_ALL_GATHER;
         how.to_dtensor = false;
-    } else if (is_dtensor || of == STYLE_EMBEDDING || of == STYLE_NONE || of >= STYLE_LOCAL_OUTPUT) {
+    } else if (of == STYLE_PREPARE_BOTH) { /* of plain tensors gradients are whole */
+        how.forward = TIDE_COLLECTIVE_ALL_GATHER;
+        how.backward = TIDE_COLLECTIVE_CHUNK;
+        how.to_dtensor = false;
+    } else if (of == STYLE_GROUPED) {
+        how.backward = TIDE_COLLECTIVE_ALL_REDUCE; /* for grad_placements=(Partial(),) */
+        how.to_dtensor = false;
+    } else if (is_dtensor || of == STYLE_EMBEDDING || of == STYLE_NONE || (of >= STYLE_LOCAL_OUTPUT && !is_moved(of))) {
         return;
     } else if (of == STYLE_COLUMN || of == STYLE_HEAD) {
         how.backward = TIDE_COLLECTIVE_ALL_REDUCE; /* for from_local(Replicate()), whose gradient is Partial */
@@ -145,7 +161,11 @@ static void prepare_output(tide_model *model, const tide_tensor_parallel *p, uin
     } else if (of == STYLE_GATE || is_scaled) {
         how.forward = TIDE_COLLECTIVE_CHUNK;
         how.backward = TIDE_COLLECTIVE_ALL_GATHER;
-    } else if (of != STYLE_COLUMN && of != STYLE_LOCAL_OUTPUT) {
+    } else if (of == STYLE_PREPARE_BOTH) {
+        how.forward = TIDE_COLLECTIVE_REDUCE_SCATTER;
+        how.backward = TIDE_COLLECTIVE_ALL_GATHER;
+        how.is_async = false;
+    } else if (of != STYLE_COLUMN && of != STYLE_LOCAL_OUTPUT && !is_moved(of)) {
         return;
     }
     redistribute(model->m, output, &how);
@@ -199,8 +219,11 @@ static style style_of(const tide_model *model, const tide_json *cuts, uint32_t i
     static const struct {
         const char *how;
         style of;
-    } styles[] = {{"column", STYLE_COLUMN}, {"row", STYLE_ROW},           {"sequence", STYLE_SEQUENCE},
-                  {"output", STYLE_GATE},   {"local", STYLE_LOCAL_INPUT}, {"by expert", STYLE_CUT}};
+    } styles[] = {{"column", STYLE_COLUMN},           {"row", STYLE_ROW},
+                  {"sequence", STYLE_SEQUENCE},       {"output", STYLE_GATE},
+                  {"local", STYLE_LOCAL_INPUT},       {"by expert", STYLE_CUT},
+                  {"around", STYLE_PREPARE_BOTH},     {"replicated", STYLE_REPLICATE},
+                  {"partial row", STYLE_PARTIAL_ROW}, {"grouped", STYLE_GROUPED}};
     tide_text how = tide_cut_of(model, cuts, instance).how;
     if (tide_text_is(how, "vocabulary"))
         return is_linear_layer(model->instances[instance].of) ? STYLE_HEAD : STYLE_EMBEDDING;
@@ -260,7 +283,7 @@ static bool refuse_half(const tide_wrapper *w, const tide_tensor_parallel *p) {
     enum { HAS_COLUMN = 1, HAS_ROW = 2 };
     uint8_t *has = TIDE_NEW(model->m->arena, uint8_t, model->instance_count + 1);
     for (uint32_t i = 1; i < model->instance_count; i++)
-        if (p->styles[i] == STYLE_COLUMN || p->styles[i] == STYLE_ROW)
+        if (p->styles[i] == STYLE_COLUMN || p->styles[i] == STYLE_ROW || p->styles[i] == STYLE_PARTIAL_ROW)
             has[model->instances[i].parent] |= p->styles[i] == STYLE_COLUMN ? HAS_COLUMN : HAS_ROW;
     for (uint32_t i = 0; i < model->instance_count; i++) {
         if (has[i] != HAS_COLUMN && has[i] != HAS_ROW) continue;
@@ -297,7 +320,8 @@ static bool choose_styles(tide_wrapper *w, tide_tensor_parallel *p) {
         if (!is_here(w, i)) continue;
         bool along = is_along(model, &p->plan, i);
         if (of != STYLE_SEQUENCE || along) p->styles[i] = (uint8_t)of;
-        if (of == STYLE_COLUMN && along) p->styles[at->parent] = STYLE_PREPARE_INPUT;
+        bool is_of_plain = p->styles[model->instances[at->parent].parent] == STYLE_PREPARE_BOTH;
+        if (of == STYLE_COLUMN && along && !is_of_plain) p->styles[at->parent] = STYLE_PREPARE_INPUT;
         if (tide_text_is(at->of->name, "TitanMoE")) p->styles[i] = STYLE_LOCAL_OUTPUT;
         if (!has_block && at->of->is_checkpointed && along && !p->plan.cuts_embedding) p->styles[i] = STYLE_CUT_INPUT;
         has_block = has_block || at->of->is_checkpointed;
@@ -337,6 +361,16 @@ static bool check_parts(const tide_wrapper *w, const tide_tensor_parallel *p, co
     return false;
 }
 
+/* Of a module's own parameters, by their names in the plan: (experts, rows, columns). */
+static int dim_of_grouped(tide_model *model, const tide_parameter_row *row) {
+    const tide_class *of = model->instances[row->module].of;
+    const char *dot = strrchr(row->name, '.');
+    const tide_json *how =
+        tide_json_at(tide_cuts_of(model, 0), tide_format(model->m->arena, "%.*s.%s", (int)of->name.length, of->name.at,
+                                                         dot ? dot + 1 : row->name));
+    return how && tide_json_is_text(how, "row") ? 2 : 1;
+}
+
 static int dim_of_experts(const tide_model *model, const tide_tensor_parallel *p, const tide_parameter_row *row) {
     tide_text own = tide_style_at(p->plan.of_experts, model, row->module, row->name);
     return tide_plan_dim(own.length ? own : tide_style_at(p->plan.of_configuration, model, row->module, row->name),
@@ -355,13 +389,17 @@ static bool distribute(tide_wrapper *w, const tide_tensor_parallel *p, uint32_t 
         tide_parameter_row *row = &model->parameters[i];
         if (row->module != instance || !is_here(w, instance)) continue;
         bool is_bias = row->tensor->shape->dims < 2;
-        bool is_row = of == STYLE_ROW || of == STYLE_SPLIT_ROW;
-        int dim = of == STYLE_EXPERTS ? dim_of_experts(model, p, row) : is_row ? 1 : 0;
+        bool is_row = of == STYLE_ROW || of == STYLE_SPLIT_ROW || of == STYLE_PARTIAL_ROW;
+        int dim = of == STYLE_EXPERTS   ? dim_of_experts(model, p, row)
+                  : of == STYLE_GROUPED ? dim_of_grouped(model, row)
+                  : is_row              ? 1
+                                        : 0;
         if (dim < 0) continue;
         model->m->module = instance;
         row->tensor->is_dtensor = true;
         row->tensor->has_partial_grad = of == STYLE_SEQUENCE;
-        row->tensor->is_replicated = of == STYLE_SEQUENCE || of == STYLE_GATE || (is_row && is_bias);
+        row->tensor->is_replicated =
+            of == STYLE_SEQUENCE || of == STYLE_GATE || of == STYLE_REPLICATE || (is_row && is_bias);
         if (row->tensor->is_replicated) continue;
         int64_t ranks = of == STYLE_EXPERTS ? p->plan.expert_ranks : p->plan.ranks;
         is_done = check_parts(w, p, row, dim, ranks);
@@ -433,7 +471,8 @@ static bool distribute_all(tide_wrapper *w, const tide_tensor_parallel *p) {
                 if (p->styles[i] == of && tide_is_below(model, i, block) && !distribute(w, p, i)) return false;
     }
     for (uint32_t i = 1; i < count; i++)
-        if ((p->styles[i] == STYLE_SEQUENCE || p->styles[i] == STYLE_EXPERTS || p->styles[i] == STYLE_GATE) &&
+        if ((p->styles[i] == STYLE_SEQUENCE || p->styles[i] == STYLE_EXPERTS || p->styles[i] == STYLE_GATE ||
+             p->styles[i] >= STYLE_REPLICATE) &&
             !distribute(w, p, i))
             return false;
     return true;

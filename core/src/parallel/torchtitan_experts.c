@@ -176,7 +176,8 @@ void tide_torchtitan_balance_experts(tide_wrapper *w) {
     tide_value tokens = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)}, twice = tokens;
     twice.list = tide_list_new(m);
     for (uint32_t i = 1; i < model->instance_count; i++) {
-        const tide_tensor *counted = tensor_of(model, i, "tokens_per_expert_E");
+        const tide_tensor *counted =
+            tensor_of(model, i, tide_job_has_torchtitan_models(w->job) ? "tokens_per_expert" : "tokens_per_expert_E");
         if (!counted || (w->is_absent && w->is_absent[i])) continue;
         const tide_instance *block = &model->instances[model->instances[i].parent];
         tide_list_push(m, tokens.list, tide_of_tensor(tide_alias(m, (tide_tensor *)counted)));

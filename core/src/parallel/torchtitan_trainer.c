@@ -10,6 +10,7 @@
 #include "base/units.h"
 #include "parallel/cuts.h"
 #include "parallel/fsdp2.h"
+#include "parallel/torchtitan_experts.h"
 #include "tensor/context_parallel.h"
 #include "tensor/ops/ops.h"
 
@@ -46,7 +47,7 @@ static void make_buffers(tide_model *model, uint32_t instance, uint32_t chunk) {
 }
 
 /* How a mask of this rank's part becomes one of the whole weight: DTensor.any() gathers it, over the ranks of tensor
- * parallelism, then over those of fully_shard(); rows that are cut along their second dimension are copied once more.
+ * parallelism, then over those of fully_shard(); weights that are cut along an inner dimension are copied once more.
  */
 typedef struct gathering {
     int64_t first, whole; /* elements; 0: not gathered */
@@ -62,11 +63,14 @@ static int64_t gathered_count(const tide_tensor *t, int64_t ranks) {
 static gathering gathering_of(const tide_pipeline_stage *s, const tide_parameter_row *row) {
     tide_model *model = s->of->w->model;
     const tide_job *job = s->of->w->job;
-    int64_t ranks = job->parallel_tp, shards = s->fsdp ? job->parallel_dp * job->parallel_cp : 1;
+    tide_text how = tide_cut_of(model, tide_cuts_of(model, 0), row->module).how;
+    int64_t ranks = tide_text_is(how, "replicated") ? 1 : job->parallel_tp,
+            shards = s->fsdp ? job->parallel_dp * job->parallel_cp : 1;
     int64_t part = gathered_count(row->tensor, shards), whole = part * ranks;
-    bool is_row = ranks > 1 && tide_text_is(tide_cut_of(model, tide_cuts_of(model, 0), row->module).how, "row");
-    if (ranks == 1 || shards == 1) return (gathering){ranks * shards > 1 ? whole : 0, 0, is_row};
-    return (gathering){is_row ? whole / shards : part, whole, is_row};
+    bool is_inner = tide_text_is(how, "row") || tide_text_is(how, "partial row") || tide_text_is(how, "grouped");
+    is_inner = is_inner && ranks > 1;
+    if (ranks == 1 || shards == 1) return (gathering){ranks * shards > 1 ? whole : 0, 0, is_inner};
+    return (gathering){is_inner ? whole / shards : part, whole, is_inner};
 }
 
 /* models/utils.py, trunc_normal_() */
@@ -129,6 +133,11 @@ void tide_torchtitan_init_weights(tide_pipeline *p) {
 }
 
 /* ---- a step ---- */
+
+/* What a method of the model says of it. */
+static bool run_check(tide_model *model, const char *method) {
+    return tide_model_method(model, tide_text_of(method), NULL, NULL, 0).truth;
+}
 
 typedef struct titan_step {
     tide_pipeline *p;
@@ -316,6 +325,7 @@ void tide_torchtitan_train_step(tide_pipeline *p, unsigned step) {
     for (uint32_t i = 0; p->ranks == 1 && i < p->microbatches && !tide_is_aborting(m); i++) forward_backward_step(&t);
     tide_timeline_mark(&m->timeline, step, TIDE_PHASE_BACKWARD);
     keep_to_end(&t, tide_clip_grad_norm(w->optimizer));
+    if (run_check(w->model, "has_load_balancing")) tide_torchtitan_balance_experts(w);
     tide_scaled_step(w->model, NULL, w->optimizer);
     log_metrics(&t, step);
     tide_release_at(m, &p->labels);

@@ -263,15 +263,16 @@ struct tide_machine {
     bool is_stopped;                                 /* the recomputation is complete: wind down without events */
     bool has_failed;                                 /* a diagnostic says why; wind down likewise */
     uint32_t node_order;
-    tide_list *spare_lists; /* released ones, chained by items; their places hold lists only: see memo/capture.c */
-    uint32_t serial;        /* of the newest tensor, storage, node or list */
-    bool recomputes_to_end; /* early_stop=False: checkpoints recompute what nothing saves, too */
-    bool keeps_mm_alone;    /* selective checkpointing counts mm, but not addmm and bmm, as matrix products */
-    uint8_t kept_kinds;     /* what the current checkpoint saves, see tensor/checkpoint.h: one bit per kind */
-    uint32_t task_count;    /* backward passes begun */
-    uint32_t graph_task;    /* the current one; 0: none */
-    uint32_t walk_count;    /* walks over the graph, see tide_node.walk */
-    tide_node *dying;       /* nodes waiting to be released */
+    tide_list *spare_lists;   /* released ones, chained by items; their places hold lists only: see memo/capture.c */
+    uint32_t serial;          /* of the newest tensor, storage, node or list */
+    bool recomputes_to_end;   /* early_stop=False: checkpoints recompute what nothing saves, too */
+    bool keeps_mm_alone;      /* selective checkpointing counts mm, but not addmm and bmm, as matrix products */
+    int64_t recomputed_mm[2]; /* rows and columns of matrices whose mm does not count, either; 0: none */
+    uint8_t kept_kinds;       /* what the current checkpoint saves, see tensor/checkpoint.h: one bit per kind */
+    uint32_t task_count;      /* backward passes begun */
+    uint32_t graph_task;      /* the current one; 0: none */
+    uint32_t walk_count;      /* walks over the graph, see tide_node.walk */
+    tide_node *dying;         /* nodes waiting to be released */
     bool is_tearing_down;
     struct tide_cached *cached;   /* tensors that live as long as the process, see ops/cached.c */
     bool has_dtensors;            /* of tensor parallelism */

@@ -270,9 +270,11 @@ static bool needs(const tide_job *job, tide_text name) {
         return job->parallel_kind == TIDE_parallel_kind_tp || job->parallel_kind == TIDE_parallel_kind_pp ||
                job->parallel_kind == TIDE_parallel_kind_native || tide_trainer_cuts_sequences(job) ||
                (tide_job_has_deepspeed(job) && job->parallel_tp > 1);
-    if (tide_text_is(name, "library/torchtitan")) return tide_job_has_torchtitan_experts(job);
+    if (tide_text_is(name, "library/torchtitan"))
+        return tide_job_has_torchtitan_experts(job) || tide_job_has_torchtitan_models(job);
     if (tide_text_is(name, "library/expert_parallel"))
-        return tide_job_has_auto_plan(job) || tide_job_has_torchtitan_experts(job);
+        return tide_job_has_auto_plan(job) || tide_job_has_torchtitan_experts(job) ||
+               tide_job_has_torchtitan_models(job);
     if (tide_text_is(name, STAND_INS)) return false;
     return true;
 }

@@ -203,6 +203,7 @@ class Native(Mixed):
     rotate: Literal["allgather", "alltoall"] = "allgather"  # of context parallelism
     sync_each: bool = True  # without a pipeline
     ep: int = 1  # expert parallel ranks, of dp * cp * tp: torchtitan's experts, with meta_init
+    etp: int = 1  # tensor parallel ranks within an expert, of torchtitan's models: 1 or tp
     spmd_backend: Literal["partial_dtensor", "spmd_types"] = "partial_dtensor"  # of ep; spmd_types without tp
     imbalance: float = 1.0  # tokens that come to this rank's experts, over the mean
 

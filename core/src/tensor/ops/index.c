@@ -153,9 +153,10 @@ static tide_value op_nonzero(tide_machine *m, tide_value *a) {
 
 /* ---- x[indices]: integer indices of dimensions side by side, from `dim` on ---- */
 
-/* An index on the host is copied at each use. */
+/* An index on the host is copied at each use; one of int32 becomes int64 (IndexingUtils.h, expandTensors). */
 static tide_tensor *on_device(tide_machine *m, const tide_tensor *index) {
-    return index && index->storage->is_untracked ? tide_empty(m, index->shape, index->dtype) : NULL;
+    bool is_moved = index && (index->storage->is_untracked || index->dtype == TIDE_INT32);
+    return is_moved ? tide_empty(m, index->shape, index->dtype == TIDE_INT32 ? TIDE_INT64 : index->dtype) : NULL;
 }
 
 /* cuda/Indexing.cu, wrapIndexOnce: unless backward computed it, aminmax() and a comparison with each bound. */
@@ -168,8 +169,8 @@ static void check_range(tide_machine *m, const tide_tensor *index) {
 }
 
 /* index_put_ of `g` with accumulate (cuda/Indexing.cu): the indices are combined into one linear index, which is
- * sorted. An index from the host is wrapped there and is the linear index; `positions` of a mask are no longer needed
- * afterwards. Both are released. */
+ * sorted. An index from the host is wrapped there and is the linear index; `positions` of a mask, or a copy of the
+ * index, are no longer needed afterwards. Both are released. */
 static void put_accumulated(tide_machine *m, tide_tensor *g, int64_t n, int64_t limit, int indices, tide_tensor *linear,
                             tide_tensor *positions, bool is_deterministic) {
     if (!linear) {
@@ -203,7 +204,9 @@ static void index_run(tide_machine *m, tide_node *node, tide_tensor **grads, tid
         index[i] = tide_saved_at(m, node, i); /* inside of a checkpoint, this recomputes it */
     results[0] = tide_empty(m, node->extra.shape, grads[0]->dtype);
     for (int i = 0; i < indices; i++) moved[i] = on_device(m, index[i]);
-    put_accumulated(m, grads[0], n, limit, (int)indices, moved[0], NULL, false);
+    bool is_linear = moved[0] && index[0]->storage->is_untracked;
+    put_accumulated(m, grads[0], n, limit, (int)indices, is_linear ? moved[0] : NULL, is_linear ? NULL : moved[0],
+                    false);
     for (int i = 1; i < indices; i++) tide_release(m, moved[i]);
     for (int i = 0; i < indices; i++) tide_release(m, index[i]);
 }

@@ -136,6 +136,11 @@ static void mm_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_t
 }
 static const tide_backward mm_backward = {"MmBackward0", mm_run};
 
+static tide_kept_kind kind_of_mm(const tide_machine *m, const tide_tensor *b) {
+    bool is_recomputed = b->shape->dim[0].size == m->recomputed_mm[0] && b->shape->dim[1].size == m->recomputed_mm[1];
+    return is_recomputed ? TIDE_KEPT_NOTHING : TIDE_KEPT_PRODUCT;
+}
+
 static tide_tensor *mm(tide_machine *m, tide_tensor *a, tide_tensor *b) {
     if (!fits(m, a, b)) return tide_retain(a);
     tide_tensor *both[2] = {a, b};
@@ -146,9 +151,10 @@ static tide_tensor *mm(tide_machine *m, tide_tensor *a, tide_tensor *b) {
     }
     remember_matrices(node, a, b);
     tide_tensor *out;
-    if (!tide_take_kept(m, TIDE_KEPT_PRODUCT, &out, 1))
+    tide_kept_kind kind = kind_of_mm(m, b);
+    if (!tide_take_kept(m, kind, &out, 1))
         out = product(m, a, b, tide_dim_of(a, 0), tide_dim_of(b, 1), false, a->dtype);
-    tide_keep(m, TIDE_KEPT_PRODUCT, &out, 1);
+    tide_keep(m, kind, &out, 1);
     return tide_set_grad_fn(m, node, out);
 }
 

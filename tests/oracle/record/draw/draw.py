@@ -10,9 +10,10 @@ from .. import case as cases_of
 from .. import catalogue, serving_case
 from ..case import Given
 from ..schema import CaseError
-from . import more, ranks, single, trainers
+from . import more, ranks, single, titan, trainers
 
 MORE: dict[str, Callable[[random.Random, list[str]], Given]] = {
+    "torchtitan": titan.draw,
     "trainer": trainers.draw,
     "compile": more.compiled,
     "kernels": more.kernel,

@@ -51,6 +51,7 @@ def settle_ranks(to: Any, case: Case, plan: Native) -> None:
     to.pipeline_parallel_degree = plan.pp
     to.context_parallel_degree = plan.cp
     to.expert_parallel_degree = plan.ep
+    to.expert_tensor_parallel_degree = plan.etp
     to.disable_loss_parallel = not plan.loss_parallel
     to.pipeline_parallel_schedule = plan.schedule
     to.pipeline_parallel_microbatch_size = case.batch
@@ -165,6 +166,7 @@ def args_of_deepseek_v3(config: Config, common: dict[str, Any]) -> Any:
 
 def args_of_llama4(config: Config, common: dict[str, Any]) -> Any:
     from torchtitan.models.llama4 import TransformerModelArgs
+    from torchtitan.models.llama4.model.args import RoPEScalingArgs
     from torchtitan.models.moe import MoEArgs
 
     return TransformerModelArgs(
@@ -173,6 +175,7 @@ def args_of_llama4(config: Config, common: dict[str, Any]) -> Any:
         n_kv_heads=config["num_key_value_heads"],
         moe_args=MoEArgs(num_experts=config["num_local_experts"], top_k=config["num_experts_per_tok"]),
         interleave_moe_layer_step=config["interleave_moe_layer_step"],
+        rope_scaling_args=RoPEScalingArgs() if config.get("rope_scaling") else None,
     )
 
 
