@@ -33,7 +33,9 @@ typedef enum style {
     STYLE_PREPARE_BOTH,  /* PrepareModuleInputOutput: from Shard(1) to a plain tensor, and from Partial() to Shard(1) */
     STYLE_REPLICATE,     /* torchtitan's NoParallel */
     STYLE_PARTIAL_ROW,   /* RowwiseParallel with output_layouts=Partial() */
-    STYLE_GROUPED        /* torchtitan's TensorParallel of GroupedExperts */
+    STYLE_GROUPED,       /* torchtitan's TensorParallel of GroupedExperts */
+    STYLE_STAY,          /* NoParallel(use_local_output=False) */
+    STYLE_STAY_PARTIAL   /* the same, whose gradient is Partial() */
 } style;
 
 typedef struct tide_tensor_parallel {
@@ -222,8 +224,9 @@ static style style_of(const tide_model *model, const tide_json *cuts, uint32_t i
     } styles[] = {{"column", STYLE_COLUMN},           {"row", STYLE_ROW},
                   {"sequence", STYLE_SEQUENCE},       {"output", STYLE_GATE},
                   {"local", STYLE_LOCAL_INPUT},       {"by expert", STYLE_CUT},
-                  {"around", STYLE_PREPARE_BOTH},     {"replicated", STYLE_REPLICATE},
-                  {"partial row", STYLE_PARTIAL_ROW}, {"grouped", STYLE_GROUPED}};
+                  {"around", STYLE_PREPARE_BOTH},     {"replicated local", STYLE_REPLICATE},
+                  {"partial row", STYLE_PARTIAL_ROW}, {"grouped", STYLE_GROUPED},
+                  {"replicated", STYLE_STAY},         {"replicated parts", STYLE_STAY_PARTIAL}};
     tide_text how = tide_cut_of(model, cuts, instance).how;
     if (tide_text_is(how, "vocabulary"))
         return is_linear_layer(model->instances[instance].of) ? STYLE_HEAD : STYLE_EMBEDDING;
@@ -377,6 +380,10 @@ static int dim_of_experts(const tide_model *model, const tide_tensor_parallel *p
                          row->tensor);
 }
 
+static bool is_replicated(style of) {
+    return of == STYLE_REPLICATE || of == STYLE_STAY || of == STYLE_STAY_PARTIAL;
+}
+
 /* named_parameters() keeps a list of what it returned (torch/nn/modules/module.py: _named_members): the full parameters
  * of a module live until its last one is sharded. */
 static bool distribute(tide_wrapper *w, const tide_tensor_parallel *p, uint32_t instance) {
@@ -397,9 +404,9 @@ static bool distribute(tide_wrapper *w, const tide_tensor_parallel *p, uint32_t 
         if (dim < 0) continue;
         model->m->module = instance;
         row->tensor->is_dtensor = true;
-        row->tensor->has_partial_grad = of == STYLE_SEQUENCE;
+        row->tensor->has_partial_grad = of == STYLE_SEQUENCE || of == STYLE_STAY_PARTIAL;
         row->tensor->is_replicated =
-            of == STYLE_SEQUENCE || of == STYLE_GATE || of == STYLE_REPLICATE || (is_row && is_bias);
+            of == STYLE_SEQUENCE || of == STYLE_GATE || is_replicated(of) || (is_row && is_bias);
         if (row->tensor->is_replicated) continue;
         int64_t ranks = of == STYLE_EXPERTS ? p->plan.expert_ranks : p->plan.ranks;
         is_done = check_parts(w, p, row, dim, ranks);
@@ -598,7 +605,8 @@ void tide_separate_kinds(tide_wrapper *w) {
         }
         /* the gradient of the head has its own placement */
         bool is_tied = of == STYLE_EMBEDDING && tide_tied_head(w->model);
-        sorted[i].is_redistributed = !p->plan.is_sharded && !is_tied && (of == STYLE_EMBEDDING || of == STYLE_SEQUENCE);
+        sorted[i].is_redistributed =
+            !p->plan.is_sharded && !is_tied && (of == STYLE_EMBEDDING || sorted[i].tensor->has_partial_grad);
     }
     tide_optimizer_replace(w->optimizer, sorted, count);
 }

@@ -6,133 +6,11 @@
  * begins, as do the last inputs, which batch_generator() has a name for. */
 #include "parallel/torchtitan_trainer.h"
 
-#include "base/rounding.h"
 #include "base/units.h"
-#include "parallel/cuts.h"
 #include "parallel/fsdp2.h"
 #include "parallel/torchtitan_experts.h"
 #include "tensor/context_parallel.h"
 #include "tensor/ops/ops.h"
-
-/* ---- weights ---- */
-
-/* A tensor that the model's method makes or changes; owned by the caller. */
-static tide_tensor *run_method(tide_model *model, const char *method, const char *const *names,
-                               const tide_value *values, uint32_t count) {
-    tide_value made = tide_model_method(model, tide_text_of(method), names, values, count);
-    if (made.kind == TIDE_VALUE_TENSOR) return made.tensor;
-    tide_value_release(model->m, made);
-    return NULL;
-}
-
-/* The buffers of a module are computed anew: the root's are tables of rotary embeddings, of which each stage, a copy of
- * the model, has its own; others are zeros. */
-static void make_buffers(tide_model *model, uint32_t instance, uint32_t chunk) {
-    tide_machine *m = model->m;
-    const tide_instance *of = &model->instances[instance];
-    bool is_root = instance == model->root;
-    m->state.factor = TIDE_FACTOR_BUFFER;
-    for (uint32_t i = 0; i < of->of->member_count; i++) {
-        tide_value v = of->slots[of->of->parameter_count + i];
-        if (v.kind != TIDE_VALUE_TENSOR || v.tensor->is_parameter) continue;
-        bool is_copy = is_root && chunk > 0;
-        tide_tensor *own = is_copy ? tide_empty_like(m, v.tensor, v.tensor->dtype) : tide_retain(v.tensor),
-                    *made = is_root ? run_method(model, "precompute_freqs_cis", NULL, NULL, 0)
-                                    : tide_empty_like(m, v.tensor, v.tensor->dtype);
-        if (made) tide_set_data(m, own, made);
-        tide_release(m, made);
-        if (!is_copy) tide_release(m, own);
-    }
-    m->state.factor = TIDE_FACTOR_TEMPORARY;
-}
-
-/* How a mask of this rank's part becomes one of the whole weight: DTensor.any() gathers it, over the ranks of tensor
- * parallelism, then over those of fully_shard(); weights that are cut along an inner dimension are copied once more.
- */
-typedef struct gathering {
-    int64_t first, whole; /* elements; 0: not gathered */
-    bool is_copied;
-} gathering;
-
-/* Parts of rows are padded to the same size. */
-static int64_t gathered_count(const tide_tensor *t, int64_t ranks) {
-    int64_t rows = t->shape->dim[0].size;
-    return rows ? tide_count(t) / rows * TIDE_ROUND_UP(rows, ranks) : 0;
-}
-
-static gathering gathering_of(const tide_pipeline_stage *s, const tide_parameter_row *row) {
-    tide_model *model = s->of->w->model;
-    const tide_job *job = s->of->w->job;
-    tide_text how = tide_cut_of(model, tide_cuts_of(model, 0), row->module).how;
-    int64_t ranks = tide_text_is(how, "replicated") ? 1 : job->parallel_tp,
-            shards = s->fsdp ? job->parallel_dp * job->parallel_cp : 1;
-    int64_t part = gathered_count(row->tensor, shards), whole = part * ranks;
-    bool is_inner = tide_text_is(how, "row") || tide_text_is(how, "partial row") || tide_text_is(how, "grouped");
-    is_inner = is_inner && ranks > 1;
-    if (ranks == 1 || shards == 1) return (gathering){ranks * shards > 1 ? whole : 0, 0, is_inner};
-    return (gathering){is_inner ? whole / shards : part, whole, is_inner};
-}
-
-/* models/utils.py, trunc_normal_() */
-static void draw_weight(tide_pipeline_stage *s, const tide_parameter_row *row, bool is_cut_off) {
-    static const char *const names[] = {"weight", "first", "is_copied", "whole", "redraws"};
-    enum { REDRAWS = 2 }; /* of a distribution that is cut off at three standard deviations; more change no peak */
-    tide_model *model = s->of->w->model;
-    const fsdp_param *sharded = s->fsdp ? fsdp2_param_of(s->fsdp, row->tensor) : NULL;
-    tide_tensor *weight = sharded ? sharded->sharded_param : row->tensor;
-    const gathering g = gathering_of(s, row);
-    const tide_value values[] = {tide_of_tensor(weight), tide_of_int(g.first), tide_of_bool(g.is_copied),
-                                 tide_of_int(g.whole), tide_of_int(is_cut_off ? REDRAWS : 0)};
-    tide_release(model->m, run_method(model, "trunc_normal_", names, values, TIDE_COUNT_OF(values)));
-}
-
-static bool has_buffers(const tide_instance *of) {
-    bool has = false;
-    for (uint32_t i = 0; i < of->of->member_count && !has; i++) {
-        tide_value v = of->slots[of->of->parameter_count + i];
-        has = v.kind == TIDE_VALUE_TENSOR && !v.tensor->is_parameter;
-    }
-    return has;
-}
-
-/* The nearest module above a parameter that has buffers, which it makes after the weights below it; 0: the root. */
-static uint32_t buffers_above(const tide_model *model, uint32_t instance) {
-    while (instance && instance != model->root && !has_buffers(&model->instances[instance]))
-        instance = model->instances[instance].parent;
-    return instance == model->root ? 0 : instance;
-}
-
-/* init_weights() */
-static void draw_weights(tide_pipeline_stage *s, uint32_t chunk) {
-    tide_model *model = s->of->w->model;
-    uint32_t input = tide_embeddings_of(model, false), output = tide_embeddings_of(model, true), drawn = 0;
-    for (uint32_t i = 0; i < model->parameter_count && !model->m->has_failed; i++) {
-        const tide_parameter_row *row = &model->parameters[i];
-        if (s->absent[row->module]) continue;
-        uint32_t above = buffers_above(model, row->module);
-        if (drawn && above != drawn) make_buffers(model, drawn, chunk);
-        drawn = above;
-        bool is_drawn = row->module != input && row->tensor->shape->dims > 1;
-        if (is_drawn) draw_weight(s, row, row->module == output);
-    }
-    if (drawn) make_buffers(model, drawn, chunk);
-}
-
-void tide_torchtitan_init_weights(tide_pipeline *p) {
-    tide_machine *m = p->w->model->m;
-    bool before = m->state.grad_enabled;
-    m->state.grad_enabled = false;
-    for (uint32_t chunk = 0; chunk < p->chunks; chunk++) {
-        tide_pipeline_part_to_empty(p, chunk);
-        m->module = 0;
-        make_buffers(p->w->model, p->w->model->root, chunk);
-        draw_weights(&p->stages[chunk], chunk);
-    }
-    m->state.grad_enabled = before;
-    m->module = m->statement = 0;
-}
-
-/* ---- a step ---- */
 
 /* What a method of the model says of it. */
 static bool run_check(tide_model *model, const char *method) {
@@ -224,7 +102,7 @@ static tide_tensor *divided_by_tokens(titan_step *t, tide_tensor *loss_sum) {
     static const char *const names[] = {"loss_sum", "global_valid_tokens"};
     const tide_value values[] = {tide_of_tensor(loss_sum),
                                  t->global_valid_tokens ? tide_of_tensor(t->global_valid_tokens) : tide_of_int(1)};
-    return run_method(t->p->w->model, "divided_loss", names, values, TIDE_COUNT_OF(values));
+    return tide_titan_tensor(t->p->w->model, "divided_loss", names, values, TIDE_COUNT_OF(values));
 }
 
 /* Without a pipeline. */

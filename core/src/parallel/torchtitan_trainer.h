@@ -5,6 +5,9 @@
 
 #include "parallel/pipeline.h"
 
+/* A tensor that the model's method makes or changes; owned by the caller. NULL: none. */
+tide_tensor *tide_titan_tensor(tide_model *model, const char *method, const char *const *names,
+                               const tide_value *values, uint32_t count);
 /* Module.to_empty() and ModelProtocol.init_weights() of this rank's stages. */
 void tide_torchtitan_init_weights(tide_pipeline *p);
 /* Trainer.train_step() */

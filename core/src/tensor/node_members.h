@@ -24,6 +24,9 @@ typedef union tide_node_members {
         tide_layout *mat2; /* of the gradient of mat2 */
     } grouped_mm;
     struct {
+        bool gathers_grad; /* the gradient, a part of a sum over ranks, is reduced first */
+    } rms_norm;
+    struct {
         tide_layout *view; /* of the view that was written to */
     } written;
     struct {

@@ -111,15 +111,20 @@ static tide_value op_stack(tide_machine *m, tide_value *a) {
     return made;
 }
 
+/* Gradients of DTensors are Partial() where one is: Replicate() ones are divided into parts. */
 static void split_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_dtype dtype = TIDE_FP32;
     size_t bytes = node->output_count * sizeof(tide_tensor *);
-    tide_tensor **zeros = tide_pool_alloc(m, bytes); /* outputs without a gradient */
+    tide_tensor **zeros = tide_pool_alloc(m, bytes); /* outputs without a gradient, and such parts */
+    bool has_partial = false;
+    for (unsigned i = 0; i < node->output_count; i++)
+        has_partial = has_partial || (grads[i] && !grads[i]->is_replicated);
     for (unsigned i = 0; i < node->output_count; i++) {
-        if (grads[i])
-            dtype = grads[i]->dtype;
-        else
+        if (grads[i]) dtype = grads[i]->dtype;
+        if (!grads[i])
             zeros[i] = tide_empty(m, node->outputs[i].shape, node->outputs[i].dtype);
+        else if (has_partial && grads[i]->is_replicated)
+            zeros[i] = tide_empty_like(m, grads[i], dtype);
     }
     results[0] = tide_empty(m, node->extra.shape, dtype);
     for (unsigned i = 0; i < node->output_count; i++) tide_release(m, zeros[i]);

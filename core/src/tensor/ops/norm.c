@@ -86,14 +86,18 @@ static tide_value op_layer_norm(tide_machine *m, tide_value *a) {
 }
 
 static void rms_norm_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    bool gathers = node->of.rms_norm.gathers_grad && !grads[0]->is_replicated;
+    tide_tensor *reduced = gathers ? tide_empty_like(m, grads[0], (tide_dtype)grads[0]->dtype) : NULL;
     tide_tensor *x = tide_saved_at(m, node, 0), *rstd = tide_saved_at(m, node, 2);
     tide_tensor *input = tide_is_contiguous(x) ? NULL : tide_empty(m, x->shape, x->dtype);
     if (tide_needs_input_grad(node, 0)) results[0] = tide_empty(m, x->shape, x->dtype);
+    if (results[0]) results[0]->is_replicated = node->of.rms_norm.gathers_grad;
     results[1] = like_parameter(m, node, 1);
     tide_tensor *g = tide_is_contiguous(grads[0]) ? NULL : tide_empty(m, grads[0]->shape, grads[0]->dtype);
     sum_blocks(m, x, results + 1, 1);
     tide_release(m, g);
     tide_release(m, input);
+    tide_release(m, reduced);
     tide_release(m, rstd);
     tide_release(m, x);
 }
@@ -104,6 +108,7 @@ static tide_value op_rms_norm(tide_machine *m, tide_value *a) {
     tide_tensor *both[2] = {tide_arg_tensor(m, a[0]), tide_arg_tensor_or_none(m, a[1])};
     tide_tensor *x = both[0];
     tide_node *node = tide_node_new(m, &rms_norm_backward, both, 2);
+    if (node) node->of.rms_norm.gathers_grad = both[1] && both[1]->is_replicated && !both[1]->has_partial_grad;
     for (int i = 0; i < 2; i++) tide_save(m, node, both[i]);
     tide_tensor *input = tide_is_contiguous(x) ? NULL : tide_empty(m, x->shape, x->dtype);
     tide_tensor *out = tide_set_grad_fn(m, node, tide_empty(m, x->shape, x->dtype));
