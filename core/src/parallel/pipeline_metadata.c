@@ -1,18 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* torch/distributed/pipelining: _initialize_pp_stages() of stages that were not told the shapes of hidden states. Each
  * runs once forward, and backward to the gradient of its input, before the first micro-batch. */
+#include "lang/lang.h"
 #include "parallel/fsdp2.h"
 #include "parallel/pipeline.h"
 
+static void back_up_module(tide_model *model, uint32_t instance, tide_list *copies) {
+    const tide_instance *of = &model->instances[instance];
+    for (uint32_t i = 0; i < of->of->member_count; i++) {
+        tide_value v = of->slots[of->of->parameter_count + i];
+        if (v.kind != TIDE_VALUE_TENSOR || v.tensor->is_parameter) continue;
+        tide_list_push(model->m, copies, tide_of_tensor(tide_empty_like(model->m, v.tensor, v.tensor->dtype)));
+    }
+}
+
 /* _pre_metadata_inference_backup(): a list of copies of every stage's buffers. */
 static tide_value back_up_buffers(const tide_pipeline *p) {
-    const tide_model *model = p->w->model;
+    tide_model *model = p->w->model;
     tide_value copies = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(model->m)};
     model->m->op = "clone";
-    for (uint32_t i = 0; i < p->chunks * model->buffer_count; i++) {
-        const tide_tensor *buffer = model->buffers[i % model->buffer_count];
-        tide_list_push(model->m, copies.list, tide_of_tensor(tide_empty_like(model->m, buffer, buffer->dtype)));
-    }
+    for (uint32_t chunk = 0; chunk < p->chunks; chunk++)
+        for (uint32_t i = 1; i < model->instance_count; i++)
+            if (i == model->root || !p->stages[chunk].absent[i]) back_up_module(model, i, copies.list);
     return copies;
 }
 

@@ -87,8 +87,8 @@ static tide_value op_layer_norm(tide_machine *m, tide_value *a) {
 
 static void rms_norm_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     bool gathers = node->of.rms_norm.gathers_grad && !grads[0]->is_replicated;
-    tide_tensor *reduced = gathers ? tide_empty_like(m, grads[0], (tide_dtype)grads[0]->dtype) : NULL;
     tide_tensor *x = tide_saved_at(m, node, 0), *rstd = tide_saved_at(m, node, 2);
+    tide_tensor *reduced = gathers ? tide_empty_like(m, grads[0], (tide_dtype)grads[0]->dtype) : NULL;
     tide_tensor *input = tide_is_contiguous(x) ? NULL : tide_empty(m, x->shape, x->dtype);
     if (tide_needs_input_grad(node, 0)) results[0] = tide_empty(m, x->shape, x->dtype);
     if (results[0]) results[0]->is_replicated = node->of.rms_norm.gathers_grad;
