@@ -62,11 +62,18 @@ static const tide_key_row titan_parallelism_rows[] = {
 static const tide_key_row titan_ac_rows[] = {
     KEY_SETS("mode", parallel_ac, "selective=every2"),
     KEY_NEUTRAL("selective_ac_option"),
+    KEY_MATTERS("per_op_sac_force_recompute_mm_shapes_by_fqns", "recomputes other products", "moe.router.gate"),
+    KEY_MATTERS("early_stop", "recomputes less of a block", ""),
     KEY_NEUTRAL("*"),
 };
 
 static const tide_key_row titan_compile_rows[] = {
     KEY_MATTERS("enable", "fuses kernels", ""),
+    KEY_NEUTRAL("*"),
+};
+
+static const tide_key_row titan_debug_rows[] = {
+    KEY_MATTERS("moe_force_load_balance", "sends tokens to experts in turn", ""),
     KEY_NEUTRAL("*"),
 };
 
@@ -85,6 +92,7 @@ SECTION(training);
 SECTION(parallelism);
 SECTION(ac);
 SECTION(compile);
+SECTION(debug);
 SECTION(ft);
 #undef SECTION
 
@@ -98,7 +106,8 @@ static const tide_key_row titan_rows[] = {
     KEY_HOLDS("compile", titan_compile_keys),
     KEY_HOLDS("fault_tolerance", titan_ft_keys),
     KEY_NEUTRAL("job|profiling|metrics|lr_scheduler|checkpoint|comm|memory_estimation|validation"),
-    KEY_NEUTRAL("float8|mx|quantize|debug"),
+    KEY_HOLDS("debug", titan_debug_keys),
+    KEY_NEUTRAL("float8|mx|quantize"),
 };
 
 static const tide_key_table titan_keys = {.rows = titan_rows, .count = TIDE_COUNT_OF(titan_rows)};

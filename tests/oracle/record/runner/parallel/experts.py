@@ -118,6 +118,13 @@ def cut_gate(shared: Any, dims: Any) -> None:
     )
 
 
+def split_sizes(pairs: int, ranks: int, rank: int, imbalance: float) -> tuple[list[int], list[int]]:
+    """How many of a rank's pairs of tokens and experts go to each rank, and how many come from it."""
+    mine = min(round(pairs / ranks * imbalance), pairs)
+    others = divided(pairs - mine, ranks - 1)
+    return others[:rank] + [mine] + others[rank:], [mine] * ranks
+
+
 def tell_sizes(plan: Native) -> None:
     """Where dispatch copies to the host how many tokens go to each rank and come from it, it finds ours."""
     from torchtitan.models.common.token_dispatcher import AllToAllTokenDispatcher as Dispatcher
@@ -136,11 +143,8 @@ def tell_sizes(plan: Native) -> None:
 
     @functools.wraps(sync)
     def known(self: Any, mine_by_expert: Any, by_local_expert: Any, ranks: int) -> Any:
-        rank = self.ep_mesh.get_local_rank()
-        mine = min(round(pairs / ranks * plan.imbalance), pairs)
-        others = divided(pairs - mine, ranks - 1)
         counts, _, _ = sync(self, mine_by_expert, by_local_expert, ranks)
-        return counts, others[:rank] + [mine] + others[rank:], [mine] * ranks
+        return counts, *split_sizes(pairs, ranks, self.ep_mesh.get_local_rank(), plan.imbalance)
 
     Dispatcher._local_reorder = counted
     Dispatcher._sync_token_count_exchange = known

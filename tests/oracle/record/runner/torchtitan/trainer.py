@@ -19,6 +19,7 @@ from ...plans import Native
 from ..batches import Batch
 from ..meter import Meter
 from ..models import DTYPES
+from ..parallel.experts import split_sizes
 from ..parallel.pipeline import let_engine_finish
 from ..parallel.steps import Step
 from . import configuration
@@ -181,11 +182,31 @@ def wrap(model: Any, case: Case, config: Config, meter: Meter) -> Step:
     ScaledDotProductAttentionWrapper.sdpa_backends = backends(case)
     let_engine_finish()
     tell_neighbours(case, config)
+    tell_splits(case.parallel)
     job = configuration.job_config(case)
     job.job.dump_folder = tempfile.gettempdir()
     trainer = Trainer(job)
     trainer.metrics_processor.device_memory_monitor.reset_peak_stats = lambda: None  # the peaks are ours to read
     return TitanStep(trainer, case, meter)
+
+
+def tell_splits(plan: Native) -> None:
+    """Where dispatch reads from the device how many tokens go to each rank and come from it, it finds ours."""
+    from torchtitan.distributed.expert_parallel import ExpertParallel
+
+    dispatch = ExpertParallel._token_dispatch
+
+    @functools.wraps(dispatch)
+    def known(self: Any, mod: Any, inputs: Any, device_mesh: Any) -> Any:
+        pairs, ranks = len(inputs[0]), device_mesh.shape[0]
+        sizes = iter(split_sizes(pairs, ranks, device_mesh.get_local_rank(), plan.imbalance))
+        plain, torch.Tensor.tolist = torch.Tensor.tolist, lambda tensor: next(sizes)
+        try:
+            return dispatch(self, mod, inputs, device_mesh)
+        finally:
+            torch.Tensor.tolist = plain
+
+    ExpertParallel._token_dispatch = known
 
 
 def tell_neighbours(case: Case, config: Config) -> None:
