@@ -335,7 +335,8 @@ static void assume_ranks(tide_job_builder *b) {
         job->parallel_state_dict_type == TIDE_parallel_state_dict_type_sharded)
         tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_parallel_state_dict_type),
                     "each rank writes its own parts, so nothing is gathered on the GPU: not recorded", NULL);
-    if (tide_job_cuts_experts(b->job) || tide_job_has_torchtitan_experts(b->job))
+    if (tide_job_cuts_experts(b->job) || tide_job_has_torchtitan_experts(b->job) ||
+        tide_job_cuts_torchtitan_experts(b->job))
         assume(b, TIDE_SET_parallel_imbalance, "balanced: the router sends every expert equally many tokens");
     if (tide_is_of_kinds(job, TP | PP | NATIVE))
         tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_parallel_kind),

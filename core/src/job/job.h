@@ -226,6 +226,9 @@ int64_t tide_torchtitan_layers_before(int64_t layers, int64_t first, int64_t las
 /* parallel.ac: of how many blocks one is checkpointed; 0: none. */
 int64_t tide_job_checkpoint_period(const tide_job *job);
 
+/* Whether torchtitan's own experts are sharded over expert parallel ranks; ranks within an expert, 1 by default. */
+bool tide_job_cuts_torchtitan_experts(const tide_job *job);
+int64_t tide_job_expert_tensor_ranks(const tide_job *job);
 /* Whether torchtitan's experts replace the model's, sharded over expert parallel ranks. */
 bool tide_job_has_torchtitan_experts(const tide_job *job);
 

@@ -58,6 +58,14 @@ bool tide_job_has_torchtitan_experts(const tide_job *job) {
            !tide_job_has_torchtitan_models(job);
 }
 
+bool tide_job_cuts_torchtitan_experts(const tide_job *job) {
+    return tide_job_has_torchtitan_models(job) && job->parallel_ep > 1;
+}
+
+int64_t tide_job_expert_tensor_ranks(const tide_job *job) {
+    return job->parallel_etp ? job->parallel_etp : 1;
+}
+
 bool tide_job_has_trainer(const tide_job *job) {
     return job->trainer >= TIDE_trainer_hf;
 }

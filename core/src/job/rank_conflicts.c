@@ -260,8 +260,7 @@ static void check_torchtitan_models(tide_job_builder *b) {
                 {TIDE_SET_attention, "leave it out: sdpa_backend names the kernel"},
                 {TIDE_SET_checkpointing, "give parallel.ac"},
                 {TIDE_SET_param_groups, "leave it out"},
-                {TIDE_SET_load, "leave it out"},
-                {TIDE_SET_parallel_ep, "leave it out, or use parallel.models=transformers"}};
+                {TIDE_SET_load, "leave it out"}};
     const tide_job *job = b->job;
     static const int optimizers = 1 << TIDE_optimizer_adamw | 1 << TIDE_optimizer_adamw_fused |
                                   1 << TIDE_optimizer_adamw_single | 1 << TIDE_optimizer_adam |

@@ -56,6 +56,10 @@ static bool is_sharded(const tide_job *job) {
 static bool has_modules_of_transformers(const tide_job *job) {
     return !tide_job_has_torchtitan_models(job);
 }
+static bool has_expert_ranks(const tide_job *job) {
+    return tide_job_has_torchtitan_experts(job) || tide_job_cuts_torchtitan_experts(job);
+}
+
 static bool casts_parameters(const tide_job *job) {
     return is_sharded(job) || tide_job_autocasts_torchtitan(job);
 }
@@ -232,7 +236,9 @@ static const struct {
     {TP, TIDE_SET_parallel_wrap, has_own_plan, " with parallel.tp_plan=auto, which has units of its own"},
     {TP, TIDE_SET_parallel_ep_implementation, tide_job_cuts_experts, " without parallel.ep"},
     {TP, TIDE_SET_parallel_imbalance, tide_job_cuts_experts, " without parallel.ep"},
-    {NATIVE, TIDE_SET_parallel_imbalance, tide_job_has_torchtitan_experts, " without parallel.ep"},
+    {NATIVE, TIDE_SET_parallel_imbalance, has_expert_ranks, " without parallel.ep"},
+    {NATIVE, TIDE_SET_parallel_etp, tide_job_cuts_torchtitan_experts,
+     " without parallel.ep of parallel.models=torchtitan"},
     {NATIVE, TIDE_SET_parallel_spmd_backend, tide_job_has_torchtitan_experts, " without parallel.ep"},
     {NATIVE, TIDE_SET_parallel_param_dtype, casts_parameters,
      " with one data and context parallel rank: fully_shard casts"},

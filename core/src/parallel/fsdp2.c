@@ -77,6 +77,16 @@ static uint32_t final_norm(const tide_model *model, uint32_t parent) {
     return norm;
 }
 
+/* llama4/infra/parallelize.py, apply_fsdp(): experts that are sharded over ranks of their own, before their block. */
+static void add_titan_experts(fsdp2 *f, uint32_t block) {
+    const tide_model *model = f->w->model;
+    for (uint32_t i = block; tide_job_cuts_torchtitan_experts(f->w->job) && i < model->instance_count; i++) {
+        if (!tide_is_below(model, i, block) || !tide_is_torchtitan_expert(model, i)) continue;
+        f->states[f->state_count].is_of_experts = true;
+        fsdp2_add_module(f, f->state_count++, i);
+    }
+}
+
 /* Which modules have a state, except the root. Blocks are those that gradient checkpointing recomputes. */
 static bool choose_inner_states(fsdp2 *f) {
     tide_model *model = f->w->model;
@@ -104,6 +114,7 @@ static bool choose_inner_states(fsdp2 *f) {
     }
     for (uint32_t i = 1; i < model->instance_count && strcmp(wrap, "root") != 0; i++) {
         if (!model->instances[i].of->is_checkpointed || (absent && absent[i])) continue;
+        add_titan_experts(f, i);
         if (!is_pairs || blocks % (uint32_t)at_once == 0) f->state_count++;
         fsdp2_add_module(f, f->state_count - 1, i);
         blocks++;
@@ -243,12 +254,14 @@ static fsdp2 *fsdp2_new(tide_wrapper *w) {
 /* shard_placement_fn: experts are sharded over the ranks that own the same ones. */
 static fsdp_shard_placement placement_of(const fsdp2 *f, const tide_parameter_row *row) {
     const tide_job *job = f->w->job;
-    int64_t ranks = job->parallel_dp * job->parallel_cp * job->parallel_tp;
+    int64_t ranks = job->parallel_dp * job->parallel_cp * job->parallel_tp,
+            within = tide_job_cuts_torchtitan_experts(job) ? tide_job_expert_tensor_ranks(job) : 1;
     bool is_titan = tide_is_torchtitan_expert(f->w->model, row->module);
     if (!is_titan && !tide_has_dispatched_experts(f->w->model, row->module)) return f->mesh;
-    return (fsdp_shard_placement){.ranks = ranks / job->parallel_ep,
-                                  .rank = job->parallel_rank % ranks / job->parallel_ep,
-                                  .dim = is_titan && ranks > row->tensor->shape->dim[0].size * job->parallel_ep,
+    return (fsdp_shard_placement){.ranks = ranks / job->parallel_ep / within,
+                                  .rank = job->parallel_rank % ranks / job->parallel_ep / within,
+                                  .dim =
+                                      is_titan && ranks / within > row->tensor->shape->dim[0].size * job->parallel_ep,
                                   .is_of_experts = true,
                                   .has_divide_factor = !is_titan};
 }

@@ -63,6 +63,7 @@ typedef struct fsdp_state {
     uint32_t first, count; /* of its groups */
     uint32_t module_count, modules_to_run_forward;
     uint32_t listed[3];     /* modules of a fully_shard() call that has a list of them, in its order; 0: no module */
+    bool is_of_experts;     /* torchtitan's, within a block */
     bool keeps_full_weight; /* reshard_after_forward=False */
     bool is_read_outside;   /* code around its module reads the dtype of its parameters, which are sharded there */
     fsdp_training_state training_state;
@@ -76,6 +77,7 @@ typedef struct fsdp2 {
     uint32_t group_count, group_capacity;
     uint32_t *state_of;            /* by instance: the state of the module plus one */
     uint32_t *named_modules_order; /* states in the order of named_modules() */
+    bool prefetches_experts;       /* as torchtitan asks for: a block's experts with it */
     uint32_t prefetch;      /* how many states ahead, set_modules_to_forward_prefetch and _backward_prefetch; 0: none */
     uint32_t embeddings[2]; /* get_input_embeddings(), get_output_embeddings(), of accelerate */
     tide_tensor *whole_weights[3]; /* input_weight and output_weight, until it returns, and _prepare_fsdp2()'s `p`;

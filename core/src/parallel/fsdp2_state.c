@@ -13,24 +13,56 @@ void tide_fsdp2_each_group(fsdp2 *f, void (*act)(fsdp2 *f, fsdp_param_group *u))
 
 /* ---- backward ---- */
 
-/* set_modules_to_backward_prefetch(): how many states before this one it prefetches. */
-static uint32_t asked_before(const fsdp2 *f, uint32_t index) {
+/* The next state of a block, or of another module outside of them, after or before one; the root's: there is none. */
+static uint32_t next_outside(const fsdp2 *f, uint32_t index, int step) {
+    uint32_t root = f->state_count - 1, at = index;
+    do {
+        if (step < 0 && !at) return root;
+        at = step < 0 ? at - 1 : at + 1;
+    } while (at < root && f->states[at].is_of_experts);
+    return at < root ? at : root;
+}
+
+/* llama4/infra/parallelize.py, apply_fsdp(): a block asks for the next with its experts, backward for the one before;
+ * the embedding and the head for a block alone, experts for nothing. */
+static uint32_t titan_ahead(const fsdp2 *f, uint32_t index, int step, uint32_t *ahead) {
+    uint32_t root = f->state_count - 1, next = next_outside(f, index, step), n = 0;
+    tide_model *model = f->w->model;
+    bool is_end = f->state_of[tide_embeddings_of(model, false)] == index + 1 ||
+                  f->state_of[tide_embeddings_of(model, true)] == index + 1;
+    if (index == root || f->states[index].is_of_experts || next == root) return 0;
+    ahead[n++] = next;
+    bool has_experts = next && f->states[next - 1].is_of_experts;
+    if (has_experts && !is_end) ahead[n++] = next - 1;
+    return n;
+}
+
+enum { MOST_AHEAD = 64 };
+
+/* set_modules_to_forward_prefetch() and set_modules_to_backward_prefetch(): the states that one asks for, if any. */
+static uint32_t states_ahead(const fsdp2 *f, uint32_t index, int step, uint32_t *ahead) {
+    uint32_t n = 0;
+    if (f->prefetches_experts) return titan_ahead(f, index, step, ahead);
     if (index + 1 == f->state_count) return 0;
-    return index < f->prefetch ? index : f->prefetch;
+    for (uint32_t i = 1; i <= f->prefetch && n < MOST_AHEAD; i++) {
+        if (step < 0 ? i > index : index + i >= f->state_count - 1) break;
+        ahead[n++] = step < 0 ? index - i : index + i;
+    }
+    return n;
 }
 
 /* FSDPState._pre_backward. */
 static void fsdp2_pre_backward(void *state, uint32_t index) {
     fsdp2 *f = state;
     fsdp_state *s = &f->states[index];
-    uint32_t ahead = asked_before(f, index);
+    uint32_t ahead[MOST_AHEAD], asked = states_ahead(f, index, -1, ahead);
     s->training_state = FSDP_PRE_BACKWARD;
     for (uint32_t i = 0; i < s->count; i++) {
         fsdp_param_group *u = &f->groups[s->first + i];
-        if (u->training_state != FSDP_PRE_BACKWARD) tide_fsdp2_group_pre_backward(f, u, !ahead);
+        if (u->training_state != FSDP_PRE_BACKWARD) tide_fsdp2_group_pre_backward(f, u, !asked);
     }
-    for (uint32_t i = 1; i <= ahead; i++) {
-        const fsdp_state *before = &f->states[index - i];
+    for (uint32_t i = 0; i < asked; i++) {
+        const fsdp_state *before = &f->states[ahead[i]];
         for (uint32_t k = before->count; k-- > 0;)
             tide_fsdp2_prefetch_unshard(f, &f->groups[before->first + k], FSDP_PRE_BACKWARD);
     }
@@ -225,9 +257,10 @@ static void fsdp2_pre_forward(tide_model *model, uint32_t instance, tide_value *
     if (!f->iter_forward_root) f->iter_forward_root = index + 1;
     for (uint32_t i = 0; i < s->count; i++) group_pre_forward(f, s->first + i, positional, count, named, named_count);
     if (!is_first || index + 1 == f->state_count) return;
-    for (uint32_t i = index + 1; i < f->state_count - 1 && i - index <= f->prefetch; i++)
-        for (uint32_t k = 0; k < f->states[i].count; k++)
-            tide_fsdp2_prefetch_unshard(f, &f->groups[f->states[i].first + k], FSDP_FORWARD);
+    uint32_t ahead[MOST_AHEAD], asked = states_ahead(f, index, 1, ahead);
+    for (uint32_t i = 0; i < asked; i++)
+        for (uint32_t k = 0; k < f->states[ahead[i]].count; k++)
+            tide_fsdp2_prefetch_unshard(f, &f->groups[f->states[ahead[i]].first + k], FSDP_FORWARD);
 }
 
 typedef struct hook_to {

@@ -149,6 +149,7 @@ static void shard(tide_wrapper *w, const native *n, tide_pipeline_stage *s, uint
     if (!f) return;
     f->prefetch = tide_job_has_torchtitan_experts(
         w->job); /* "D2H syncs in EP could interfere with implicit prefetching in FSDP" */
+    f->prefetches_experts = tide_job_cuts_torchtitan_experts(w->job);
     f->finalizes_by_hand = n->pipeline.ranks > 1;
     f->first_stream = (uint8_t)(chunk % MOST_CONTEXTS * TIDE_STREAM_THIRD);
     if (w->model->tensor_parallel) tide_tensor_parallel_around(w->model);
@@ -204,7 +205,8 @@ static void native_wrap(tide_wrapper *w) {
     if (p->ranks > 1 && !tide_pipeline_check(w, p)) return;
     if (!tide_pipeline_init(p, w)) return;
     if (p->ranks > 1) w->is_absent = tide_pipeline_absent(p);
-    if (tide_job_has_torchtitan_experts(job)) tide_torchtitan_distribute_experts(w);
+    if (tide_job_has_torchtitan_experts(job) || tide_job_cuts_torchtitan_experts(job))
+        tide_torchtitan_distribute_experts(w);
     wrap_stages(w, n);
     if (m->has_failed) return;
     if (p->ranks > 1) tide_pipeline_drop_others(p);
@@ -315,6 +317,7 @@ static uint32_t native_in_flight(const tide_wrapper *w) {
 static void native_load(tide_model *model, const tide_job *job) {
     tide_load_on_meta(model, job);
     if (tide_job_has_torchtitan_experts(job)) tide_torchtitan_replace_experts(model, job);
+    if (tide_job_cuts_torchtitan_experts(job)) tide_torchtitan_tell_rows(model, job);
 }
 
 const tide_strategy tide_native_strategy = {.load = native_load,

@@ -318,6 +318,8 @@ static bool choose_styles(tide_wrapper *w, tide_tensor_parallel *p) {
                    : is_part ? STYLE_NONE
                              : style_of(model, cuts, i);
         if (model->m->has_failed) return false;
+        if (of == STYLE_GROUPED && tide_is_torchtitan_expert(model, i) && tide_job_expert_tensor_ranks(w->job) == 1)
+            of = STYLE_CUT;
         if (!is_own && (of == STYLE_COLUMN || of == STYLE_ROW) && !is_linear_layer(at->of)) of = STYLE_NONE;
         cuts_blocks = cuts_blocks || of == STYLE_COLUMN;
         if (!is_here(w, i)) continue;
@@ -388,6 +390,7 @@ static bool is_replicated(style of) {
  * of a module live until its last one is sharded. */
 static bool distribute(tide_wrapper *w, const tide_tensor_parallel *p, uint32_t instance) {
     tide_model *model = w->model;
+    if (tide_is_torchtitan_expert(model, instance)) return true;
     style of = (style)p->styles[instance];
     tide_tensor *given[MOST_PARAMETERS];
     uint32_t count = 0;

@@ -9,7 +9,8 @@
 #include "parallel/expert_parallel.h"
 
 bool tide_is_torchtitan_expert(const tide_model *model, uint32_t instance) {
-    return instance && tide_text_is(model->instances[instance].of->name, "TitanGroupedExperts");
+    const tide_class *of = model->instances[instance].of;
+    return instance && (tide_text_is(of->name, "TitanGroupedExperts") || tide_text_is(of->name, "DispatchedExperts"));
 }
 
 static const tide_tensor *tensor_of(const tide_model *model, uint32_t instance, const char *name) {
@@ -25,9 +26,12 @@ static uint32_t below_one_of(tide_model *model, uint32_t instance, const char *c
     return found;
 }
 
-/* For a micro-batch. */
+/* For a micro-batch; torchtitan's own models divide its tokens among tensor parallel ranks (ReordererSequenceParallel)
+ * unless these share experts. */
 static int64_t rows_of_micro_batch(const tide_job *job, int64_t top_k) {
-    int64_t parts = job->parallel_cp * (job->parallel_sequence_parallel ? job->parallel_tp : 1);
+    bool is_divided =
+        tide_job_has_torchtitan_models(job) ? tide_job_expert_tensor_ranks(job) == 1 : job->parallel_sequence_parallel;
+    int64_t parts = job->parallel_cp * (is_divided ? job->parallel_tp : 1);
     int64_t tokens = job->batch * (job->seq / parts);
     return tide_rows_received(tokens * top_k, job->parallel_ep, (double)job->parallel_imbalance / (double)TIDE_PICO);
 }
@@ -148,6 +152,21 @@ void tide_torchtitan_replace_experts(tide_model *model, const tide_job *job) {
             "parallel.dp and parallel.ep, and parallel.kind=megatron");
     model->buffer_count = 0;
     tide_model_list_parameters(model);
+}
+
+void tide_torchtitan_tell_rows(tide_model *model, const tide_job *job) {
+    tide_value top_k = tide_model_size(model, "top_k");
+    bool has_experts = false;
+    for (uint32_t i = 1; i < model->instance_count; i++) {
+        if (!tide_is_torchtitan_expert(model, i)) continue;
+        tide_instance *of = &model->instances[i];
+        uint32_t slot = tide_attribute_slot(of->of, TIDE_TEXT("rows"));
+        if (slot == UINT32_MAX || top_k.kind != TIDE_VALUE_INT) continue;
+        of->slots[slot] = tide_of_int(rows_of_micro_batch(job, top_k.integer));
+        has_experts = true;
+    }
+    if (!has_experts)
+        tide_fail_setting(model->m, TIDE_ERR_CONFLICT, "parallel.ep", "the model has no experts; leave it out");
 }
 
 void tide_torchtitan_distribute_experts(tide_wrapper *w) {

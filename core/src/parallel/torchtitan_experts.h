@@ -9,7 +9,10 @@
  * reported. */
 void tide_torchtitan_replace_experts(tide_model *model, const tide_job *job);
 
-/* moe_sharding.py: shards experts over the ranks of expert parallelism. */
+/* Tells torchtitan's own experts how many rows dispatch brings to a rank. Errors are reported. */
+void tide_torchtitan_tell_rows(tide_model *model, const tide_job *job);
+
+/* moe_sharding.py; expert_parallel.py of 0.2.2: shards experts over the ranks of expert parallelism. */
 void tide_torchtitan_distribute_experts(tide_wrapper *w);
 
 /* Whether a module has grouped experts, whose parameters fully_shard() shards over a mesh of their own. */

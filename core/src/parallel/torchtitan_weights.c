@@ -5,6 +5,7 @@
 #include "lang/lang.h"
 #include "parallel/cuts.h"
 #include "parallel/fsdp2.h"
+#include "parallel/torchtitan_experts.h"
 #include "parallel/torchtitan_trainer.h"
 #include "tensor/ops/ops.h"
 
@@ -37,44 +38,65 @@ static void make_buffers(tide_model *model, uint32_t instance, uint32_t chunk) {
     m->state.factor = TIDE_FACTOR_TEMPORARY;
 }
 
-/* How a mask of this rank's part becomes one of the whole weight: DTensor.any() gathers it, over the ranks of tensor
- * parallelism, then over those of fully_shard(); weights that are cut along an inner dimension are copied once more.
- */
+/* How a mask of this rank's part becomes one of the whole weight: DTensor.any() gathers it, over one dimension of the
+ * mesh after the other, from the last on; parts along an inner dimension of the weight are copied once more. */
 typedef struct gathering {
-    int64_t first, whole; /* elements; 0: not gathered */
-    bool is_copied;
+    tide_value sizes; /* a list of elements */
+    int64_t count;
 } gathering;
 
-/* Parts of rows are padded to the same size. */
-static int64_t gathered_count(const tide_tensor *t, int64_t ranks) {
-    int64_t rows = t->shape->dim[0].size;
-    return rows ? tide_count(t) / rows * TIDE_ROUND_UP(rows, ranks) : 0;
+static void gather(tide_machine *m, gathering *g, int64_t ranks, bool is_inner) {
+    if (ranks == 1) return;
+    g->count *= ranks;
+    for (int i = 0; i <= is_inner; i++) tide_list_push(m, g->sizes.list, tide_of_int(g->count));
 }
 
-static gathering gathering_of(const tide_pipeline_stage *s, const tide_parameter_row *row) {
+/* Parts of rows are padded to the same size. */
+static int64_t padded_part(const tide_tensor *t, int64_t ranks) {
+    int64_t rows = t->shape->dim[0].size;
+    return rows ? tide_count(t) / rows * TIDE_CEIL_DIV(rows, ranks) : 0;
+}
+
+static void gather_experts(tide_machine *m, const tide_pipeline_stage *s, const tide_tensor *t, gathering *g) {
+    const tide_job *job = s->of->w->job;
+    int64_t ranks = job->parallel_dp * job->parallel_cp * job->parallel_tp, within = tide_job_expert_tensor_ranks(job),
+            shards = ranks / job->parallel_ep / within;
+    g->count = tide_count(t) / shards;
+    gather(m, g, shards, shards * job->parallel_ep > t->shape->dim[0].size * job->parallel_ep);
+    gather(m, g, within, true);
+    gather(m, g, job->parallel_ep, false);
+}
+
+static tide_value gathered_sizes(const tide_pipeline_stage *s, const tide_parameter_row *row) {
     tide_model *model = s->of->w->model;
     const tide_job *job = s->of->w->job;
+    tide_machine *m = model->m;
     tide_text how = tide_cut_of(model, tide_cuts_of(model, 0), row->module).how;
     int64_t ranks = tide_text_starts(how, TIDE_TEXT("replicated")) ? 1 : job->parallel_tp,
             shards = s->fsdp ? job->parallel_dp * job->parallel_cp : 1;
-    int64_t part = gathered_count(row->tensor, shards), whole = part * ranks;
     bool is_inner = tide_text_is(how, "row") || tide_text_is(how, "partial row") || tide_text_is(how, "grouped");
-    is_inner = is_inner && ranks > 1;
-    if (ranks == 1 || shards == 1) return (gathering){ranks * shards > 1 ? whole : 0, 0, is_inner};
-    return (gathering){is_inner ? whole / shards : part, whole, is_inner};
+    gathering g = {.sizes = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)}};
+    if (tide_is_torchtitan_expert(model, row->module)) {
+        gather_experts(m, s, row->tensor, &g);
+        return g.sizes;
+    }
+    g.count = padded_part(row->tensor, shards);
+    if (is_inner) gather(m, &g, ranks, true);
+    gather(m, &g, shards, false);
+    if (!is_inner) gather(m, &g, ranks, false);
+    return g.sizes;
 }
 
 /* models/utils.py, trunc_normal_() */
 static void draw_weight(tide_pipeline_stage *s, const tide_parameter_row *row, bool is_cut_off) {
-    static const char *const names[] = {"weight", "first", "is_copied", "whole", "redraws"};
+    static const char *const names[] = {"weight", "gathered", "redraws"};
     enum { REDRAWS = 2 }; /* of a distribution that is cut off at three standard deviations; more change no peak */
     tide_model *model = s->of->w->model;
     const fsdp_param *sharded = s->fsdp ? fsdp2_param_of(s->fsdp, row->tensor) : NULL;
     tide_tensor *weight = sharded ? sharded->sharded_param : row->tensor;
-    const gathering g = gathering_of(s, row);
-    const tide_value values[] = {tide_of_tensor(weight), tide_of_int(g.first), tide_of_bool(g.is_copied),
-                                 tide_of_int(g.whole), tide_of_int(is_cut_off ? REDRAWS : 0)};
+    const tide_value values[] = {tide_of_tensor(weight), gathered_sizes(s, row), tide_of_int(is_cut_off ? REDRAWS : 0)};
     tide_release(model->m, tide_titan_tensor(model, "trunc_normal_", names, values, TIDE_COUNT_OF(values)));
+    tide_value_release(model->m, values[1]);
 }
 
 static bool has_buffers(const tide_instance *of) {

@@ -97,6 +97,9 @@ static uint32_t add_sequence_ranks(tide_machine *m, const tide_job *job, tide_se
     s[n++] = number_of(m, "sequence_parallel_size", job->parallel_sequence_parallel_size);
     s[n++] = number_of(m, "context_parallel", is_ring ? job->parallel_cp : 1);
     s[n++] = number_of(m, "tensor_parallel", job->parallel_kind == TIDE_parallel_kind_native ? job->parallel_tp : 1);
+    bool cuts_experts = tide_job_cuts_torchtitan_experts(job);
+    s[n++] = number_of(m, "expert_parallel", cuts_experts ? job->parallel_ep : 1);
+    s[n++] = number_of(m, "expert_tensor_parallel", cuts_experts ? tide_job_expert_tensor_ranks(job) : 1);
     s[n++] = number_of(m, "context_rank", job->parallel_rank / job->parallel_tp % job->parallel_cp);
     s[n++] = (tide_setting_value){.name = "ring_gathers", .value = tide_of_bool(gathers)};
     return n;

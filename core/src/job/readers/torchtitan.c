@@ -50,7 +50,7 @@ static const tide_key_row titan_parallelism_rows[] = {
     KEY_SETS("context_parallel_degree", parallel_cp, ""),
     KEY_SETS("context_parallel_rotate_method", parallel_rotate, ""),
     KEY_SETS("expert_parallel_degree", parallel_ep, ""),
-    KEY_REFUSED("expert_tensor_parallel_degree", "shards each expert over ranks", "1"),
+    KEY_SETS("expert_tensor_parallel_degree", parallel_etp, ""),
     KEY_REFUSED("expert_parallel_comm_backend", "exchanges tokens through buffers of its own", "standard"),
     KEY_MATTERS("enable_compiled_autograd", "fuses kernels", ""),
     KEY_NEUTRAL("pipeline_parallel_microbatch_size|pipeline_parallel_first_stage_less_layers"),
