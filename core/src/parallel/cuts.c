@@ -34,6 +34,15 @@ tide_cut tide_cut_of(const tide_model *model, const tide_json *cuts, uint32_t in
     return (tide_cut){{row->text.at, of ? (size_t)(of - row->text.at) : row->text.length}, of ? of + 4 : NULL};
 }
 
+int tide_cut_dim(tide_model *model, const tide_parameter_row *row) {
+    const tide_json *cuts = tide_cuts_of(model, 0);
+    const char *dot = strrchr(row->name, '.');
+    tide_text name = tide_text_of(dot ? dot + 1 : row->name), module = model->instances[row->module].name;
+    for (const tide_json *at = cuts ? cuts->first : NULL; at; at = at->next)
+        if (is_pair(at->key, module, name)) return tide_json_is_text(at, "row") ? 2 : 1;
+    return 1;
+}
+
 /* ---- transformers' styles ---- */
 
 static const char *style_of_row(const tide_json *row) {

@@ -17,6 +17,9 @@ typedef struct tide_cut {
 
 tide_cut tide_cut_of(const tide_model *model, const tide_json *cuts, uint32_t instance);
 
+/* Of a module's own parameters, (experts, rows, columns), by their names in the plan: 2 for "row", else 1. */
+int tide_cut_dim(tide_model *model, const tide_parameter_row *row);
+
 /* The same in transformers' styles, and for its experts under expert parallelism. */
 typedef struct tide_styles {
     const tide_json *tp, *ep;

@@ -348,6 +348,7 @@ static void fsdp2_replace_members(tide_wrapper *w, tide_tensor *const *sharded_p
                 /* DTensors reduce at once over the dimensions of a flattened mesh: torchtitan's "loss" */
                 bool is_flattened = members[i].is_of_experts && w->job->parallel_tp == 1;
                 members[i].mesh_dims = members[i].tensor->is_dtensor && !is_flattened ? 2 : 1;
+                if (members[i].is_of_experts && tide_job_expert_tensor_ranks(w->job) > 1) members[i].mesh_dims++;
                 members[i].tensor = sharded_params[k];
                 break;
             }

@@ -33,6 +33,12 @@ static bool refuse_what_is_not_described(tide_wrapper *w) {
                           "You are only allowed to backward once on any region computed under selective activation "
                           "checkpoint.\"; use full",
                           job->values[TIDE_SET_parallel_schedule]);
+    else if (job->parallel_ac == TIDE_parallel_ac_op && tide_job_cuts_torchtitan_experts(job))
+        tide_fail_setting(
+            m, TIDE_ERR_CONFLICT, "parallel.ac",
+            "\"profiler._record_function_enter_new.default invocation index 3 encountered during backward "
+            "but not found in storage.\": fully_shard() of experts runs within their block, which is "
+            "recomputed; use full");
     else if (job->parallel_ac != TIDE_parallel_ac_none && job->checkpointing != TIDE_checkpointing_none)
         tide_fail_setting(m, TIDE_ERR_CONFLICT, "parallel.ac",
                           "checkpoints around those of checkpointing=%s are not described; give one of them",

@@ -366,16 +366,6 @@ static bool check_parts(const tide_wrapper *w, const tide_tensor_parallel *p, co
     return false;
 }
 
-/* Of a module's own parameters, by their names in the plan: (experts, rows, columns). */
-static int dim_of_grouped(tide_model *model, const tide_parameter_row *row) {
-    const tide_class *of = model->instances[row->module].of;
-    const char *dot = strrchr(row->name, '.');
-    const tide_json *how =
-        tide_json_at(tide_cuts_of(model, 0), tide_format(model->m->arena, "%.*s.%s", (int)of->name.length, of->name.at,
-                                                         dot ? dot + 1 : row->name));
-    return how && tide_json_is_text(how, "row") ? 2 : 1;
-}
-
 static int dim_of_experts(const tide_model *model, const tide_tensor_parallel *p, const tide_parameter_row *row) {
     tide_text own = tide_style_at(p->plan.of_experts, model, row->module, row->name);
     return tide_plan_dim(own.length ? own : tide_style_at(p->plan.of_configuration, model, row->module, row->name),
@@ -401,7 +391,7 @@ static bool distribute(tide_wrapper *w, const tide_tensor_parallel *p, uint32_t 
         bool is_bias = row->tensor->shape->dims < 2;
         bool is_row = of == STYLE_ROW || of == STYLE_SPLIT_ROW || of == STYLE_PARTIAL_ROW;
         int dim = of == STYLE_EXPERTS   ? dim_of_experts(model, p, row)
-                  : of == STYLE_GROUPED ? dim_of_grouped(model, row)
+                  : of == STYLE_GROUPED ? tide_cut_dim(model, row)
                   : is_row              ? 1
                                         : 0;
         if (dim < 0) continue;

@@ -6,6 +6,7 @@
 #include "base/decimal.h"
 #include "base/units.h"
 #include "lang/lang.h"
+#include "parallel/cuts.h"
 #include "parallel/expert_parallel.h"
 
 bool tide_is_torchtitan_expert(const tide_model *model, uint32_t instance) {
@@ -170,11 +171,18 @@ void tide_torchtitan_tell_rows(tide_model *model, const tide_job *job) {
 }
 
 void tide_torchtitan_distribute_experts(tide_wrapper *w) {
-    const tide_model *model = w->model;
+    tide_model *model = w->model;
+    int64_t within = tide_job_cuts_torchtitan_experts(w->job) ? tide_job_expert_tensor_ranks(w->job) : 1;
     for (uint32_t i = 0; i < model->parameter_count; i++) {
         const tide_parameter_row *row = &model->parameters[i];
         if (!tide_is_torchtitan_expert(model, row->module)) continue;
         model->m->module = row->module;
+        if (within > 1)
+            tide_dtensor_distribute(model->m, row->tensor,
+                                    &(tide_distribute){.dim = tide_cut_dim(model, row),
+                                                       .ranks = within,
+                                                       .factor = TIDE_FACTOR_PARAMETER,
+                                                       .is_on_meta = model->state.is_on_meta});
         tide_dtensor_distribute(model->m, row->tensor,
                                 &(tide_distribute){.ranks = w->job->parallel_ep,
                                                    .factor = TIDE_FACTOR_PARAMETER,

@@ -39,16 +39,16 @@ static void make_buffers(tide_model *model, uint32_t instance, uint32_t chunk) {
 }
 
 /* How a mask of this rank's part becomes one of the whole weight: DTensor.any() gathers it, over one dimension of the
- * mesh after the other, from the last on; parts along an inner dimension of the weight are copied once more. */
+ * mesh after the other, and parts along an inner dimension of the weight are copied once more. */
 typedef struct gathering {
-    tide_value sizes; /* a list of elements */
+    tide_value sizes; /* a list of elements; negative: parts along an inner dimension */
     int64_t count;
 } gathering;
 
 static void gather(tide_machine *m, gathering *g, int64_t ranks, bool is_inner) {
     if (ranks == 1) return;
     g->count *= ranks;
-    for (int i = 0; i <= is_inner; i++) tide_list_push(m, g->sizes.list, tide_of_int(g->count));
+    tide_list_push(m, g->sizes.list, tide_of_int(is_inner ? -g->count : g->count));
 }
 
 /* Parts of rows are padded to the same size. */
@@ -57,14 +57,27 @@ static int64_t padded_part(const tide_tensor *t, int64_t ranks) {
     return rows ? tide_count(t) / rows * TIDE_CEIL_DIV(rows, ranks) : 0;
 }
 
-static void gather_experts(tide_machine *m, const tide_pipeline_stage *s, const tide_tensor *t, gathering *g) {
+/* Over (efsdp, ep, etp): from the last on, unless two of them cut the same dimension; then from the first on. */
+static void gather_experts(const tide_pipeline_stage *s, const tide_parameter_row *row, gathering *g) {
+    tide_model *model = s->of->w->model;
+    tide_machine *m = model->m;
     const tide_job *job = s->of->w->job;
-    int64_t ranks = job->parallel_dp * job->parallel_cp * job->parallel_tp, within = tide_job_expert_tensor_ranks(job),
-            shards = ranks / job->parallel_ep / within;
-    g->count = tide_count(t) / shards;
-    gather(m, g, shards, shards * job->parallel_ep > t->shape->dim[0].size * job->parallel_ep);
+    int64_t ep = job->parallel_ep, within = tide_job_expert_tensor_ranks(job), whole = tide_count(row->tensor),
+            shards = job->parallel_dp * job->parallel_cp * job->parallel_tp / ep / within;
+    bool is_inner = shards * ep > row->tensor->shape->dim[0].size * ep,
+         is_strided = !is_inner || (within > 1 && tide_cut_dim(model, row) == 1);
+    g->count = whole / shards;
+    if (!is_strided) {
+        gather(m, g, within, true);
+        gather(m, g, ep, false);
+        gather(m, g, shards, true);
+        return;
+    }
+    g->count = is_inner ? g->count : padded_part(row->tensor, shards);
+    gather(m, g, shards, is_inner);
+    g->count = whole;
+    gather(m, g, ep, false);
     gather(m, g, within, true);
-    gather(m, g, job->parallel_ep, false);
 }
 
 static tide_value gathered_sizes(const tide_pipeline_stage *s, const tide_parameter_row *row) {
@@ -77,7 +90,7 @@ static tide_value gathered_sizes(const tide_pipeline_stage *s, const tide_parame
     bool is_inner = tide_text_is(how, "row") || tide_text_is(how, "partial row") || tide_text_is(how, "grouped");
     gathering g = {.sizes = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)}};
     if (tide_is_torchtitan_expert(model, row->module)) {
-        gather_experts(m, s, row->tensor, &g);
+        gather_experts(s, row, &g);
         return g.sizes;
     }
     g.count = padded_part(row->tensor, shards);
