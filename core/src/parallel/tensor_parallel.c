@@ -30,12 +30,12 @@ typedef enum style {
     STYLE_LOCAL_INPUT,   /* local_map() */
     STYLE_LOCAL_OUTPUT,  /* DTensor.to_local() of what is sharded along the sequence */
     STYLE_CUT,           /* over another mesh */
-    STYLE_PREPARE_BOTH,  /* PrepareModuleInputOutput: from Shard(1) to a plain tensor, and from Partial() to Shard(1) */
-    STYLE_REPLICATE,     /* torchtitan's NoParallel */
+    STYLE_STAY,          /* torchtitan's NoParallel(use_local_output=False) */
+    STYLE_STAY_PARTIAL,  /* the same, whose gradient is Partial() */
+    STYLE_REPLICATE,     /* NoParallel() */
     STYLE_PARTIAL_ROW,   /* RowwiseParallel with output_layouts=Partial() */
-    STYLE_GROUPED,       /* torchtitan's TensorParallel of GroupedExperts */
-    STYLE_STAY,          /* NoParallel(use_local_output=False) */
-    STYLE_STAY_PARTIAL   /* the same, whose gradient is Partial() */
+    STYLE_PREPARE_BOTH,  /* PrepareModuleInputOutput: from Shard(1) to a plain tensor, and from Partial() to Shard(1) */
+    STYLE_GROUPED        /* torchtitan's TensorParallel of GroupedExperts */
 } style;
 
 typedef struct tide_tensor_parallel {
@@ -68,11 +68,6 @@ static bool is_in_experts(const tide_model *model, uint32_t instance) {
     return false;
 }
 
-/* Whether a style of torchtitan's mixtures makes its input a DTensor. */
-static bool is_moved(style of) {
-    return of == STYLE_REPLICATE || of == STYLE_PARTIAL_ROW;
-}
-
 /* _prepare_input_fn; torchtitan's modules redistribute asynchronously. */
 static void prepare_input(tide_model *model, const tide_tensor_parallel *p, uint32_t instance, tide_value *input) {
     style of = (style)p->styles[instance];
@@ -101,7 +96,8 @@ static void prepare_input(tide_model *model, const tide_tensor_parallel *p, uint
     } else if (of == STYLE_GROUPED) {
         how.backward = TIDE_COLLECTIVE_ALL_REDUCE; /* for grad_placements=(Partial(),) */
         how.to_dtensor = false;
-    } else if (is_dtensor || of == STYLE_EMBEDDING || of == STYLE_NONE || (of >= STYLE_LOCAL_OUTPUT && !is_moved(of))) {
+    } else if (is_dtensor || of == STYLE_EMBEDDING || of == STYLE_NONE ||
+               (of >= STYLE_LOCAL_OUTPUT && of < STYLE_REPLICATE)) {
         return;
     } else if (of == STYLE_COLUMN || of == STYLE_HEAD) {
         how.backward = TIDE_COLLECTIVE_ALL_REDUCE; /* for from_local(Replicate()), whose gradient is Partial */
@@ -167,7 +163,7 @@ static void prepare_output(tide_model *model, const tide_tensor_parallel *p, uin
         how.forward = TIDE_COLLECTIVE_REDUCE_SCATTER;
         how.backward = TIDE_COLLECTIVE_ALL_GATHER;
         how.is_async = false;
-    } else if (of != STYLE_COLUMN && of != STYLE_LOCAL_OUTPUT && !is_moved(of)) {
+    } else if (of != STYLE_COLUMN && of != STYLE_LOCAL_OUTPUT && of != STYLE_REPLICATE && of != STYLE_PARTIAL_ROW) {
         return;
     }
     redistribute(model->m, output, &how);
@@ -372,10 +368,6 @@ static int dim_of_experts(const tide_model *model, const tide_tensor_parallel *p
                          row->tensor);
 }
 
-static bool is_replicated(style of) {
-    return of == STYLE_REPLICATE || of == STYLE_STAY || of == STYLE_STAY_PARTIAL;
-}
-
 /* named_parameters() keeps a list of what it returned (torch/nn/modules/module.py: _named_members): the full parameters
  * of a module live until its last one is sharded. */
 static bool distribute(tide_wrapper *w, const tide_tensor_parallel *p, uint32_t instance) {
@@ -398,8 +390,8 @@ static bool distribute(tide_wrapper *w, const tide_tensor_parallel *p, uint32_t 
         model->m->module = instance;
         row->tensor->is_dtensor = true;
         row->tensor->has_partial_grad = of == STYLE_SEQUENCE || of == STYLE_STAY_PARTIAL;
-        row->tensor->is_replicated =
-            of == STYLE_SEQUENCE || of == STYLE_GATE || is_replicated(of) || (is_row && is_bias);
+        row->tensor->is_replicated = of == STYLE_SEQUENCE || of == STYLE_GATE ||
+                                     (of >= STYLE_STAY && of <= STYLE_REPLICATE) || (is_row && is_bias);
         if (row->tensor->is_replicated) continue;
         int64_t ranks = of == STYLE_EXPERTS ? p->plan.expert_ranks : p->plan.ranks;
         is_done = check_parts(w, p, row, dim, ranks);
@@ -472,7 +464,7 @@ static bool distribute_all(tide_wrapper *w, const tide_tensor_parallel *p) {
     }
     for (uint32_t i = 1; i < count; i++)
         if ((p->styles[i] == STYLE_SEQUENCE || p->styles[i] == STYLE_EXPERTS || p->styles[i] == STYLE_GATE ||
-             p->styles[i] >= STYLE_REPLICATE) &&
+             p->styles[i] >= STYLE_STAY) &&
             !distribute(w, p, i))
             return false;
     return true;
@@ -602,21 +594,4 @@ void tide_separate_kinds(tide_wrapper *w) {
             !p->plan.is_sharded && !is_tied && (of == STYLE_EMBEDDING || sorted[i].tensor->has_partial_grad);
     }
     tide_optimizer_replace(w->optimizer, sorted, count);
-}
-
-void tide_loss_outside(tide_wrapper *w, tide_value *output, const char *function) {
-    tide_model *model = w->model;
-    tide_value *items = output->kind == TIDE_VALUE_LIST ? output->list->items : output, logits = tide_none();
-    uint32_t count = output->kind == TIDE_VALUE_LIST ? output->list->count : 1;
-    for (uint32_t i = 0; i < count && logits.kind != TIDE_VALUE_TENSOR; i++) logits = items[i];
-    tide_function *loss_fn = tide_function_find(model->descriptions, NULL, tide_text_of(function));
-    if (!loss_fn || logits.kind != TIDE_VALUE_TENSOR || w->labels.kind != TIDE_VALUE_TENSOR) {
-        tide_fail(model->m, TIDE_ERR_CONFLICT, "a loss outside of the model needs logits and labels");
-        return;
-    }
-    tide_value_retain(logits);
-    tide_value_release(model->m, *output);
-    tide_value loss = tide_model_run(model, loss_fn, (tide_value[]){logits, w->labels}, 2);
-    tide_value_release(model->m, logits);
-    *output = loss;
 }

@@ -61,7 +61,4 @@ uint32_t tide_head_tied_again(const tide_model *model);
 /* Sorts the optimizer's members with DTensors first, because multi-tensor optimizers do not accept a mix. */
 void tide_separate_kinds(tide_wrapper *w);
 
-/* Computes the loss of logits and labels by a library function, which replaces the model's output. */
-void tide_loss_outside(tide_wrapper *w, tide_value *output, const char *function);
-
 #endif

@@ -3,6 +3,8 @@
  * are in models/architectures/library/torchtitan.json. */
 #include "parallel/torchtitan_experts.h"
 
+#include <string.h>
+
 #include "base/decimal.h"
 #include "base/units.h"
 #include "lang/lang.h"
@@ -155,9 +157,38 @@ void tide_torchtitan_replace_experts(tide_model *model, const tide_job *job) {
     tide_model_list_parameters(model);
 }
 
+/* distributed/parallel_dims.py of 0.2.2: _validate(), build_mesh(). */
+static bool check_own_ranks(tide_machine *m, const tide_job *job) {
+    long long ep = job->parallel_ep, pp = job->parallel_pp, etp = tide_job_expert_tensor_ranks(job),
+              ranks = job->parallel_dp * job->parallel_cp * job->parallel_tp, left = ranks / (ep * etp);
+    if (etp != 1 && etp != job->parallel_tp)
+        tide_fail_setting(m, TIDE_ERR_CONFLICT, "parallel.etp",
+                          "\"Currently we only support ETP=TP or ETP=1\"; write 1 or %lld",
+                          (long long)job->parallel_tp);
+    else if (ranks % (ep * etp))
+        tide_fail_setting(
+            m, TIDE_ERR_CONFLICT, "parallel.ep",
+            "\"The product of mesh_sizes=(%lld, 1, %lld, %lld, %lld) is %lld, but the original dimension at "
+            "dim=0 has size %lld. These must be equal for unflatten to work correctly.\"; give a divisor of "
+            "parallel.dp x cp x tp / etp, %lld",
+            pp, left, ep, etp, pp * left * ep * etp, pp * ranks, ranks / etp);
+    else if (job->parallel_dp * job->parallel_cp == 1)
+        tide_fail_setting(
+            m, TIDE_ERR_UNSUPPORTED, "parallel.ep",
+            "experts over tensor parallel ranks alone are not described; give parallel.dp or parallel.cp");
+    else if (job->parallel_pp > 1 && strcmp(job->values[TIDE_SET_parallel_schedule], "DualPipeV") == 0)
+        tide_fail_setting(
+            m, TIDE_ERR_UNSUPPORTED, "parallel.schedule",
+            "torchtitan overlaps the exchange of tokens with passes of DualPipeV, which is not described; "
+            "use ZBVZeroBubble");
+    return !m->has_failed;
+}
+
 void tide_torchtitan_tell_rows(tide_model *model, const tide_job *job) {
-    tide_value top_k = tide_model_size(model, "top_k");
+    tide_value top_k = tide_model_size(model, "top_k"), experts = tide_model_size(model, "num_experts");
+    tide_machine *m = model->m;
     bool has_experts = false;
+    if (!check_own_ranks(m, job)) return;
     for (uint32_t i = 1; i < model->instance_count; i++) {
         if (!tide_is_torchtitan_expert(model, i)) continue;
         tide_instance *of = &model->instances[i];
@@ -167,7 +198,17 @@ void tide_torchtitan_tell_rows(tide_model *model, const tide_job *job) {
         has_experts = true;
     }
     if (!has_experts)
-        tide_fail_setting(model->m, TIDE_ERR_CONFLICT, "parallel.ep", "the model has no experts; leave it out");
+        tide_fail_setting(m, TIDE_ERR_UNSUPPORTED, "parallel.ep", "no layer has experts; leave it out");
+    else if (experts.kind == TIDE_VALUE_INT && experts.integer % job->parallel_ep)
+        tide_fail_setting(m, TIDE_ERR_CONFLICT, "parallel.ep",
+                          "\"shape '[%lld, -1]' is invalid for input of size %lld\": experts do not divide into expert "
+                          "parallel ranks",
+                          (long long)job->parallel_ep, (long long)experts.integer);
+    else if (tide_job_expert_tensor_ranks(job) > 1)
+        tide_report(m->diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/parallel.etp",
+                    "PyTorch gathers masks of experts' weights in an order by the cost of each, while they are drawn: "
+                    "another one moves what is reserved by up to 1 %",
+                    NULL);
 }
 
 void tide_torchtitan_distribute_experts(tide_wrapper *w) {

@@ -13,7 +13,7 @@
 #include "tensor/ops/ops.h"
 
 /* What a method of the model says of it. */
-static bool run_check(tide_model *model, const char *method) {
+static bool says(tide_model *model, const char *method) {
     return tide_model_method(model, tide_text_of(method), NULL, NULL, 0).truth;
 }
 
@@ -203,7 +203,7 @@ void tide_torchtitan_train_step(tide_pipeline *p, unsigned step) {
     for (uint32_t i = 0; p->ranks == 1 && i < p->microbatches && !tide_is_aborting(m); i++) forward_backward_step(&t);
     tide_timeline_mark(&m->timeline, step, TIDE_PHASE_BACKWARD);
     keep_to_end(&t, tide_clip_grad_norm(w->optimizer));
-    if (run_check(w->model, "has_load_balancing")) tide_torchtitan_balance_experts(w);
+    if (says(w->model, "has_load_balancing")) tide_torchtitan_balance_experts(w);
     tide_scaled_step(w->model, NULL, w->optimizer);
     log_metrics(&t, step);
     tide_release_at(m, &p->labels);

@@ -19,7 +19,7 @@ tide_tensor *tide_titan_tensor(tide_model *model, const char *method, const char
 
 /* The buffers of a module are computed anew: the root's are tables of rotary embeddings, of which each stage, a copy of
  * the model, has its own; others are zeros. */
-static void make_buffers(tide_model *model, uint32_t instance, uint32_t chunk) {
+static void remake_buffers(tide_model *model, uint32_t instance, uint32_t chunk) {
     tide_machine *m = model->m;
     const tide_instance *of = &model->instances[instance];
     bool is_root = instance == model->root;
@@ -45,7 +45,7 @@ typedef struct gathering {
     int64_t count;
 } gathering;
 
-static void gather(tide_machine *m, gathering *g, int64_t ranks, bool is_inner) {
+static void gather_parts(tide_machine *m, gathering *g, int64_t ranks, bool is_inner) {
     if (ranks == 1) return;
     g->count *= ranks;
     tide_list_push(m, g->sizes.list, tide_of_int(is_inner ? -g->count : g->count));
@@ -68,16 +68,16 @@ static void gather_experts(const tide_pipeline_stage *s, const tide_parameter_ro
          is_strided = !is_inner || (within > 1 && tide_cut_dim(model, row) == 1);
     g->count = whole / shards;
     if (!is_strided) {
-        gather(m, g, within, true);
-        gather(m, g, ep, false);
-        gather(m, g, shards, true);
+        gather_parts(m, g, within, true);
+        gather_parts(m, g, ep, false);
+        gather_parts(m, g, shards, true);
         return;
     }
     g->count = is_inner ? g->count : padded_part(row->tensor, shards);
-    gather(m, g, shards, is_inner);
+    gather_parts(m, g, shards, is_inner);
     g->count = whole;
-    gather(m, g, ep, false);
-    gather(m, g, within, true);
+    gather_parts(m, g, ep, false);
+    gather_parts(m, g, within, true);
 }
 
 static tide_value gathered_sizes(const tide_pipeline_stage *s, const tide_parameter_row *row) {
@@ -94,9 +94,9 @@ static tide_value gathered_sizes(const tide_pipeline_stage *s, const tide_parame
         return g.sizes;
     }
     g.count = padded_part(row->tensor, shards);
-    if (is_inner) gather(m, &g, ranks, true);
-    gather(m, &g, shards, false);
-    if (!is_inner) gather(m, &g, ranks, false);
+    if (is_inner) gather_parts(m, &g, ranks, true);
+    gather_parts(m, &g, shards, false);
+    if (!is_inner) gather_parts(m, &g, ranks, false);
     return g.sizes;
 }
 
@@ -164,12 +164,12 @@ static void draw_weights(tide_pipeline_stage *s, uint32_t chunk) {
         const tide_parameter_row *row = &model->parameters[order[i]];
         if (s->absent[row->module]) continue;
         uint32_t above = buffers_above(model, row->module);
-        if (drawn && above != drawn) make_buffers(model, drawn, chunk);
+        if (drawn && above != drawn) remake_buffers(model, drawn, chunk);
         drawn = above;
         bool is_drawn = row->module != input && row->tensor->shape->dims > 1;
         if (is_drawn) draw_weight(s, row, row->module == output);
     }
-    if (drawn) make_buffers(model, drawn, chunk);
+    if (drawn) remake_buffers(model, drawn, chunk);
 }
 
 void tide_torchtitan_init_weights(tide_pipeline *p) {
@@ -179,7 +179,7 @@ void tide_torchtitan_init_weights(tide_pipeline *p) {
     for (uint32_t chunk = 0; chunk < p->chunks; chunk++) {
         tide_pipeline_part_to_empty(p, chunk);
         m->module = 0;
-        make_buffers(p->w->model, p->w->model->root, chunk);
+        remake_buffers(p->w->model, p->w->model->root, chunk);
         draw_weights(&p->stages[chunk], chunk);
     }
     m->state.grad_enabled = before;

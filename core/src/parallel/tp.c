@@ -4,6 +4,24 @@
 #include "parallel/fsdp2.h"
 #include "parallel/tensor_parallel.h"
 
+/* Computes the loss of logits and labels by a library function, which replaces the model's output. */
+static void loss_outside(tide_wrapper *w, tide_value *output, const char *function) {
+    tide_model *model = w->model;
+    tide_value *items = output->kind == TIDE_VALUE_LIST ? output->list->items : output, logits = tide_none();
+    uint32_t count = output->kind == TIDE_VALUE_LIST ? output->list->count : 1;
+    for (uint32_t i = 0; i < count && logits.kind != TIDE_VALUE_TENSOR; i++) logits = items[i];
+    tide_function *loss_fn = tide_function_find(model->descriptions, NULL, tide_text_of(function));
+    if (!loss_fn || logits.kind != TIDE_VALUE_TENSOR || w->labels.kind != TIDE_VALUE_TENSOR) {
+        tide_fail(model->m, TIDE_ERR_CONFLICT, "a loss outside of the model needs logits and labels");
+        return;
+    }
+    tide_value_retain(logits);
+    tide_value_release(model->m, *output);
+    tide_value loss = tide_model_run(model, loss_fn, (tide_value[]){logits, w->labels}, 2);
+    tide_value_release(model->m, logits);
+    *output = loss;
+}
+
 /* DistributedConfig(tp_size=...) of from_pretrained(). */
 static bool check_auto_plan(tide_wrapper *w, tide_tensor_parallel_plan *plan) {
     tide_machine *m = w->model->m;
@@ -58,7 +76,7 @@ static void tp_before_forward(tide_wrapper *w) {
 
 /* F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten()) under loss_parallel(); the logits live that long. */
 static void tp_after_forward(tide_wrapper *w, tide_value *output) {
-    if (w->computes_loss) tide_loss_outside(w, output, "loss_parallel");
+    if (w->computes_loss) loss_outside(w, output, "loss_parallel");
 }
 
 static void tp_backward(tide_wrapper *w, tide_tensor *loss) {

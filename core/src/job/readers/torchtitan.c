@@ -320,6 +320,10 @@ static void settle_micro_batches(tide_claims *c, int64_t dp) {
                         "%% %lld != 0)\"",
                         (long long)all, (long long)of_ranks),
             NULL);
+    const tide_json *given = titan_at(c, "training", "global_batch_size");
+    if (tide_json_is(given, TIDE_JSON_NUMBER) && !given->is_integer)
+        tide_error(c->diags, TIDE_ERR_FIELD_RANGE, tide_claims_place(c, "training"),
+                   "global_batch_size is no integer of 64 bits", "give a multiple of local_batch_size times all ranks");
     int64_t steps = all && dp ? all / of_ranks : 1;
     bool is_pipeline = titan_int(c, "parallelism", "pipeline_parallel_degree", 1) > 1;
     if (is_pipeline && steps > 1)

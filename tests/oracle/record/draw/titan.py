@@ -16,7 +16,8 @@ MODELS: dict[str, Given] = {  # with sizes that leave room for several layers
     "qwen3-8b": {"vocab_size": 32000},
     "qwen3-30b-a3b": {"vocab_size": 32000},
     "deepseek-v2-lite": {"vocab_size": 32000},
-    "deepseek-v3": {**SMALL, "intermediate_size": 4096, "moe_intermediate_size": 512, "q_lora_rank": 512},
+    "deepseek-v3": {**SMALL, "intermediate_size": 4096, "moe_intermediate_size": 512, "q_lora_rank": 512,
+                    "first_k_dense_replace": 1},
     "llama-4-scout-text": {**SMALL, "intermediate_size": 1024, "intermediate_size_mlp": 2048},
     "llama-4-maverick-text": {**SMALL, "intermediate_size": 1536, "intermediate_size_mlp": 2560},
 }
@@ -28,6 +29,9 @@ def draw(rng: random.Random, models: list[str]) -> Given:
     name = rng.choice(models or list(MODELS))
     config = catalogue.find(name, []).config
     plan = layout(rng, config["model_type"])
+    kernels = ["cudnn", "cudnn", "flash", "math"]
+    if plan["cp"] > 1:  # DTensors have no math kernel, which heads of two widths take where cuDNN is left out
+        kernels = ["cudnn"] if "kv_lora_rank" in config else ["cudnn", "flash"]
     overrides = {**MODELS.get(name, {}), "num_hidden_layers": 4 * plan["pp"] if plan["pp"] > 1 else rng.randint(2, 5)}
     if has_experts(config):
         overrides[EXPERTS.get(config["model_type"], "n_routed_experts")] = rng.choice([16, 24, 32])
@@ -41,7 +45,7 @@ def draw(rng: random.Random, models: list[str]) -> Given:
         "dtype": "fp32",
         "optimizer": rng.choice(["adamw_fused", "adamw_fused", "adamw", "adam_fused", "adamw_single"]),
         "clip": 1.0,
-        "sdpa_backend": rng.choice(["cudnn", "cudnn", "flash", "math"] if plan["cp"] == 1 else ["cudnn", "flash"]),
+        "sdpa_backend": rng.choice(kernels),
         "parallel": plan,
     }
 
@@ -58,6 +62,8 @@ def layout(rng: random.Random, model_type: str) -> dict[str, Any]:
         "cp": rng.choice([1, 1, 1, 2]),
         "pp": 1 if model_type.startswith("qwen3") else rng.choice([1, 1, 2]),
     }
+    if model_type.startswith("qwen3") and plan["tp"] > 1:  # whose attention is of DTensors
+        plan["cp"] = 1
     if plan["pp"] > 1:
         plan["schedule"] = rng.choice(SINGLE_STAGES + LOOPED)
         plan |= {"microbatches": 2 * plan["pp"], "chunks": 2 if plan["schedule"] in LOOPED else 1}
@@ -81,6 +87,8 @@ def cut_experts(rng: random.Random, plan: dict[str, Any]) -> None:
     choices = [n for n in (2, 4, 8) if whole % n == 0]
     if choices and rng.random() < 0.5:
         plan["ep"] = rng.choice(choices)
+        if plan.get("ac") == "op":  # experts are gathered within their block
+            plan["ac"] = "full"
         if plan["tp"] > 1 and rng.random() < 0.5:
             plan["etp"] = plan["tp"]
         if rng.random() < 0.3:
