@@ -184,30 +184,35 @@ static bool check_own_ranks(tide_machine *m, const tide_job *job) {
     return !m->has_failed;
 }
 
-void tide_torchtitan_tell_rows(tide_model *model, const tide_job *job) {
-    tide_value top_k = tide_model_size(model, "top_k"), experts = tide_model_size(model, "num_experts");
-    tide_machine *m = model->m;
-    bool has_experts = false;
-    if (!check_own_ranks(m, job)) return;
+static void tell_rows(tide_model *model, int64_t rows) {
     for (uint32_t i = 1; i < model->instance_count; i++) {
         if (!tide_is_torchtitan_expert(model, i)) continue;
         tide_instance *of = &model->instances[i];
-        uint32_t slot = tide_attribute_slot(of->of, TIDE_TEXT("rows"));
-        if (slot == UINT32_MAX || top_k.kind != TIDE_VALUE_INT) continue;
-        of->slots[slot] = tide_of_int(rows_of_micro_batch(job, top_k.integer));
-        has_experts = true;
+        of->slots[tide_attribute_slot(of->of, TIDE_TEXT("rows"))] = tide_of_int(rows);
     }
-    if (!has_experts)
+}
+
+void tide_torchtitan_tell_rows(tide_model *model, const tide_job *job) {
+    tide_machine *m = model->m;
+    bool has_experts = false;
+    if (!check_own_ranks(m, job)) return;
+    for (uint32_t i = 1; i < model->instance_count; i++)
+        has_experts = has_experts || tide_is_torchtitan_expert(model, i);
+    if (!has_experts) {
         tide_fail_setting(m, TIDE_ERR_UNSUPPORTED, "parallel.ep", "no layer has experts; leave it out");
-    else if (experts.kind == TIDE_VALUE_INT && experts.integer % job->parallel_ep)
+        return;
+    }
+    long long experts = tide_model_size(model, "num_experts").integer;
+    tell_rows(model, rows_of_micro_batch(job, tide_model_size(model, "top_k").integer));
+    if (experts % job->parallel_ep)
         tide_fail_setting(m, TIDE_ERR_CONFLICT, "parallel.ep",
                           "\"shape '[%lld, -1]' is invalid for input of size %lld\": experts do not divide into expert "
                           "parallel ranks",
-                          (long long)job->parallel_ep, (long long)experts.integer);
+                          (long long)job->parallel_ep, experts);
     else if (tide_job_expert_tensor_ranks(job) > 1)
         tide_report(m->diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/parallel.etp",
                     "PyTorch gathers masks of experts' weights in an order by the cost of each, while they are drawn: "
-                    "another one moves what is reserved by up to 1 %",
+                    "another one moves the peak by up to 1 %",
                     NULL);
 }
 

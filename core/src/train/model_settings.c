@@ -96,6 +96,8 @@ static uint32_t add_sequence_ranks(tide_machine *m, const tide_job *job, tide_se
     s[n++] = number_of(m, "ranks", is_alone ? 0 : tide_job_reduction_ranks(job));
     s[n++] = number_of(m, "sequence_parallel_size", job->parallel_sequence_parallel_size);
     s[n++] = number_of(m, "context_parallel", is_ring ? job->parallel_cp : 1);
+    s[n++] = (tide_setting_value){.name = "is_math_kernel",
+                                  .value = tide_of_bool(job->sdpa_backend == TIDE_sdpa_backend_math)};
     s[n++] = number_of(m, "tensor_parallel", job->parallel_kind == TIDE_parallel_kind_native ? job->parallel_tp : 1);
     bool cuts_experts = tide_job_cuts_torchtitan_experts(job);
     s[n++] = number_of(m, "expert_parallel", cuts_experts ? job->parallel_ep : 1);

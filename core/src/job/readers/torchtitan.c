@@ -50,7 +50,7 @@ static const tide_key_row titan_parallelism_rows[] = {
     KEY_SETS("context_parallel_degree", parallel_cp, ""),
     KEY_SETS("context_parallel_rotate_method", parallel_rotate, ""),
     KEY_SETS("expert_parallel_degree", parallel_ep, ""),
-    KEY_SETS("expert_tensor_parallel_degree", parallel_etp, ""),
+    KEY_SETS("expert_tensor_parallel_degree", parallel_etp, "1="),
     KEY_REFUSED("expert_parallel_comm_backend", "exchanges tokens through buffers of its own", "standard"),
     KEY_MATTERS("enable_compiled_autograd", "fuses kernels", ""),
     KEY_NEUTRAL("pipeline_parallel_microbatch_size|pipeline_parallel_first_stage_less_layers"),
@@ -358,6 +358,17 @@ static void settle_titan_job(tide_claims *c) {
     for (size_t i = 0; i < TIDE_COUNT_OF(defaults); i++) tide_imply(c, defaults[i].id, defaults[i].value);
 }
 
+/* Ranks within an expert are those of its own models, if experts have ranks at all. */
+static void settle_expert_ranks(tide_claims *c, bool is_own) {
+    bool has_ranks = titan_int(c, "parallelism", "expert_parallel_degree", 1) > 1;
+    if (!is_own && has_ranks && titan_int(c, "parallelism", "expert_tensor_parallel_degree", 1) > 1)
+        tide_error(c->diags, TIDE_ERR_UNSUPPORTED, tide_claims_place(c, "parallelism"),
+                   "expert_tensor_parallel_degree: ranks within an expert are described for torchtitan's own models "
+                   "alone",
+                   "near to it: 1");
+    if (!is_own || !has_ranks) c->settings[TIDE_SET_parallel_etp] = NULL;
+}
+
 static void settle_titan_model(tide_claims *c, const titan_flavor *flavor) {
     tide_text rest = tide_text_of(flavor ? flavor->overrides : ""), entry, key;
     c->inputs->asked_model = flavor ? flavor->model : hf_model(c);
@@ -402,6 +413,7 @@ static void settle_titan(tide_claims *c) {
         tide_imply(c, TIDE_SET_parallel_models, "torchtitan");
     else
         refuse_flavor(c);
+    settle_expert_ranks(c, !hf_model(c) && !is_of_transformers);
     settle_titan_model(c, hf_model(c) ? NULL : flavor);
     settle_titan_job(c);
 }

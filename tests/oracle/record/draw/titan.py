@@ -32,6 +32,8 @@ def draw(rng: random.Random, models: list[str]) -> Given:
     kernels = ["cudnn", "cudnn", "flash", "math"]
     if plan["cp"] > 1:  # DTensors have no math kernel, which heads of two widths take where cuDNN is left out
         kernels = ["cudnn"] if "kv_lora_rank" in config else ["cudnn", "flash"]
+    elif config["model_type"].startswith("qwen3") and plan["tp"] > 1:
+        kernels.remove("math")
     overrides = {**MODELS.get(name, {}), "num_hidden_layers": 4 * plan["pp"] if plan["pp"] > 1 else rng.randint(2, 5)}
     if has_experts(config):
         overrides[EXPERTS.get(config["model_type"], "n_routed_experts")] = rng.choice([16, 24, 32])
@@ -83,13 +85,12 @@ def layout(rng: random.Random, model_type: str) -> dict[str, Any]:
 def cut_experts(rng: random.Random, plan: dict[str, Any]) -> None:
     """Expert parallel ranks are data, context and tensor parallel ones; within an expert those of tensor parallelism
     are cut apart or not."""
-    whole = plan["dp"] * plan["cp"]
-    choices = [n for n in (2, 4, 8) if whole % n == 0]
+    within = plan["tp"] if rng.random() < 0.4 else 1
+    whole = plan["dp"] * plan["cp"] * plan["tp"] // within
+    choices = [n for n in (2, 4, 8) if whole % n == 0 and plan["dp"] * plan["cp"] > 1]
     if choices and rng.random() < 0.5:
-        plan["ep"] = rng.choice(choices)
+        plan |= {"ep": rng.choice(choices), **({"etp": within} if within > 1 else {})}
         if plan.get("ac") == "op":  # experts are gathered within their block
             plan["ac"] = "full"
-        if plan["tp"] > 1 and rng.random() < 0.5:
-            plan["etp"] = plan["tp"]
         if rng.random() < 0.3:
             plan["imbalance"] = 1.25
