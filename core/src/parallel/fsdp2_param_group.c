@@ -221,9 +221,11 @@ static void foreach_reduce(fsdp2 *f, fsdp_param_group *u, tide_tensor **grads, u
     tide_tensor *input = flat_on_stream(f, 0, parts * u->mesh.ranks, dtype, TIDE_FACTOR_COMMUNICATION);
     chunk_cat(f, u, grads, with, count, dtype);
     for (uint32_t i = 0; i < count; i++) tide_release(m, grads[f->finalizes_by_hand ? count - 1 - i : i]);
-    bool is_cast = dtype != u->fsdp_params[with[0]].orig_dtype;
-    tide_tensor *output = flat_on_stream(f, FSDP2_REDUCE_SCATTER_STREAM, parts, dtype,
-                                         is_cast ? TIDE_FACTOR_COMMUNICATION : TIDE_FACTOR_GRADIENT);
+    bool is_cast = dtype != u->fsdp_params[with[0]].orig_dtype,
+         is_added = u->fsdp_params[with[0]].sharded_param->grad; /* and dropped */
+    tide_tensor *output =
+        flat_on_stream(f, FSDP2_REDUCE_SCATTER_STREAM, parts, dtype,
+                       is_cast || (is_added && u->mesh.ranks == 1) ? TIDE_FACTOR_COMMUNICATION : TIDE_FACTOR_GRADIENT);
     if (u->mesh.ranks == 1 && u->mesh.has_divide_factor)
         tide_release(m, flat_on_stream(f, FSDP2_REDUCE_SCATTER_STREAM, parts, dtype, TIDE_FACTOR_COMMUNICATION));
     if (f->is_hsdp) {
@@ -231,7 +233,6 @@ static void foreach_reduce(fsdp2 *f, fsdp_param_group *u, tide_tensor **grads, u
         u->all_reduce_input = tide_retain(output);
     }
     if (is_cast) {
-        bool is_added = u->fsdp_params[with[0]].sharded_param->grad; /* and dropped */
         tide_tensor *cast = flat_on_stream(f, f->is_hsdp ? FSDP2_ALL_REDUCE_STREAM : FSDP2_REDUCE_SCATTER_STREAM, parts,
                                            u->fsdp_params[with[0]].orig_dtype,
                                            is_added ? TIDE_FACTOR_COMMUNICATION : TIDE_FACTOR_GRADIENT);
