@@ -151,6 +151,8 @@ static void gpu_refuse(tide_job_builder *b, const tide_json *list, const char *n
     const char *near = near_count ? tide_one_of(b->arena, may_be, near_count)
                                   : tide_near_names(b->arena, tide_text_of(name), names, count);
     const char *counted = remedy_of_count(b, list, name), *shown = tide_shown(b->arena, tide_text_of(name));
+    const char *told =
+        counted ? counted : tide_word_remedy(tide_text_of(tide_lowered(b->arena, tide_text_of(name)))); /* "MI300X" */
     int64_t gib = size_alone(name);
     const char *size =
         gib ? tide_format(b->arena, "give its memory as gpu_gib=%" PRId64, gib) : "give its memory as gpu_gib=SIZE";
@@ -160,9 +162,9 @@ static void gpu_refuse(tide_job_builder *b, const tide_json *list, const char *n
     else
         tide_error(b->diags, TIDE_ERR_FIELD_RANGE, "/settings/gpu",
                    tide_format(b->arena, "\"%s\" is not a known GPU", shown),
-                   counted ? counted
-                   : near  ? tide_format(b->arena, "did you mean %s? Otherwise %s", near, size)
-                           : size);
+                   told   ? told
+                   : near ? tide_format(b->arena, "did you mean %s? Otherwise %s", near, size)
+                          : size);
 }
 
 const tide_json *tide_gpu_list(tide_arena *arena, tide_diagnostics *diags) {

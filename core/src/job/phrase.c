@@ -127,8 +127,22 @@ static bool take_named(tide_phrase *p, uint32_t length) {
     return true;
 }
 
+/* "meta-llama/llama-3.1-8b", but not "vit-l/14". */
+static bool has_organisation(tide_text piece) {
+    const char *slash = memchr(piece.at, '/', piece.length);
+    return slash && slash + 1 < piece.at + piece.length && !strchr("0123456789", slash[1]);
+}
+
+/* How many pieces a name can have: an organisation ("serve meta-llama/...") begins another one. */
+static uint32_t longest_name(const tide_phrase *p) {
+    uint32_t most = longest_run(p, p->at, RUN_OF_NAME);
+    for (uint32_t i = 1; i < most; i++)
+        if (has_organisation(p->pieces[p->at + i])) return i;
+    return most;
+}
+
 static uint32_t take_model(tide_phrase *p) {
-    for (uint32_t length = p->model ? 0 : longest_run(p, p->at, RUN_OF_NAME); length; length--)
+    for (uint32_t length = p->model ? 0 : longest_name(p); length; length--)
         if (take_named(p, length)) return length;
     return 0;
 }

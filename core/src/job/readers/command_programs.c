@@ -17,6 +17,7 @@ static const struct {
     {"axolotl|llamafactory-cli", "train", TIDE_STARTS_TRAINING},
     {"swift", "sft|pt|rlhf", TIDE_STARTS_TRAINING},
     {"tune", "run", TIDE_STARTS_TRAINING},
+    {"litgpt", TIDE_LITGPT_VERBS, TIDE_STARTS_TRAINING},
     {"vllm|sglang", "serve", TIDE_STARTS_SERVER},
     {"llama-server|llama-cli|llama-bench", "", TIDE_STARTS_SERVER},
     {"docker|podman|nerdctl", "run", TIDE_STARTS_CONTAINER},

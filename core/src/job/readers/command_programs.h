@@ -5,6 +5,10 @@
 
 #include "job/readers/shell.h"
 
+/* The verbs of litgpt 0.5 (litgpt/__main__.py) that need a model. */
+#define TIDE_LITGPT_VERBS                                                                                              \
+    "finetune|finetune_lora|finetune_full|finetune_adapter|finetune_adapter_v2|pretrain|generate|chat|serve|evaluate"
+
 /* What a program starts. */
 typedef enum tide_program_starts {
     TIDE_STARTS_TRAINING,

@@ -241,6 +241,7 @@ static const struct {
      NEAR_ACTOR},
     {"nemo_automodel*", "", NULL, "starts NeMo AutoModel, whose recipes are not described", NEAR_SFT},
     {"automodel", "", NULL, "starts NeMo AutoModel, whose recipes are not described", NEAR_SFT},
+    {"litgpt", TIDE_LITGPT_VERBS, NULL, "starts LitGPT, whose models are its own and not described", NEAR_SFT},
     {"tune", "run", NULL, "starts torchtune, whose models are its own and not described", NEAR_SFT},
     {"swift", "infer|app|sample|eval", NULL, "generates with ms-swift, and trains nothing",
      "give mode=infer with model=NAME, or mode=serve for a server"},
