@@ -70,7 +70,8 @@ static void test_drawn(void) {
 static void test_refused(void) {
     begin_job("what takes no batches of different lengths says so");
     REFUSE("gpt2|lengths=9,8|trainer=sft|packing=true", "/settings/lengths", "packed rows");
-    REFUSE("gpt2|lengths=9,8|batch=8|trainer=grpo", "/settings/lengths", "trainer=grpo");
+    REFUSE("gpt2|lengths=9,8|batch=8|trainer=online_dpo|trainer.prompt_length=9", "/settings/lengths",
+           "trainer=online_dpo");
     REFUSE("gpt2|lengths=9,8|trainer=orpo|pad_to_multiple_of=8", "/settings/pad_to_multiple_of", "no such argument");
     REFUSE("gpt2|lengths=9,8|parallel.kind=pp|parallel.pp=2|parallel.dp=1", "/settings/lengths", "parallel.kind=pp");
     REFUSE("gpt2|lengths=9,8|trainer=sft|trainer.prompt_length=8", "/settings/lengths", "nothing left to be scored");
