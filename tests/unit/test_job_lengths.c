@@ -67,11 +67,26 @@ static void test_drawn(void) {
     end_job();
 }
 
+/* 4 rows of each of 2 ranks are 2 micro-batches: prompts of 2 completions, 4 of them to a generation, 2 to a rank. */
+static void test_generations(void) {
+    begin_job("a generation is as wide as the longest prompt of a rank");
+    static const char words[] =
+        "gpt2|lengths=10,20,30,30,5,7,9,50|trainer=grpo|trainer.num_generations=2|batch=2|"
+        "trainer.steps_per_generation=2|trainer.max_completion_length=4|trainer.num_iterations=2|"
+        "parallel.kind=ddp|parallel.dp=2";
+    tide_job *job = build(words);
+    CHECK(job && job->seq == 54 && is_batch(job, 0, 24, 48, true) && is_batch(job, 3, 24, 48, true) &&
+          is_batch(job, 4, 11, 22, true) && is_batch(job, 8, 24, 48, true));
+    job = build(tide_format(&arena, "%s|parallel.rank=1", words));
+    CHECK(job && is_batch(job, 0, 34, 68, false) && is_batch(job, 4, 54, 108, true));
+    end_job();
+}
+
 static void test_refused(void) {
     begin_job("what takes no batches of different lengths says so");
     REFUSE("gpt2|lengths=9,8|trainer=sft|packing=true", "/settings/lengths", "packed rows");
-    REFUSE("gpt2|lengths=9,8|batch=8|trainer=online_dpo|trainer.prompt_length=9", "/settings/lengths",
-           "trainer=online_dpo");
+    REFUSE("gpt2|lengths=9,8|trainer=online_dpo", "/settings/lengths", "trainer=online_dpo");
+    REFUSE("gpt2|lengths=9,8|batch=8|trainer=grpo|seq=64", "/settings/seq", "as its longest one");
     REFUSE("gpt2|lengths=9,8|trainer=orpo|pad_to_multiple_of=8", "/settings/pad_to_multiple_of", "no such argument");
     REFUSE("gpt2|lengths=9,8|parallel.kind=pp|parallel.pp=2|parallel.dp=1", "/settings/lengths", "parallel.kind=pp");
     REFUSE("gpt2|lengths=9,8|trainer=sft|trainer.prompt_length=8", "/settings/lengths", "nothing left to be scored");
@@ -86,6 +101,7 @@ int main(void) {
     test_followed();
     test_batches();
     test_drawn();
+    test_generations();
     test_refused();
     return report_tests();
 }
