@@ -22,9 +22,14 @@ static tide_run *play(tide_arena *arena, const tide_job *job, bool plays_all, ti
     return tide_run_job(run, job, arena, diags) ? run : NULL;
 }
 
-static bool same_dims(const tide_dim *x, const tide_dim *y, unsigned count) {
-    for (unsigned i = 0; i < count; i++)
-        if (x[i].size != y[i].size || x[i].name != y[i].name) return false;
+/* Symbols are numbered as they are made, which may be in another order. */
+static bool same_dims(tide_run *one, const tide_dim *x, tide_run *other, const tide_dim *y, unsigned count) {
+    for (unsigned i = 0; i < count; i++) {
+        if (x[i].size != y[i].size || !x[i].name != !y[i].name) return false;
+        if (x[i].name != y[i].name &&
+            strcmp(tide_symbol_text(&one->machine, x[i].name), tide_symbol_text(&other->machine, y[i].name)) != 0)
+            return false;
+    }
     return true;
 }
 
@@ -35,20 +40,20 @@ static bool same_end(const tide_allocation *a, const tide_allocation *b) {
            a->freed_statement == b->freed_statement && (!has_op || strcmp(a->freed_op, b->freed_op) == 0);
 }
 
-static bool same_allocation(const tide_timeline *t, const tide_allocation *a, const tide_timeline *u,
-                            const tide_allocation *b) {
+static bool same_allocation(tide_run *one, const tide_allocation *a, tide_run *other, const tide_allocation *b) {
+    const tide_timeline *t = &one->machine.timeline, *u = &other->machine.timeline;
     return a->bytes == b->bytes && a->born == b->born && a->module == b->module && a->stream == b->stream &&
            a->used_by == b->used_by && a->statement == b->statement && a->factor == b->factor && a->dtype == b->dtype &&
            a->dims == b->dims && strcmp(a->op, b->op) == 0 &&
-           same_dims(&t->dims[a->shape], &u->dims[b->shape], a->dims) && same_end(a, b);
+           same_dims(one, &t->dims[a->shape], other, &u->dims[b->shape], a->dims) && same_end(a, b);
 }
 
-static const char *difference(const tide_run *one, const tide_run *other) {
+static const char *difference(tide_run *one, tide_run *other) {
     const tide_timeline *t = &one->machine.timeline, *u = &other->machine.timeline;
     if (t->event_count != u->event_count || t->allocation_count != u->allocation_count) return "the number of events";
     if (memcmp(t->events, u->events, t->event_count * sizeof *t->events) != 0) return "the order of events";
     for (uint32_t i = 0; i < t->allocation_count; i++)
-        if (!same_allocation(t, tide_timeline_at(t, i), u, tide_timeline_at(u, i)) ||
+        if (!same_allocation(one, tide_timeline_at(t, i), other, tide_timeline_at(u, i)) ||
             *tide_timeline_died(t, i) != *tide_timeline_died(u, i))
             return "an allocation";
     if (t->mark_count != u->mark_count) return "the number of marks";
